@@ -57,7 +57,6 @@ from .errors import (
     ResourceAccessDenied,
     ResourceNotFound,
     RpcError,
-    SkillError,
     ToolError,
     UnsupportedRevision,
     UrlElicitationRequired,
@@ -72,8 +71,8 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
-    from .client.skills import Skill
-    from .client.tasks import Task
+    from .extensions.client_skills import Skill, SkillError
+    from .extensions.client_tasks import Task
     from .engine.limits import Limits
     from .engine.requests import CancelToken
     from .engine.store import Entry, MemoryStore, Store
@@ -262,12 +261,12 @@ _MODULES = {
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",
-    "client.skills": "Skill",
-    "client.tasks": "Task",
     "engine.limits": "Limits",
     "engine.requests": "CancelToken",
     "engine.store": "Entry MemoryStore Store",
     "extensions.apps": "Apps",
+    "extensions.client_skills": "Skill SkillError",
+    "extensions.client_tasks": "Task",
     "extensions.extension": "Extension",
     "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",

@@ -13,11 +13,13 @@ from typing import Any, Iterator, Mapping, Optional
 
 from ..engine.pool import renewed_in_fork
 from ..engine.timer import Deadline
-from ..errors import AuthorizationError, ConnectionLost, McpError, describe, logger, one_line
+from ..errors import AuthorizationError, ConnectionLost, McpError
 from ..http.client import POST_HEADERS
 from ..http.fetch import AbortableRequest, without_secrets
+from ..log import logger
 from ..protocol.messages import Request, encode
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
+from ..text import describe, one_line
 from .bearer import check_url
 from .discovery import (
     TOKEN_SECONDS,

@@ -19,11 +19,13 @@ from hashlib import sha256
 from typing import Any, Optional, Union
 from urllib.parse import urlsplit
 
-from ..errors import INTERNAL_ERROR, AuthorizationError, describe, logger, one_line
+from ..errors import INTERNAL_ERROR, AuthorizationError
 from ..http.headers import Headers, HttpError
+from ..log import logger
 from ..protocol.messages import Id, Json
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
 from ..schema.mismatch import keywords_shown
+from ..text import describe, one_line
 
 log = logger("minimcp.auth")
 

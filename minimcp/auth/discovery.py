@@ -18,10 +18,12 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from urllib.request import parse_http_list
 
 from ..engine.timer import Timeout
-from ..errors import AuthorizationError, ConnectionLost, McpError, logger, one_line
+from ..errors import AuthorizationError, ConnectionLost, McpError
 from ..http.fetch import AbortableRequest, Fetcher, mask, same_origin, without_secrets
-from ..protocol.uri_template import parse_web_url
+from ..log import logger
+from ..protocol.urls import parse_web_url
 from ..protocol.versions import REVISIONS
+from ..text import one_line
 from .addresses import may_lead_to
 from .bearer import RESOURCE_METADATA, check_url
 

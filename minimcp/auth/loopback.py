@@ -22,8 +22,9 @@ from typing import Any, Callable, Optional
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ..engine.timer import timer
-from ..errors import AuthorizationError, describe, printable
-from ..protocol.uri_template import parse_web_url
+from ..errors import AuthorizationError
+from ..protocol.urls import parse_web_url
+from ..text import describe, printable
 
 # The port that a browser leaves out of the header Host.
 USUAL_PORT = 80

@@ -17,10 +17,12 @@ from secrets import token_urlsafe
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from ..errors import AuthorizationError, ConnectionLost, describe, logger, one_line
+from ..errors import AuthorizationError, ConnectionLost
 from ..http.client import how_to_sign_in
 from ..http.fetch import Fetcher, without_secrets
-from ..protocol.uri_template import parse_web_url
+from ..log import logger
+from ..protocol.urls import parse_web_url
+from ..text import describe, one_line
 from .authorizer import Grant
 from .bearer import check_url
 from .discovery import TOKEN_SECONDS, Exchange, Place, issuer_key, json_object, refusal, words

@@ -16,7 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Iterator, Optional, Protocol, Union
 
-from ..errors import AuthorizationError, logger
+from ..errors import AuthorizationError
+from ..log import logger
 
 log = logger("minimcp.auth")
 

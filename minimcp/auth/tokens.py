@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Mapping, Optional
 from urllib.parse import quote
 
-from ..errors import AuthorizationError, logger, one_line
+from ..errors import AuthorizationError
 from ..http.fetch import header_secrets
+from ..log import logger
+from ..text import one_line
 from .discovery import TOKEN_SECONDS, Exchange, Place, is_passing, refusal, words
 from .dpop import ProofKey, sign
 

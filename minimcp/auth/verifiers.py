@@ -15,8 +15,10 @@ from typing import Any, Optional, Union
 from urllib.parse import quote_plus
 
 from ..engine.pool import renewed_in_fork
-from ..errors import AuthorizationError, McpError, logger, one_line
+from ..errors import AuthorizationError, McpError
+from ..log import logger
 from ..protocol.messages import Json
+from ..text import one_line
 from .bearer import (
     ALGORITHMS,
     RETRY_SECONDS,

@@ -16,8 +16,9 @@ from importlib import import_module
 from typing import NoReturn, Optional, Sequence
 
 from .. import __version__ as VERSION
-from ..errors import McpError, RequestTimeout, printable
+from ..errors import McpError, RequestTimeout
 from ..schema.mismatch import nearest
+from ..text import printable
 
 # Command to the module that has its function, and what it does.
 COMMANDS = {

@@ -33,8 +33,8 @@ from urllib.parse import urlsplit
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
-from ..client.tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..errors import CapabilityNotSupported, McpError, MethodNotFound
+from ..extensions.client_tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..schema.mismatch import nearest
 from ..stdio.child import knows_python
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell

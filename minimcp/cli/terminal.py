@@ -16,8 +16,8 @@ import time
 from typing import Any, Callable, Mapping, Sequence
 
 from .. import Answer, ElicitRequest, Progress
-from ..errors import json_printable
 from ..schema.checker import compile_peer_check
+from ..text import json_printable
 from . import UsageError, clean, one_line, tell
 
 STYLES = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}

@@ -18,11 +18,12 @@ from contextlib import suppress
 from typing import Any, Callable, Optional, Sequence
 
 from ..engine.transport import LineSplitter, StreamTransport, TooLong, close_quietly, enlarge
-from ..errors import ConnectionLost, printable
+from ..errors import ConnectionLost
 from ..schema.mismatch import cut
 from ..stdio.streams import is_shared
 from ..testing import Entry, Transcript
 from ..testing.transcript import page_head, page_row
+from ..text import printable
 from . import Parser, UsageError, split_command
 from .terminal import styled, wants_colour
 

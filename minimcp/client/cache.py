@@ -14,10 +14,12 @@ from sys import getsizeof
 from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
 
 from .. import schema
-from ..errors import ProtocolViolation, logger, one_line
+from ..errors import ProtocolViolation
+from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..protocol.uri_template import normalize_uri
+from ..protocol.urls import normalize_uri
 from ..protocol.versions import Revision
+from ..text import one_line
 from ..types import ABSENT, CallToolResult, Text, Tool
 from ..types.tool import WRAPPED
 

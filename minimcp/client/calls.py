@@ -24,11 +24,11 @@ from ..errors import (
     RpcError,
     SessionGone,
     UnsupportedRevision,
-    logger,
-    one_line,
 )
+from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
 from ..protocol.messages import Failure, Json, size_of
+from ..text import one_line
 from ..types.base import Faults, Wire
 from .cache import CACHEABLE, USES, Key
 from .host import Answerer, Result

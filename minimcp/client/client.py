@@ -22,18 +22,12 @@ from .. import types
 from ..engine.pool import Pool, this_thread, waiting
 from ..engine.requests import CancelToken, carried_on
 from ..engine.timer import Deadline
-from ..errors import (
-    HeaderMismatch,
-    InvalidParams,
-    McpError,
-    MethodNotFound,
-    ToolError,
-    logger,
-    one_line,
-)
+from ..errors import HeaderMismatch, InvalidParams, McpError, MethodNotFound, ToolError
+from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
-from ..protocol.messages import Json, to_json
+from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
+from ..text import one_line
 from ..types import CallToolResult, Prompt, Tool
 from .calls import DEFAULT, NOT_RUN, Call, Seconds
 from .host import Era, Rootlike, as_roots
@@ -44,8 +38,8 @@ from .subscriptions import Changes, ClientSubscriptions, Filter
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
-    from .skills import Skill
-    from .tasks import Task
+    from ..extensions.client_skills import Skill
+    from ..extensions.client_tasks import Task
 
     P = ParamSpec("P")
 
@@ -431,7 +425,7 @@ class Client:
             result = call.request("tools/call", {**params, "task": {}})
         wire = result if result.get("resultType") == "task" else result.get("task")
         if wire is not None and "content" not in result:
-            from .tasks import Task
+            from ..extensions.client_tasks import Task
 
             task = Task.read(self, wire, params["name"])
             try:
@@ -600,7 +594,7 @@ class Client:
         With a handshake the tools are listed once if they have not been: only a tool that declares
         it may be called as a task.
         """
-        from .tasks import Task, need_tasks
+        from ..extensions.client_tasks import Task, need_tasks
 
         call = Call(self._sessions, timeout, cancel, "tools")
         need_tasks(call)
@@ -640,7 +634,7 @@ class Client:
             TypeError: The id is no str.
             ValueError: It is empty.
         """
-        from .tasks import Task
+        from ..extensions.client_tasks import Task
 
         if not expect(id, str, "a task's id is a str"):
             raise ValueError("a task's id is not empty: a call that was answered at once has none")
@@ -653,7 +647,7 @@ class Client:
             CapabilityNotSupported: The server does not list tasks; where requests stand alone none
                 does.
         """
-        from .tasks import Task
+        from ..extensions.client_tasks import Task
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need("tasks.list")
@@ -724,7 +718,7 @@ class Client:
         Raises:
             CapabilityNotSupported: The server declares no skills.
         """
-        from .skills import CAPABILITY, Skill
+        from ..extensions.client_skills import CAPABILITY, Skill
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need(CAPABILITY)
@@ -748,7 +742,7 @@ class Client:
             InvalidParams: It has no skill of this URI.
             CapabilityNotSupported: It declares no skills.
         """
-        from .skills import CAPABILITY, Skill, get_skill
+        from ..extensions.client_skills import CAPABILITY, Skill, get_skill
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need(CAPABILITY)
@@ -981,8 +975,8 @@ class Client:
         """
         session = self._sessions.newest
         if self._send_shutdown and session.cause is None and session.era.revision.handshake:
-            try:  # no method of the specification: a server that does not know it is closed anyway
-                session.request("shutdown", {}, Deadline(SHUTDOWN_SECONDS))
+            try:  # a server that does not know this method is closed anyway
+                session.request(PARAPHRASE_SHUTDOWN, {}, Deadline(SHUTDOWN_SECONDS))
             except McpError as error:
                 log.debug("%s: shutdown: %s", session.name, error)
         self._sessions.close()

@@ -14,7 +14,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..errors import logger
+from ..log import logger
 from ..schema.mismatch import described, listed, nearest
 from ..stdio.child import StdioServer
 from .session import expect

@@ -51,7 +51,7 @@ from ..protocol.lifecycle import (
     server_info,
 )
 from ..protocol.messages import Json, size_of
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from ..schema.mismatch import keywords_shown, nearest, refuse_options
 from ..stdio.child import (

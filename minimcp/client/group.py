@@ -21,14 +21,8 @@ from typing import (
 
 from ..engine.limits import check_interval
 from ..engine.pool import Pool, waiting
-from ..errors import (
-    Cancelled,
-    CapabilityNotSupported,
-    ConnectionFailed,
-    InvalidParams,
-    McpError,
-    logger,
-)
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
+from ..log import logger
 from ..schema.mismatch import keywords_shown, listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds

@@ -17,29 +17,21 @@ from .. import errors, schema, types
 from ..engine.limits import BoundedQueue, Limits
 from ..engine.pool import Pool, this_thread
 from ..engine.requests import CancelToken, IncomingRequest
-from ..errors import (
-    USER_REJECTED,
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    Refused,
-    RpcError,
-    describe,
-    exit_gate,
-    one_line,
-)
+from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError
+from ..log import exit_gate, logger
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Json, Notification, size_of
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
 from ..protocol.versions import LISTS, Revision
 from ..schema.checker import MAX_SECONDS, TOO_MUCH
 from ..schema.mismatch import Mismatch, nearest, plain_json, unknown_field
 from ..schema.signature import refuse_async
+from ..text import describe, one_line
 from ..types import Change, LogMessage, Root
 from ..types.meta import check_extensions
 from .cache import Cache
 
-log = errors.logger("minimcp.client")
+log = logger("minimcp.client")
 
 # Notifications that wait for their callback; when there are more, the oldest are dropped with one
 # warning.

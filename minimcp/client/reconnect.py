@@ -15,7 +15,9 @@ from typing import Callable, Optional, Union
 from ..engine.pool import renewed_in_fork
 from ..engine.requests import CancelToken
 from ..engine.timer import Deadline
-from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone, describe, logger
+from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone
+from ..log import logger
+from ..text import describe
 from .host import Host
 from .session import Cancel, ClientSession, check_token, wait_until
 

@@ -29,9 +29,8 @@ from ..errors import (
     ProtocolViolation,
     ToolError,
     error_from_peer,
-    logger,
-    one_line,
 )
+from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import (
     Failure,
@@ -46,6 +45,7 @@ from ..protocol.messages import (
 from ..protocol.versions import NEWEST_HANDSHAKE
 from ..schema.mismatch import explained
 from ..schema.signature import refuse_async
+from ..text import one_line
 from ..types import CHANGES, CallToolResult, Progress, Text
 from .cache import OutputSchemas
 from .host import QUESTIONS, Era, Host

@@ -16,7 +16,6 @@ from functools import partial
 from random import uniform
 from typing import AbstractSet, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
-from .. import errors
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
     CapabilityNotSupported,
@@ -26,15 +25,16 @@ from ..errors import (
     RequestTimeout,
     RpcError,
 )
+from ..log import logger
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification, size_of
-from ..protocol.uri_template import normalize_uri
+from ..protocol.urls import normalize_uri
 from ..protocol.versions import LISTS
 from ..types import Change
 from ..types.notifications import by_normalized, covering
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
-log = errors.logger("minimcp.client")
+log = logger("minimcp.client")
 
 MOST_WAITING = 10_000
 """Changes that wait for the program that iterates; beyond that one of a collection stands for all

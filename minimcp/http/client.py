@@ -69,7 +69,7 @@ from ..protocol.messages import (
     failure,
 )
 from ..protocol.sse import MEDIA_TYPE, Event, EventReader
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
 from ..schema.header_params import Mirrored, header_value, mirrored
 from ..types import Tool
 from .fetch import AbortableRequest, Auth, Fetcher, HttpResponse, is_credential, without_secrets

@@ -36,7 +36,7 @@ from ..errors import (
     describe,
     one_line,
 )
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
 
 # For TCP, a proxy's tunnel and TLS.
 CONNECT_SECONDS = 10.0

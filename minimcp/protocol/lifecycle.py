@@ -21,10 +21,10 @@ from ..errors import (
     ProtocolViolation,
     RpcError,
     UnsupportedRevision,
-    logger,
-    one_line,
 )
-from .messages import Json, Request, size_of
+from ..log import logger
+from ..text import one_line
+from .messages import PARAPHRASE_LEVELS, Json, Request, size_of
 from .versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 
 log = logger("minimcp.protocol")
@@ -183,8 +183,8 @@ def log_rank(level: Json) -> int:
     Raises:
         InvalidParams: It is none of the protocol's.
     """
-    if level == "warn":
-        level = "warning"  # taken, never sent: a widely read paraphrase of the specification has it
+    if isinstance(level, str):
+        level = PARAPHRASE_LEVELS.get(level, level)
     if not isinstance(level, str) or level not in LOG_LEVELS:
         raise InvalidParams(f"level is one of {', '.join(LOG_LEVELS)}")
     return LOG_LEVELS[level]

@@ -23,7 +23,7 @@ from math import inf, isfinite
 from time import thread_time
 from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
-from ..errors import logger
+from ..log import logger
 from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
 from .mismatch import MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
 from .published import mapped

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Optional, TypedDict, Union
 
-from ..errors import logger
+from ..log import logger
 from .annotations import kind_of, write_any
 from .checker import LABELS, compile_check, compile_require
 from .kinds import JSON_TYPES, Convert, Field, Kind, record_reader

@@ -17,7 +17,7 @@ from io import IOBase
 from itertools import islice
 from typing import Any, NoReturn, Optional, TypeVar, Union
 
-from ..errors import printable
+from ..text import printable
 from ..types.base import ABSENT, Wire
 
 # Characters of a wrong value that a message repeats.

@@ -13,7 +13,8 @@ from .. import types
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
 from ..protocol.messages import ACCESS_DENIED, Json, to_json
-from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment, normalize_uri
+from ..protocol.uri_template import UriTemplate
+from ..protocol.urls import check_uri, has_parent_segment, normalize_uri
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest

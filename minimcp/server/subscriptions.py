@@ -19,7 +19,7 @@ from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
-from ..protocol.uri_template import normalize_uri
+from ..protocol.urls import normalize_uri
 from ..protocol.versions import LISTS
 from ..types.notifications import by_normalized, covering
 from .registered import ServerConfig

@@ -13,7 +13,13 @@ from typing import Any, Callable, Mapping, Optional
 from .. import errors
 from ..engine.requests import IncomingRequest
 from ..errors import logger
-from ..protocol.messages import Json, to_json, wire_failure
+from ..protocol.messages import (
+    PARAPHRASE_INVALID_ARGUMENTS,
+    PARAPHRASE_TOOL_FAILED,
+    Json,
+    to_json,
+    wire_failure,
+)
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import Check, compile_check, types_of
@@ -445,6 +451,6 @@ def _is_known(error: Any, revision: Revision) -> bool:
     """Whether clients of a revision know what to make of an author's error of the protocol."""
     if isinstance(error, errors.UrlElicitationRequired):
         return revision.url_errors
-    if error.code in errors.OLD_TOOL_CODES:
+    if error.code in (PARAPHRASE_TOOL_FAILED, PARAPHRASE_INVALID_ARGUMENTS):
         return revision.handshake
     return not (isinstance(error, errors.CapabilityNotSupported) and revision.handshake)

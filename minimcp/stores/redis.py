@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 from ..engine.store import Entry, Store, StoreUnavailable
-from ..errors import logger
+from ..log import logger
 
 log = logger("minimcp.stores")
 

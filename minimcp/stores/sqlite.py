@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from ..engine.requests import CancelToken
 from ..engine.store import SWEEP_SECONDS, Entry, Store
-from ..errors import logger
+from ..log import logger
 
 log = logger("minimcp.stores")
 

@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import groupby, takewhile
 from typing import Any, Iterator, Mapping, NamedTuple, Optional, Union
 
-from ..errors import json_printable
 from ..protocol.messages import Json, decode, to_json
+from ..text import json_printable
 from .breaches import Breach, Judge
 
 WIDTH = 100

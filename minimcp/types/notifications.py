@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Iterable, Mapping, Optional, Union
 
 from ..protocol.lifecycle import LOG_LEVELS
-from ..protocol.uri_template import normalize_uri
+from ..protocol.messages import PARAPHRASE_LEVELS
+from ..protocol.urls import normalize_uri
 from ..protocol.versions import LISTS
 from .base import Json, Wire, member, one_of
 
@@ -42,7 +43,9 @@ class LogMessage(Wire):
     """
 
     level: str = member(
-        convert=lambda level: "warning" if level == "warn" else level,
+        convert=lambda level: (
+            PARAPHRASE_LEVELS.get(level, level) if isinstance(level, str) else level
+        ),
         check=one_of(tuple(LOG_LEVELS)),
     )
     data: Any

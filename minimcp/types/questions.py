@@ -24,7 +24,7 @@ from typing import (
 )
 
 from ..errors import Declined
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
 from .base import (
     ABSENT,
     KINDS,

@@ -29,7 +29,8 @@ from minimcp.http.headers import HostPolicy, HttpError, accepts, is_json
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import InvalidMessage, decode, diagnose_long, encode
 from minimcp.protocol.sse import Event, EventReader
-from minimcp.protocol.uri_template import UriTemplate, check_uri, has_parent_segment
+from minimcp.protocol.uri_template import UriTemplate
+from minimcp.protocol.urls import check_uri, has_parent_segment
 from minimcp.protocol.versions import REVISIONS
 from minimcp.schema import compile_peer_check
 from minimcp.schema.forms import Form

@@ -18,7 +18,7 @@ import urllib3
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.http import fetch
 from minimcp.http.fetch import AbortableRequest, Fetcher, HttpResponse, same_origin
-from minimcp.protocol.uri_template import parse_web_url
+from minimcp.protocol.urls import parse_web_url
 
 from ..scripted import Task
 from ..support import WAIT, eventually, run_python

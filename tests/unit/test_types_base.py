@@ -312,6 +312,7 @@ def test_its_signature_and_fields_are_those_of_its_annotations() -> None:
 FORK = """
 import os, threading
 from minimcp import types
+import minimcp.types.base
 prepare, forked = types.base.kind_of, threading.Event()
 def wait_for_the_fork(annotation):
     begun.set()
