@@ -51,7 +51,7 @@ UPWARD = {
 """What these import inside a function: the transports that a server or a client is asked for by
 name."""
 
-MOST_FILES, MOST_ENTRIES = 133, 19
+MOST_FILES, MOST_ENTRIES = 135, 19
 
 FOREIGN = frozenset(
     {

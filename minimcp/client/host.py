@@ -24,8 +24,7 @@ from ..protocol.messages import Json, Notification, size_of
 from ..protocol.urls import parse_web_url
 from ..protocol.versions import LISTS, Revision
 from ..schema.checker import MAX_SECONDS, TOO_MUCH
-from ..schema.mismatch import Mismatch, nearest, plain_json, unknown_field
-from ..schema.signature import refuse_async
+from ..schema.mismatch import Mismatch, nearest, plain_json, refuse_async, unknown_field
 from ..text import describe, one_line
 from ..types import Change, LogMessage, Root
 from ..types.meta import check_extensions

@@ -43,8 +43,7 @@ from ..protocol.messages import (
     size_of,
 )
 from ..protocol.versions import NEWEST_HANDSHAKE
-from ..schema.mismatch import explained
-from ..schema.signature import refuse_async
+from ..schema.mismatch import explained, refuse_async
 from ..text import one_line
 from ..types import CHANGES, CallToolResult, Progress, Text
 from .cache import OutputSchemas

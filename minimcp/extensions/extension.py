@@ -17,8 +17,7 @@ from ..errors import InvalidParams, describe, logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
-from ..schema.mismatch import plain_json
-from ..schema.signature import refuse_async
+from ..schema.mismatch import plain_json, refuse_async
 from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
 from ..server.subscriptions import MOST_URIS

@@ -2,13 +2,45 @@
 
 `read_signature` reads a function, `kind_of` a type; `write_any` writes a value of any type;
 `compile_check` makes a check of a schema, and `compile_peer_check` of one that a peer sent. What
-they return is thread-safe.
+they return is thread-safe. Each name is imported on first use.
 """
 
 from __future__ import annotations
 
-from .annotations import Limits as Limits, kind_of as kind_of, write_any as write_any
-from .checker import compile_check as compile_check, compile_peer_check as compile_peer_check
-from .kinds import Kind as Kind
-from .mismatch import Mismatch as Mismatch
-from .signature import Signature as Signature, read_signature as read_signature
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
+    from .annotations import kind_of as kind_of, write_any as write_any
+    from .bounds import Bounds as Bounds
+    from .checker import compile_check as compile_check, compile_peer_check as compile_peer_check
+    from .kinds import Kind as Kind
+    from .mismatch import Mismatch as Mismatch
+    from .signature import Signature as Signature, read_signature as read_signature
+
+    Limits = Bounds
+
+_MODULES = {
+    "Bounds": "bounds",
+    "Kind": "kinds",
+    "Mismatch": "mismatch",
+    "Signature": "signature",
+    "compile_check": "checker",
+    "compile_peer_check": "checker",
+    "kind_of": "annotations",
+    "read_signature": "signature",
+    "write_any": "annotations",
+}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        target = "Bounds" if name == "Limits" else name  # the public name of `Bounds`
+        if target not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f".{_MODULES[target]}", __name__), target)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_MODULES, "Limits"})

@@ -24,9 +24,8 @@ from time import thread_time
 from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from ..log import logger
-from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
 from .mismatch import MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
-from .published import mapped
+from .values import JSON_TYPES, LABELS, TYPE_NAMES, frozen, has_twins
 
 log = logger("minimcp.schema")
 
@@ -399,13 +398,9 @@ def _cost(pieces: Any, length: int) -> tuple[float, float]:
 
 # ------------------------------------------------------------ the words
 
-_OF_TYPE = {kind.schema["type"]: kind.label for kind in SCALARS.values()}
-# What messages call a value of each type of JSON Schema.
-LABELS = {**_OF_TYPE, "array": "a list", "object": "an object"}
-
 # What each type of decoded JSON is called in a schema.
-_NAMES = {cls: {kind.schema["type"]} for cls, kind in SCALARS.items()}
-_NAMES.update({int: {"integer", "number"}, Decimal: {"number"}, list: {"array"}, dict: {"object"}})
+_NAMES = {cls: {name} for cls, name in TYPE_NAMES.items()}
+_NAMES.update({int: {"integer", "number"}, Decimal: {"number"}})
 
 Found = Optional[Mismatch]
 
@@ -732,6 +727,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     except ImportError as error:
         needed = "this schema has words that need the package jsonschema to be checked: pip install jsonschema"
         raise ImportError(needed) from error
+    from .published import mapped
+
     dialect = schema.get("$schema", _LATEST)
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:

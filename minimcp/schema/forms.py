@@ -12,9 +12,10 @@ from typing import Any, Mapping, Optional, TypedDict, Union
 
 from ..log import logger
 from .annotations import kind_of, write_any
-from .checker import LABELS, compile_check, compile_require
-from .kinds import JSON_TYPES, Convert, Field, Kind, record_reader
+from .checker import compile_check, compile_require
+from .kinds import Convert, Field, Kind, record_reader
 from .mismatch import Mismatch, listed
+from .values import JSON_TYPES, LABELS
 
 log = logger("minimcp.forms")
 

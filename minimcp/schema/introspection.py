@@ -309,3 +309,11 @@ def _section_at(line: str, underlined: bool) -> str:
     decorated = re.match(_DECORATION, line) if line[0] in "#*" else None
     name = (decorated[1] if decorated else line.rstrip(":")).strip().lower()
     return name if name in _SECTIONS and (decorated or underlined or line.endswith(":")) else ""
+
+
+def is_field(default: Any) -> bool:
+    """Return whether a default is the result of pydantic's ``Field(...)``."""
+    return any(
+        each.__name__ == "FieldInfo" and each.__module__ == "pydantic.fields"
+        for each in type(default).__mro__
+    )

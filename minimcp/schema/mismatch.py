@@ -409,6 +409,18 @@ def options_checked(cls: type[T]) -> type[T]:
     return cls
 
 
+def refuse_async(function: Any, owner: str) -> None:
+    """Reject a function that returns an awaitable instead of running when it is called.
+
+    Raises:
+        TypeError: It is async; the message says what to write instead.
+    """
+    plain = getattr(function, "__func__", function)
+    flags = getattr(getattr(plain, "__code__", None), "co_flags", 0)
+    if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
+
+
 def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> NoReturn:
     """Refuse what was given to a call of a tool by keyword: it is an argument of the tool, or a
     misspelt option.

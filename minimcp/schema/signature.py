@@ -16,10 +16,18 @@ from types import FunctionType, MethodType
 from typing import Annotated, Any, Callable, Iterator, Mapping, NamedTuple, Optional
 
 from .annotations import Builder, ContentClass, kind_of
-from .introspection import HIDEABLE, Scope, hidden_by, is_union, read_docstring, signature_of
-from .kinds import NONE_TYPE, Convert, Field, Kind, record_reader, record_schema
-from .mismatch import NOTHING, Mismatch
-from .validators import field_default, is_field
+from .introspection import (
+    HIDEABLE,
+    Scope,
+    hidden_by,
+    is_field,
+    is_union,
+    read_docstring,
+    signature_of,
+)
+from .kinds import Convert, Field, Kind, record_reader, record_schema
+from .mismatch import NOTHING, Mismatch, refuse_async
+from .values import NONE_TYPE
 
 
 @dataclass(eq=False, repr=False)
@@ -121,6 +129,8 @@ def read_signature(
                 annotation = Annotated[annotation, default]
             field = default if is_field(default) else _field_in(annotation, default)
             if field is not None:
+                from .validators import field_default
+
                 default, make = field_default(field)
                 if make is not None:
                     defaults[name] = make
@@ -350,19 +360,6 @@ def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) 
             else "give it a type, such as "
         )
         raise TypeError(f"{where} has no annotation: {way}{likely}{')' if '(' in way else ''}")
-
-
-def refuse_async(function: Any, owner: str) -> None:
-    """Refuse a function whose call runs nothing and only makes something to await.
-
-    Raises:
-        TypeError: It is async; the message says what to write instead.
-    """
-    flags = getattr(
-        getattr(getattr(function, "__func__", function), "__code__", None), "co_flags", 0
-    )
-    if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
 
 
 def refuse_async_and_stars(function: Any, owner: str) -> None:

@@ -18,7 +18,7 @@ from ..engine.requests import IncomingRequest, OnEnd, current_request
 from ..errors import Cancelled, ConnectionLost, logger, printable
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json
 from ..schema.annotations import write_any
-from ..schema.signature import refuse_async
+from ..schema.mismatch import refuse_async
 from .context import Context
 
 log = logger("minimcp.server")
