@@ -45,13 +45,14 @@ UPWARD = {
     "server/server.py": "stdio http auth",
     "server/run.py": "stdio",
     "client/client.py": "extensions",
-    "client/connect.py": "http server auth",
+    "client/connect.py": "http server",
     "client/config.py": "http",
+    "http/fetch.py": "auth",
 }
 """What these import inside a function: the transports that a server or a client is asked for by
 name."""
 
-MOST_FILES, MOST_ENTRIES = 135, 19
+MOST_FILES, MOST_ENTRIES = 138, 19
 
 FOREIGN = frozenset(
     {

@@ -15,7 +15,7 @@ from contextlib import redirect_stdout, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, Mapping, Sequence
 
-from ..client.connect import no_file
+from ..client.command import no_file
 from ..server.options import has_marks
 from ..server.server import Server
 from ..stdio.child import this_python

@@ -29,17 +29,16 @@ from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
 from ..text import one_line
 from ..types import CallToolResult, Prompt, Tool
-from .calls import DEFAULT, NOT_RUN, Call, Seconds
-from .host import Era, Rootlike, as_roots
-from .reconnect import Reconnector
+from .calls import DEFAULT, NOT_RUN, Call, Seconds, Sessions
+from .host import Era, Rootlike
 from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
-from .subscriptions import Changes, ClientSubscriptions, Filter
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
     from ..extensions.client_skills import Skill
     from ..extensions.client_tasks import Task
+    from .subscriptions import Changes, ClientSubscriptions
 
     P = ParamSpec("P")
 
@@ -127,7 +126,7 @@ class Client:
 
     def __init__(
         self,
-        sessions: Reconnector,
+        sessions: Sessions,
         *,
         send_shutdown: bool = False,
         validate_results: bool = True,
@@ -136,7 +135,9 @@ class Client:
             raise TypeError(
                 f"a Client is made by minimcp.connect(...), which takes {sessions!r:.60}"
             )
-        self._sessions, self._host, self._send_shutdown = sessions, sessions.host, send_shutdown
+        self._sessions = sessions
+        self._host = sessions.host
+        self._send_shutdown = send_shutdown
         self._validate_results = validate_results
         _open_clients.add(self)
 
@@ -275,10 +276,11 @@ class Client:
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = Call(self._sessions, timeout, cancel, "logging")
-        call.session.subscriptions.set_log_level(level, call.request)
-        call.session.subscriptions.log_level = (
-            level  # of another session, if it was to be sent again
-        )
+        from . import subscriptions
+
+        subscriptions.of(call.session).set_log_level(level, call.request)
+        # The request may have been sent again in another session than the first time.
+        subscriptions.of(call.session).log_level = level
         call.session.check()  # as in `ClientSubscriptions.change`
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
@@ -292,6 +294,8 @@ class Client:
             raise RuntimeError(
                 "set_roots replaces what connect was given as roots=, and there was nothing"
             )
+        from .questions import as_roots
+
         self._host.roots = as_roots(roots)
         self.roots_changed()
 
@@ -852,12 +856,15 @@ class Client:
     ) -> T:
         """Do something about what the server tells of, again where `Call.request` would send a
         request again."""
-        call, refusals = Call(self._sessions, timeout, cancel), list[type]()
+        from . import subscriptions
+
+        call = Call(self._sessions, timeout, cancel)
+        refusals: list[type] = []
         call.session.check()
         check_token(cancel)
         while True:
             try:
-                return do(call.session.subscriptions, call.deadline)
+                return do(subscriptions.of(call.session), call.deadline)
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
@@ -925,6 +932,8 @@ class Client:
             raise TypeError(
                 f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?"
             )
+        from .subscriptions import Filter
+
         uris = tuple(expect(uri, str, URI) for uri in resource_subscriptions)
         wanted = Filter(
             tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {}
@@ -997,7 +1006,7 @@ class Client:
         self.close()
 
     def __del__(self) -> None:
-        sessions: Optional[Reconnector] = getattr(self, "_sessions", None)
+        sessions: Optional[Sessions] = getattr(self, "_sessions", None)
         if sessions is None or sessions.closed or sys.is_finalizing():
             return
         self._host.close()
@@ -1101,5 +1110,7 @@ def _close_at_exit() -> None:
     loss as it dies."""
     for client in list(_open_clients):
         session = client._sessions.newest
-        if len(session.calls) <= (session.subscriptions.background is not None):
+        # The client's own stream of changes is a request that stays open; nobody waits for it.
+        listens = session.subscriptions is not None and session.subscriptions.background is not None
+        if len(session.calls) <= listens:
             client.close()

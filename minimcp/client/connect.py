@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -51,23 +49,18 @@ from ..protocol.lifecycle import (
     server_info,
 )
 from ..protocol.messages import Json, size_of
-from ..protocol.urls import parse_web_url
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
-from ..schema.mismatch import keywords_shown, nearest, refuse_options
+from ..schema.mismatch import keywords_shown, refuse_options
 from ..stdio.child import (
     CLOSE_SECONDS,
     ChildTransport,
     StdioServer,
-    knows_python,
-    this_python,
 )
 from ..types import Implementation
+from .calls import Sessions
 from .client import Client
-from .config import CONFIG_FILE, Config, Entry, read_servers
-from .host import NAMES, Host, Rootlike
-from .reconnect import Reconnector
+from .host import NAMES, NOTIFIED, Host, Rootlike
 from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, expect
-from .subscriptions import ClientSubscriptions
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -75,6 +68,7 @@ if TYPE_CHECKING:
     from ..engine.transport import Transport
     from ..http.client import HttpServer
     from ..types import ElicitRequest, LogMessage, SampleRequest, SampleResult
+    from .config import Config, Entry
 
     class Served(Protocol):
         """A server of this process, as `Server` is."""
@@ -87,9 +81,6 @@ if TYPE_CHECKING:
 GIVE_UP_SECONDS = 0.2
 """What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is
 over then."""
-
-SCRIPTS = {".py": "", ".js": "node", ".mjs": "node"}
-"""What runs a file, by its ending; empty for this Python. Other files run themselves."""
 
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
@@ -313,7 +304,13 @@ def connect(
     )
     renew = plan.open if restart or found.is_web else None
     try:
-        sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
+        first = plan.open(cancel)
+        if renew is None:
+            sessions = Sessions(first, host, timeout)
+        else:
+            from .reconnect import Reconnector
+
+            sessions = Reconnector(first, renew, host, timeout, always=restart)
     except BaseException:
         host.close()
         raise
@@ -464,10 +461,7 @@ class Plan(NamedTuple):
                     )
                 negotiate(session, plan, deadline)
                 session.ready(deadline)
-                session.subscriptions = ClientSubscriptions(session)
-                session.subscriptions.begin(
-                    deadline, None if before is None else before.subscriptions
-                )
+                _begin_subscriptions(session, before, deadline)
             check_token(cancel)  # which ends nothing from here on
             session.keep_alive(plan.ping_interval)
         except BaseException:
@@ -476,6 +470,18 @@ class Plan(NamedTuple):
         if isinstance(session.transport, ChildTransport):
             session.transport.grace = CLOSE_SECONDS
         return session
+
+
+def _begin_subscriptions(
+    session: ClientSession, before: Optional[ClientSession], deadline: Deadline
+) -> None:
+    """Have a new session tell what the host has callbacks for, and what the one before told."""
+    if before is None and NOTIFIED.isdisjoint(session.host.functions):
+        return
+    from . import subscriptions
+
+    earlier = None if before is None else subscriptions.of(before)
+    subscriptions.of(session).begin(deadline, earlier)
 
 
 Agree = Callable[[ClientSession, Plan], ClientSession]
@@ -687,6 +693,8 @@ def read_target(
         _refuse(local, "env and cwd are part of the config")
         _refuse(web, f"{_WEB} are part of the config")
         expect(target, str, "with config= a server is given by its name, a str")
+        from .config import read_servers
+
         servers = read_servers(config)
         entry = servers.entry(target)
         what = f"the server {target!r}" + (f" of {servers.where}" if servers.where else "")
@@ -700,7 +708,9 @@ def read_target(
         return Target("a URL", HttpServer(target, **(web or {})), is_web=True)
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
     if web and isinstance(target, str):
-        _refuse_address(target)
+        from .command import refuse_address
+
+        refuse_address(target)
     _refuse(
         web,
         f"{_WEB} are part of the HttpServer"
@@ -728,15 +738,14 @@ def with_stored_token(server: Any) -> Any:
     The token is looked up when the server returns 401. None is stored for a server that is reached
     in the clear.
     """
+    from ..http.fetch import StoredAuth
+    from ..protocol.urls import parse_web_url
+
     parts = parse_web_url(server.url, userinfo=True)
     if parts.scheme != "https" and not parts.is_local:
         return server
-    try:
-        from ..auth.signin import StoredToken
-    except ImportError:  # this copy has no auth/
-        return server
     server = copy(server)
-    server.fetcher = partial(server.fetcher, auth=StoredToken())
+    server.fetcher = partial(server.fetcher, stored=StoredAuth())
     return server
 
 
@@ -747,113 +756,24 @@ def _refuse(given: object, why: str) -> None:
 
 
 def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
+    """Return the command for a target, and what the target was taken for."""
     if isinstance(target, (list, tuple)):
         return "an argument list", [os.fspath(part) for part in target]
+    from . import command
+
     if isinstance(target, os.PathLike):
-        return "a file", _run_file(target, cwd)
-    if not isinstance(target, str):
-        from ..server.options import has_marks
+        return "a file", command.run_file(target, cwd)
+    if isinstance(target, str):
+        return command.of_text(target, cwd)
+    from ..server.options import has_marks
 
-        cls = target if isinstance(target, type) else type(target)
-        if cls is target:
-            way = (
-                f"connect(Server.of({cls.__name__}()))"
-                if has_marks(cls)
-                else "give an instance of it"
-            )
-            raise TypeError(f"{cls.__name__} is a class: {way}")
+    cls = target if isinstance(target, type) else type(target)
+    if cls is target:
         way = (
-            ": connect(Server.of(...)) serves an object with marked methods"
-            if has_marks(cls)
-            else ""
+            f"connect(Server.of({cls.__name__}()))" if has_marks(cls) else "give an instance of it"
         )
-        raise TypeError(
-            f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}"
-        )
-    first, is_script = "".join(target.split()[:1]), target.endswith(tuple(SCRIPTS))
-    if (os.path.dirname(first) and os.path.isfile(target)) or (
-        is_script and len(target.split()) == 1
-    ):
-        return "a file", _run_file(target, cwd)
-    if target.endswith(".json") and os.path.isfile(target):
-        way = (
-            f"say which: connect(NAME, config={target!r}), or all of them: connect_all({target!r})"
-        )
-        raise ConnectionFailed(f"{target!r} is a file of servers: {way}")
-    try:
-        words = shlex.split(target, posix=os.name != "nt")
-    except ValueError as error:
-        raise ValueError(f"{target!r} was taken for a command line: {error}") from None
-    if (
-        words and shutil.which(words[0]) is None
-    ):  # as in a shell, a program comes before a file of this folder
-        if os.path.isfile(target) and is_script:
-            return "a file", _run_file(target, cwd)
-        if os.path.isfile(target):
-            raise ConnectionFailed(
-                f"{target!r} was taken for a command line: write {'./' + target!r} for the file"
-            )
-        if words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]):
-            runner = SCRIPTS[os.path.splitext(words[0])[1]]
-            python = "sys.executable" if knows_python() else "'python3'"
-            first = repr(runner) if runner else python
-            way = f"write connect([{first}, {', '.join(map(repr, words))}])"
-            raise ConnectionFailed(
-                f"{target!r} was taken for a command line, and {words[0]} is no program: {way}"
-            )
-        if len(words) == 1:
-            _refuse_address(target)
-            _refuse_word(words[0])
-    return "a command line", words
-
-
-def _refuse_address(target: str) -> None:
-    """Raises ConnectionFailed: this looks like a URL without its scheme."""
-    if re.fullmatch(r"[\w.-]+:\d+(/\S*)?", target):
-        way = f"write 'http://{target}' for a URL, or https://"
-        raise ConnectionFailed(f"{target!r} was taken for a command line: {way}")
-
-
-def _refuse_word(word: str) -> None:
-    """Raises ConnectionFailed: this word is no program; it says what is there instead, or what may
-    be missing."""
-    near = next(
-        (f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None
+        raise TypeError(f"{cls.__name__} is a class: {way}")
+    way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
+    raise TypeError(
+        f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}"
     )
-    with suppress(OSError, ValueError):  # there is no such config
-        name = nearest(word, read_servers(CONFIG_FILE).table)
-        near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
-    if near or not os.path.dirname(word):
-        way = (
-            f"did you mean {near}?"
-            if near
-            else "a server of a host's file wants it, too: config=FILE (--config)"
-        )
-        raise ConnectionFailed(f"{word!r} was taken for a command line, and is no program: {way}")
-
-
-def no_file(path: str, cwd: str = "") -> str:
-    """The message that there is no such file: where it was looked for, and which one may be meant."""
-    near, wanted = None, Path(cwd, path)
-    with suppress(OSError):  # there is no such folder either
-        there = [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix]
-        near = nearest(wanted.name, there, 0.87)  # names of files have much in common
-    where = "" if os.path.isabs(path) else f" in {os.path.abspath(cwd)}"
-    return f"there is no file {path!r}{where}" + (f", did you mean {near}?" if near else "")
-
-
-def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
-    """The command for a file. What is there is named from the root, because the server may run in
-    another directory."""
-    path = Path(file)
-    runner = SCRIPTS.get(path.suffix)
-    if runner is None:
-        return [str(path.absolute())]
-    is_here = path.is_file()
-    if not is_here and not (Path(cwd) / path).is_file():
-        raise ConnectionFailed(no_file(str(path), cwd))
-    command = str(path.absolute()) if is_here else str(path)
-    if not runner:
-        way = f"name the Python interpreter that runs the server: ['python3', {command!r}]"
-        runner = this_python(way)
-    return [runner, command]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..engine.connection import Connection, ConnectionRole
 from ..engine.limits import Limits
@@ -46,11 +46,8 @@ from ..protocol.versions import NEWEST_HANDSHAKE
 from ..schema.mismatch import explained, refuse_async
 from ..text import one_line
 from ..types import CHANGES, CallToolResult, Progress, Text
-from .cache import OutputSchemas
 from .host import QUESTIONS, Era, Host
-
-if TYPE_CHECKING:
-    from .subscriptions import ClientSubscriptions
+from .outputs import OutputSchemas
 
 log = logger("minimcp.client")
 
@@ -81,7 +78,7 @@ class ClientSession(ConnectionRole):
         calls: Our requests on it.
         era: What is spoken; None before the two sides have agreed.
         schemas: What was learned of the server's tools.
-        subscriptions: What the server is to tell; set when the two sides have agreed.
+        subscriptions: What `subscriptions.of` returned for this session; None before the first call.
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.
@@ -96,14 +93,16 @@ class ClientSession(ConnectionRole):
     _connection: Connection
     calls: Calls
     era: Era = None  # type: ignore[assignment]  # who calls a method of the protocol does so after `agree`
-    subscriptions: ClientSubscriptions
+    subscriptions: Any = None
     mirror: Any = None
     transport: Any = None
     in_order = True
     takes_batches = True
 
     def __init__(self, name: str, host: Host) -> None:
-        self.name, self.host, self.schemas = name, host, OutputSchemas()
+        self.name = name
+        self.host = host
+        self.schemas = OutputSchemas()
         self.streams: dict[Id, OnMessage] = {}
         self.listeners: dict[object, OnMessage] = {}
         self.ended = CancelToken()
@@ -145,7 +144,8 @@ class ClientSession(ConnectionRole):
         """This is spoken from now on. Called before the server hears that all is well and may ask
         questions."""
         self.era = era
-        self.takes_batches, self.takes_requests = era.revision.batches, era.revision.handshake
+        self.takes_batches = era.revision.batches
+        self.takes_requests = era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all ways are open that messages
@@ -437,7 +437,7 @@ class ClientSession(ConnectionRole):
         if kind is not None:
             uri = params.get("uri")
             is_long = size_of(params, CHANGE_BYTES) > CHANGE_BYTES
-            self.host.cache.changed(kind, uri if isinstance(uri, str) and not is_long else None)
+            self.host.changed(kind, uri if isinstance(uri, str) and not is_long else None)
             if is_long:
                 log.warning(
                     "<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES

@@ -28,10 +28,9 @@ from ..errors import (
 from ..log import logger
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification, size_of
-from ..protocol.urls import normalize_uri
+from ..protocol.urls import by_normalized, covering, normalize_uri
 from ..protocol.versions import LISTS
 from ..types import Change
-from ..types.notifications import by_normalized, covering
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
 log = logger("minimcp.client")
@@ -273,6 +272,16 @@ def with_uri(uris: Mapping[str, str], uri: str, wanted: bool) -> dict[str, str]:
     return {**others, key: uris.get(key, uri)} if wanted else others
 
 
+def of(session: ClientSession) -> ClientSubscriptions:
+    """Return what a client has the server tell on a connection. It is made on first use."""
+    if session.subscriptions is None:
+        # `setdefault` is atomic, so two threads that come first share one object.
+        made = ClientSubscriptions(session)
+        session.subscriptions = vars(session).setdefault("_first_subscriptions", made)
+    found: ClientSubscriptions = session.subscriptions
+    return found
+
+
 class ClientSubscriptions:
     """What a client has the server tell on one connection. Thread-safe.
 
@@ -311,7 +320,8 @@ class ClientSubscriptions:
         session, uris = self.session, dict[str, str]()
         if before is not None:
             self.log_level, uris = before.log_level, before.uris
-            self._host.cache.clear()
+            if self._host.cache is not None:
+                self._host.cache.clear()
         level = self.log_level
         if (
             level is None
@@ -564,8 +574,8 @@ class ClientSubscriptions:
     def _missed(self, gap: Filter) -> None:
         """Notifications may have gone unheard: call the callbacks for whatever they were about."""
         for name in filter(partial(getattr, gap), MEMBERS):
-            self._host.cache.changed(name)
+            self._host.changed(name)
             self._host.call(f"on_{MEMBERS[name][0]}_changed")
         for uri in gap.resource_subscriptions:
-            self._host.cache.changed("resource_updated", uri)
+            self._host.changed("resource_updated", uri)
             self._host.call("on_resource_updated", uri)

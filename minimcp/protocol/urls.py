@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import NamedTuple, Optional
+from typing import Iterable, Mapping, NamedTuple, Optional
 
 from ..text import one_line
 
@@ -136,6 +136,36 @@ def _without_dot_segments(path: str) -> str:
     if segments[-1] in (".", ".."):
         kept.append("")
     return "/".join(kept)
+
+
+def by_normalized(uris: Iterable[str]) -> dict[str, str]:
+    """Return these URIs by their normalized form. Of several that are equivalent the first counts."""
+    found: dict[str, str] = {}
+    for uri in uris:
+        found.setdefault(normalize_uri(uri), uri)
+    return found
+
+
+def covering(subscribed: Mapping[str, str], uri: str) -> Optional[str]:
+    """Return the subscription that a change of a resource is for: of the resource itself, or of a
+    collection that contains it.
+
+    Args:
+        subscribed: URIs of resources and collections, from `by_normalized`.
+        uri: The URI of the resource that changed.
+
+    Returns:
+        The closest of them, as it was subscribed to; None when there is none.
+    """
+    uri = normalize_uri(uri)
+    if uri in subscribed:
+        return subscribed[uri]
+    while "/" in uri:
+        uri = uri.rpartition("/")[0]
+        for collection in (f"{uri}/", uri):
+            if collection in subscribed:
+                return subscribed[collection]
+    return None
 
 
 # ---------------------------------------------------------------- other checks

@@ -37,7 +37,7 @@ from ..types.content import (
     UnknownContent,
     check_sendable,
 )
-from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
+from ..types.tool import FASTMCP_WRAPPED, WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
 from .options import annotated
 from .questions import BecomeTask
@@ -46,8 +46,6 @@ from .registered import RegisteredFunction, ServerConfig, only
 log = logger("minimcp.tools")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
-# The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`.
-FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 # Hosts prepend "mcp__server__", and models take names of 64 characters.

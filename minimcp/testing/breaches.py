@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
 from .. import types
 from ..client.host import QUESTIONS
+from ..client.questions import read_question
 from ..errors import ProtocolViolation, RpcError, UnsupportedRevision
 from ..protocol import lifecycle
 from ..protocol.messages import (
@@ -309,7 +310,7 @@ class Judge:
             try:
                 if not isinstance(parts, dict):
                     raise ValueError(f"the client does not declare {kind.capability}")
-                kind.read(request.params, parts, session.revision)
+                read_question(method, request.params, parts, session.revision)
             except ValueError as error:
                 row = "ELIC-05" if kind.capability == "elicitation" else "SAMP-02"
                 self._mark("LIFE-13" if "not declare" in str(error) else row, f"{method}: {error}")

@@ -7,6 +7,7 @@ from contextvars import Context as ContextVars, copy_context
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
+from ..client.questions import read_question
 from ..engine.pool import this_thread
 from ..engine.requests import IncomingRequest, Route, Sink
 from ..protocol.lifecycle import LOG_LEVELS, Peer
@@ -197,9 +198,11 @@ class _ScriptedAsker(Asker):
         return {each.key: self._answer(each) for each in asked}
 
     def _answer(self, asked: Asked) -> Any:
-        peer, kind = self._incoming.peer, QUESTIONS[asked.question.method]
+        peer = self._incoming.peer
+        method = asked.question.method
+        kind = QUESTIONS[method]
         parts = peer.capabilities[kind.capability]
-        request, write = kind.read(asked.params, parts, peer.revision)
+        request, write = read_question(method, asked.params, parts, peer.revision)
         question = Question(asked.key, kind.handler, request)
         self._questions.append(question)
         answer: Any = self._script

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
     from ..protocol.lifecycle import LOG_LEVELS as LOG_LEVELS
+    from ..protocol.urls import covering as covering
     from .base import *
     from .content import *
     from .notifications import *
@@ -29,13 +30,14 @@ _MODULES = {
         "Icon Image Implementation Message Prompt PromptArgument PromptMessage ReadResourceResult Resource "
         "ResourceContents ResourceLink ResourceTemplate Role Text TextResourceContents UnknownContent"
     ),
-    ".notifications": "CHANGES Change LogMessage Progress covering",
+    ".notifications": "CHANGES Change LogMessage Progress",
     ".questions": (
         "ACTIONS Answer ElicitRequest ModelHint ModelPreferences Root SampleRequest SampleResult "
         "SamplingContent SamplingMessage ToolChoice ToolResult ToolUse conversation_fault"
     ),
     ".tool": "CallToolResult Tool ToolAnnotations",
     "..protocol.lifecycle": "LOG_LEVELS",
+    "..protocol.urls": "covering",
 }
 
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

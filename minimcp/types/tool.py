@@ -14,6 +14,9 @@ WRAPPED = "x-minimcp-wrapped"
 """Marks an output schema that only holds the real one, for revisions whose structured content is an
 object."""
 
+FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
+"""The mark that FastMCP's client knows instead."""
+
 
 class ToolAnnotations(Wire):
     """Hints about what a tool does. They come from the server: trust them as far as you trust it.
