@@ -21,26 +21,25 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
     Limits = Bounds
 
 _MODULES = {
-    "Bounds": "bounds",
-    "Kind": "kinds",
-    "Mismatch": "mismatch",
-    "Signature": "signature",
-    "compile_check": "checker",
-    "compile_peer_check": "checker",
-    "kind_of": "annotations",
-    "read_signature": "signature",
-    "write_any": "annotations",
+    ".annotations": "kind_of write_any",
+    ".bounds": "Bounds",
+    ".checker": "compile_check compile_peer_check",
+    ".kinds": "Kind",
+    ".mismatch": "Mismatch",
+    ".signature": "Signature read_signature",
 }
+
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
         target = "Bounds" if name == "Limits" else name  # the public name of `Bounds`
-        if target not in _MODULES:
+        if target not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(f".{_MODULES[target]}", __name__), target)
+        value = getattr(import_module(_MODULE_OF[target], __name__), target)
         globals()[name] = value
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *_MODULES, "Limits"})
+        return sorted({*globals(), *_MODULE_OF, "Limits"})
