@@ -52,7 +52,7 @@ UPWARD = {
 """What these import inside a function: the transports that a server or a client is asked for by
 name."""
 
-MOST_FILES, MOST_ENTRIES = 138, 19
+MOST_FILES, MOST_ENTRIES = 140, 19
 
 FOREIGN = frozenset(
     {

@@ -20,7 +20,6 @@ from ..log import logger
 from ..protocol.messages import Request, encode
 from ..protocol.urls import parse_web_url
 from ..text import describe, one_line
-from .bearer import check_url
 from .discovery import (
     TOKEN_SECONDS,
     Exchange,
@@ -34,6 +33,7 @@ from .discovery import (
     words,
 )
 from .dpop import ProofKey
+from .shared import check_url
 from .store import Store
 from .tokens import Token, TokenRefused, refreshed
 

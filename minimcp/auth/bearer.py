@@ -13,54 +13,33 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Optional, Union
 from urllib.parse import urlsplit
 
-from ..errors import INTERNAL_ERROR, AuthorizationError
+from ..errors import INTERNAL_ERROR
 from ..http.headers import Headers, HttpError
 from ..log import logger
 from ..protocol.messages import Id, Json
-from ..protocol.urls import parse_web_url
 from ..schema.mismatch import keywords_shown
-from ..text import describe, one_line
+from ..text import describe
+from .shared import (
+    ALGORITHMS,
+    RESOURCE_METADATA,
+    RETRY_SECONDS,
+    IssuerUnavailable,
+    Verify,
+    WrongType,
+    check_url,
+    list_of_text,
+)
 
 log = logger("minimcp.auth")
 
-RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
-
-# Seconds after which a client may try again, and an issuer that failed is asked again.
-RETRY_SECONDS = 1
-
-# By which tokens are signed, where nothing else is said.
-ALGORITHMS = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-)
-
-# Given a token, what is known by it; None where it is none.
-Verify = Callable[[str], Optional[Mapping[str, Json]]]
-
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-
-
-class WrongType(Exception):
-    """A JWT is of a type that is not accepted. Its message goes into the challenge."""
-
-
-class IssuerUnavailable(AuthorizationError):
-    """The issuer cannot be asked about a token now, so the request gets status 503."""
 
 
 @dataclass(frozen=True)
@@ -413,15 +392,6 @@ for _name in ("jwt", "introspection"):
     keywords_shown(vars(Bearer)[_name].__func__, of=Bearer.__init__)
 
 
-def list_of_text(given: Any, name: str) -> list[str]:
-    """Texts that an author gave. Raises TypeError: it is no list of them."""
-    if not isinstance(given, (list, tuple, set, frozenset)) or not all(
-        isinstance(each, str) for each in given
-    ):
-        raise TypeError(f"{name} is a list of texts")
-    return list(given)
-
-
 def check_scopes(given: Any, name: str) -> tuple[str, ...]:
     """Scopes that an author gave.
 
@@ -438,23 +408,3 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
                 f"{name}: offline_access is between a client and its authorization server"
             )
     return found
-
-
-def check_url(url: Any, *, local_http: bool = True) -> None:
-    """Return if this may be the URL of a protected server, of who issues tokens, or of what that
-    names.
-
-    Args:
-        url: The URL.
-        local_http: Whether a URL with http is taken too, if its host is this machine.
-
-    Raises:
-        TypeError: It is no text.
-        ValueError: It is no URL, not https, or has a fragment.
-    """
-    if not isinstance(url, str):
-        raise TypeError(f"a URL is text, not {type(url).__name__}")
-    parts = parse_web_url(url)
-    if "#" in url or not (parts.scheme == "https" or (local_http and parts.is_local)):
-        what = "a URL begins with https:// (http:// on this machine alone) and has no fragment"
-        raise ValueError(f"{what}, unlike '{one_line(url, 100)}'")

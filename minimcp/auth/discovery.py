@@ -25,7 +25,7 @@ from ..protocol.urls import parse_web_url
 from ..protocol.versions import REVISIONS
 from ..text import one_line
 from .addresses import may_lead_to
-from .bearer import RESOURCE_METADATA, check_url
+from .shared import RESOURCE_METADATA, check_url, split
 
 log = logger("minimcp.auth")
 
@@ -477,12 +477,6 @@ def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
 def _mismatch(document: Mapping[str, Any], issuer: str) -> str:
     told = f"says that it is {one_line(document.get('issuer'), 100)}"
     return f"the metadata of the authorization server {one_line(issuer)} {told}"
-
-
-def split(url: str) -> tuple[str, str]:
-    """Origin and path of a URL, the path without a slash at its end."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.rstrip("/")
 
 
 def canonical(url: str) -> str:

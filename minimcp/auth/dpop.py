@@ -16,7 +16,7 @@ from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
 from ..errors import AuthorizationError
-from .discovery import split
+from .shared import split
 
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 

@@ -10,9 +10,9 @@ from typing import Callable, Optional, Sequence, Union
 
 from ..errors import AuthorizationError
 from .authorizer import Grant
-from .bearer import check_url
 from .discovery import Exchange, Place
 from .dpop import ProofKey
+from .shared import check_url
 from .store import Store, TokenMemory
 from .tokens import Credentials, Token, clean_secret, post_form, request_token, require_issuer
 

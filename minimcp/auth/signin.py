@@ -24,10 +24,10 @@ from ..log import logger
 from ..protocol.urls import parse_web_url
 from ..text import describe, one_line
 from .authorizer import Grant
-from .bearer import check_url
 from .discovery import TOKEN_SECONDS, Exchange, Place, issuer_key, json_object, refusal, words
 from .dpop import ProofKey
 from .loopback import LoopbackListener, open_browser, paste
+from .shared import check_url
 from .store import Store, TokenFile
 from .tokens import (
     Credentials,

@@ -19,7 +19,7 @@ from ..errors import AuthorizationError, McpError
 from ..log import logger
 from ..protocol.messages import Json
 from ..text import one_line
-from .bearer import (
+from .shared import (
     ALGORITHMS,
     RETRY_SECONDS,
     IssuerUnavailable,

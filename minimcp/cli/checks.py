@@ -16,7 +16,7 @@ from ..http.headers import media_type
 from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
 from ..schema.checker import SchemaNotSupported, compile_peer_check
 from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
-from .check import LISTS, TEMPLATES, Check, Failed, NotApplicable, Probe, Reply
+from .probe import LISTS, TEMPLATES, Check, Failed, NotApplicable, Probe, Reply
 
 CHECKS: list[Check] = []
 
