@@ -78,6 +78,18 @@ if TYPE_CHECKING:
 
     Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, Served]
 
+LATE = frozenset(
+    {
+        "extensions.client_skills",
+        "extensions.client_tasks",
+        "http.client",
+        "http.client_sse",
+        "http.fetch",
+    }
+)
+"""Every module outside the core that a module of client/ may import, on first use. An import
+anywhere else is a mistake, which tests/test_layers.py reports."""
+
 GIVE_UP_SECONDS = 0.2
 """What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is
 over then."""
@@ -765,15 +777,14 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
         return "a file", command.run_file(target, cwd)
     if isinstance(target, str):
         return command.of_text(target, cwd)
-    from ..server.options import has_marks
-
     cls = target if isinstance(target, type) else type(target)
+    # Methods can be marked only if the module of the decorators was imported.
+    decorators = sys.modules.get(f"{__package__.rpartition('.')[0]}.server.options")
+    has_marks = decorators is not None and decorators.has_marks(cls)
     if cls is target:
-        way = (
-            f"connect(Server.of({cls.__name__}()))" if has_marks(cls) else "give an instance of it"
-        )
+        way = f"connect(Server.of({cls.__name__}()))" if has_marks else "give an instance of it"
         raise TypeError(f"{cls.__name__} is a class: {way}")
-    way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks(cls) else ""
+    way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks else ""
     raise TypeError(
         f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}"
     )
