@@ -34,7 +34,7 @@ from .discovery import (
 )
 from .dpop import ProofKey
 from .shared import check_url
-from .store import Store
+from .store import TokenStore
 from .tokens import Token, TokenRefused, refreshed
 
 log = logger("minimcp.auth")
@@ -75,7 +75,7 @@ class Grant:
     # Whether the credentials are those of one authorization server.
     has_fixed_credentials = True
 
-    def __init__(self, store: Store, scopes: Any = (), issuer: Optional[str] = None) -> None:
+    def __init__(self, store: TokenStore, scopes: Any = (), issuer: Optional[str] = None) -> None:
         if isinstance(scopes, str) or not all(isinstance(each, str) for each in scopes):
             raise TypeError("scopes is a sequence of str")
         if issuer is not None:

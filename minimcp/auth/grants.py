@@ -13,7 +13,7 @@ from .authorizer import Grant
 from .discovery import Exchange, Place
 from .dpop import ProofKey
 from .shared import check_url
-from .store import Store, TokenMemory
+from .store import TokenMemory, TokenStore
 from .tokens import Credentials, Token, clean_secret, post_form, request_token, require_issuer
 
 Assertion = Union[str, Callable[[], str]]
@@ -53,7 +53,7 @@ class ClientCredentials(Grant):
         algorithm: str = "ES256",
         scopes: Sequence[str] = (),
         issuer: Optional[str] = None,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
     ) -> None:
         if (client_secret is None) == (private_key is None):
             raise ValueError("a client has a client_secret or a private_key")
@@ -92,7 +92,7 @@ class WorkloadIdentity(Grant):
         *,
         scopes: Sequence[str] = (),
         issuer: Optional[str] = None,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
     ) -> None:
         require_issuer(issuer, "assertion")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
@@ -139,7 +139,7 @@ class EnterpriseManaged(Grant):
         idp_client_secret: Optional[str] = None,
         scopes: Sequence[str] = (),
         issuer: Optional[str] = None,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
     ) -> None:
         require_issuer(issuer, "id_token")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)

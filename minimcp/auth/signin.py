@@ -28,7 +28,7 @@ from .discovery import TOKEN_SECONDS, Exchange, Place, issuer_key, json_object, 
 from .dpop import ProofKey
 from .loopback import LoopbackListener, open_browser, paste
 from .shared import check_url
-from .store import Store, TokenFile
+from .store import TokenFile, TokenStore
 from .tokens import (
     Credentials,
     Token,
@@ -87,7 +87,7 @@ class SignIn(Grant):
     def __init__(
         self,
         *,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
         redirect_uri: Optional[str] = None,
         on_redirect: Optional[Callable[[str], object]] = None,
         on_callback: Optional[Callable[[str, float], str]] = None,
@@ -197,7 +197,7 @@ class SignIn(Grant):
         return dict(kept) if isinstance(kept, dict) else {}
 
     def _keep_client(self, issuer: str, record: dict[str, Any]) -> None:
-        """Store a registration; without it, the next sign-in registers another client."""
+        """TokenStore a registration; without it, the next sign-in registers another client."""
         try:
             kept = {**self._registrations(issuer), self._way: record}
             self.store.put(f"client {issuer_key(issuer)}", kept)

@@ -23,13 +23,13 @@ from .checks import CHECKS
 from .commands import add_target, config_of, find_tool, web_of
 from .probe import (
     TOTAL_SECONDS,
-    Check,
     Failed,
     Flooded,
     Intake,
     NotApplicable,
     Pipe,
     Probe,
+    ServerCheck,
     Web,
 )
 from .terminal import as_json, read_pairs, styled, wants_colour
@@ -51,7 +51,7 @@ class CheckResult(NamedTuple):
     seconds: float
 
 
-def judge(probe: Probe, check: Check, row: str) -> CheckResult:
+def judge(probe: Probe, check: ServerCheck, row: str) -> CheckResult:
     """Run one check; a server that is gone is opened anew first.
 
     Raises:
@@ -127,7 +127,9 @@ def revisions_of(
 
 def check_command(arguments: Sequence[str], prog: str) -> int:
     """The command of this name."""
-    about = "Check a server against the specification. It calls no tool, unless --call names one."
+    about = (
+        "ServerCheck a server against the specification. It calls no tool, unless --call names one."
+    )
     parser = Parser(prog, about, ENDINGS)
     add_target(parser)
     parser.add_argument(
@@ -247,7 +249,7 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
 FLOODS = "the server floods"
 
 
-def _unchecked(row: str, check: Check, revision: Revision, seconds: float) -> CheckResult:
+def _unchecked(row: str, check: ServerCheck, revision: Revision, seconds: float) -> CheckResult:
     """Return the verdict on a check for which no time was left."""
     told = f"not run: {seconds:g} s have passed (--total)"
     return CheckResult(row, "timeout", check.about, told, revision.name, 0.0)

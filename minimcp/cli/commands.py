@@ -40,7 +40,7 @@ from ..stdio.child import knows_python
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
 from .terminal import (
     STDIN,
-    Asker,
+    FormPrompter,
     ProgressBar,
     as_json,
     parameters,
@@ -139,7 +139,7 @@ def _run(
     )
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
     options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
-    asker = Asker(bar.end, options.answer)
+    asker = FormPrompter(bar.end, options.answer)
     written: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         config = config_of(options)

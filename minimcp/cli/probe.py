@@ -557,7 +557,7 @@ def _cut(data: bytes) -> str:
 # ------------------------------------------------------------ verdicts
 
 
-class Check(NamedTuple):
+class ServerCheck(NamedTuple):
     """One check.
 
     Args:

@@ -110,7 +110,7 @@ class ProgressBar:
             self._drawn = ""
 
 
-class Asker:
+class FormPrompter:
     """Given to `connect` as ``elicit=``: asks for the fields of a form one by one, and one question
     at a time.
 

@@ -31,7 +31,7 @@ from ..text import one_line
 from ..types import CallToolResult, Prompt, Tool
 from .calls import DEFAULT, NOT_RUN, Call, Seconds, Sessions
 from .host import Era, Rootlike
-from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
+from .session import Cancel, OnProgress, Outcome, Params, check_token, repr_of, require_type
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
@@ -391,7 +391,7 @@ class Client:
         return params
 
     def _validates(self, validate: Optional[bool]) -> bool:
-        expect(validate, (bool, type(None)), "validate is True, False or None")
+        require_type(validate, (bool, type(None)), "validate is True, False or None")
         return self._validate_results if validate is None else validate
 
     def _with_task(self, call: Call, params: dict[str, Json]) -> dict[str, Json]:
@@ -640,7 +640,7 @@ class Client:
         """
         from ..extensions.client_tasks import Task
 
-        if not expect(id, str, "a task's id is a str"):
+        if not require_type(id, str, "a task's id is a str"):
             raise ValueError("a task's id is not empty: a call that was answered at once has none")
         return Task(self, id)
 
@@ -707,7 +707,7 @@ class Client:
         """
         call = Call(self._sessions, timeout, cancel, "resources")
         result = call.fetch(
-            "resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache
+            "resources/read", {"uri": require_type(uri, str, URI)}, on_progress, cache=cache
         )
         return call.read("resources/read", types.ReadResourceResult, result)
 
@@ -753,7 +753,7 @@ class Client:
         found = (
             skill
             if isinstance(skill, Skill)
-            else get_skill(self, call, expect(skill, str, "a skill is a str"))
+            else get_skill(self, call, require_type(skill, str, "a skill is a str"))
         )
         found.load(call)
         return found
@@ -791,7 +791,7 @@ class Client:
             CapabilityNotSupported: The server declares no prompts.
             TypeError: An argument is neither text, number nor bool.
         """
-        params: dict[str, Json] = {"name": expect(name, str, "a prompt's name is a str")}
+        params: dict[str, Json] = {"name": require_type(name, str, "a prompt's name is a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
         call = Call(self._sessions, timeout, cancel, "prompts")
@@ -835,9 +835,9 @@ class Client:
             if prompt is None
             else {"type": "ref/prompt", "name": prompt}
         )
-        expect(prompt or template, str, "prompt or template is a str")
-        expect(argument, str, "an argument's name is a str")
-        expect(value, str, "a value is a str")
+        require_type(prompt or template, str, "prompt or template is a str")
+        require_type(argument, str, "an argument's name is a str")
+        require_type(value, str, "a value is a str")
         params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
         call = Call(self._sessions, timeout, cancel)
@@ -887,7 +887,7 @@ class Client:
         self._change(uri, False, timeout, cancel)
 
     def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
-        expect(uri, str, URI)
+        require_type(uri, str, URI)
         self._subscriptions(
             lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel
         )
@@ -934,7 +934,7 @@ class Client:
             )
         from .subscriptions import Filter
 
-        uris = tuple(expect(uri, str, URI) for uri in resource_subscriptions)
+        uris = tuple(require_type(uri, str, URI) for uri in resource_subscriptions)
         wanted = Filter(
             tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {}
         )
@@ -959,7 +959,7 @@ class Client:
         if not callable(function):
             raise TypeError(
                 "submit takes a method of this client and then its arguments, as in "
-                f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
+                f'client.submit(client.call_tool, "name", {{...}}), not {repr_of(function)}'
             )
         given: Any = keywords.get("cancel")
         token = CancelToken()
@@ -1063,8 +1063,8 @@ def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
 
 def _checked(method: Any, params: Any) -> Any:
     """The params of a message that a user writes by hand, if it can be one."""
-    expect(method, str, "a method is a str")
-    return expect(
+    require_type(method, str, "a method is a str")
+    return require_type(
         {} if params is None else params, Mapping, f"the params of {method} are a dict or None"
     )
 
@@ -1072,12 +1072,12 @@ def _checked(method: Any, params: Any) -> Any:
 def _mapping(name: str, arguments: Any) -> Any:
     """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
     what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
-    return expect(arguments, Mapping, what)
+    return require_type(arguments, Mapping, what)
 
 
 def _call_params(name: str, arguments: Optional[Mapping[str, Json]]) -> dict[str, Json]:
     if type(name) is not str:
-        expect(name, str, "a tool's name is a str")
+        require_type(name, str, "a tool's name is a str")
     if arguments is None:
         return {"name": name}
     return {
@@ -1090,9 +1090,7 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     """Arguments as the strings that they are on the wire."""
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
-            what = (
-                f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
-            )
+            what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {repr_of(value)}"
             hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
             raise TypeError(f"{what}: {hint}")
     return {

@@ -17,7 +17,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 from ..log import logger
 from ..schema.mismatch import described, listed, nearest
 from ..stdio.child import StdioServer
-from .session import expect
+from .session import require_type
 
 log = logger("minimcp.client")
 
@@ -110,7 +110,7 @@ _ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*?)\s*")
 _QUOTED = re.compile(r"""(["'])(.*)\1\s*(?:#.*)?""")
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One server of a config, as `connect` uses it."""
 
     target: Any
@@ -158,7 +158,7 @@ class Servers:
         """What `connect` takes for this server. Errors as `entry`."""
         return self.entry(name).target
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> ConfigEntry:
         """Return what the config says about a server.
 
         Raises:
@@ -181,7 +181,7 @@ class Servers:
         except ValueError as error:
             where = f"{self.where}: " if self.where else ""
             raise ValueError(f"{where}server {name!r}: {error}") from None
-        return Entry(entry)
+        return ConfigEntry(entry)
 
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any], Servers]
@@ -234,10 +234,10 @@ def read_servers(config: Config) -> Servers:
             config,
         )
         for name in table:
-            expect(name, str, "a server's name is a str")
+            require_type(name, str, "a server's name is a str")
         return Servers("", "", table)
     path = os.fspath(config)
-    expect(path, str, "a config is named by a str or a path")
+    require_type(path, str, "a config is named by a str or a path")
     return Servers(path, os.path.dirname(os.path.abspath(path)), _file(path))
 
 
@@ -358,7 +358,7 @@ class _Reader:
         self._folder = folder
         self._sources: dict[str, str] = {}
 
-    def read(self, entry: Mapping[str, Any]) -> Entry:
+    def read(self, entry: Mapping[str, Any]) -> ConfigEntry:
         entry = {member: value for member, value in entry.items() if value is not None}
         _refuse_disabled(entry)
         _refuse_misspelt(entry)
@@ -380,7 +380,7 @@ class _Reader:
         if entry.get("source") == "extension" and needed not in entry:
             raise ValueError("source: an extension of Zed starts this server: write its command")
         target = self._remote(url, entry) if REMOTE[named] else self._local(entry)
-        return Entry(
+        return ConfigEntry(
             target,
             timeout=_time(entry, "tool_timeout_sec", "timeout"),
             connect_timeout=_time(entry, "startup_timeout_sec", "startup_timeout_ms"),

@@ -60,7 +60,7 @@ from ..types import Implementation
 from .calls import Sessions
 from .client import Client
 from .host import NAMES, NOTIFIED, Host, Rootlike
-from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, expect
+from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, require_type
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -68,15 +68,15 @@ if TYPE_CHECKING:
     from ..engine.transport import Transport
     from ..http.client import HttpServer
     from ..types import ElicitRequest, LogMessage, SampleRequest, SampleResult
-    from .config import Config, Entry
+    from .config import Config, ConfigEntry
 
-    class Served(Protocol):
+    class ServerObject(Protocol):
         """A server of this process, as `Server` is."""
 
         def open_pipe(self) -> Transport:
             """A client's end of a new connection."""
 
-    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, Served]
+    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerObject]
 
 LATE = frozenset(
     {
@@ -216,7 +216,7 @@ def connect(
         extensions: `Extension` objects, such as `Tasks()`, in a list; or what to declare only, by
             identifier, each with an object of settings; None declares none.
         send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers
-            expect though the specification has none; in 2026-07-28 never.
+            require_type though the specification has none; in 2026-07-28 never.
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that
             gets lines.
         env: Laid over the environment of this process; None adds nothing.
@@ -256,13 +256,15 @@ def connect(
             )
         refuse_options("connect(...)", [name], connect)
     for name in ("restart", "cache", "send_shutdown", "validate_results"):
-        expect(given[name], bool, f"{name} is True or False")
-    expect(
+        require_type(given[name], bool, f"{name} is True or False")
+    require_type(
         extensions,
         (list, tuple, Mapping, type(None)),
         "extensions is a list of extensions, a mapping or None",
     )
-    limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
+    limits = require_type(
+        Limits() if limits is None else limits, Limits, "limits is Limits(...) or None"
+    )
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     check_interval("ping_interval", ping_interval)
@@ -297,7 +299,9 @@ def connect(
             os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION
         )
     elif not isinstance(client_info, Implementation):
-        info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
+        info = require_type(
+            client_info, Mapping, "client_info is an Implementation, a mapping or None"
+        )
         client_info = Implementation(**info)
     if found.is_web and not getattr(found.object, "has_auth", True):
         found = found._replace(object=with_stored_token(found.object))
@@ -673,7 +677,7 @@ class Target(NamedTuple):
     """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this process."""
     is_web: bool = False
     """Whether it is an `HttpServer`."""
-    entry: Optional[Entry] = None
+    entry: Optional[ConfigEntry] = None
     """What a config says about it; None if it was not named in one."""
 
 
@@ -704,7 +708,7 @@ def read_target(
     if config is not None:
         _refuse(local, "env and cwd are part of the config")
         _refuse(web, f"{_WEB} are part of the config")
-        expect(target, str, "with config= a server is given by its name, a str")
+        require_type(target, str, "with config= a server is given by its name, a str")
         from .config import read_servers
 
         servers = read_servers(config)

@@ -29,7 +29,7 @@ from .calls import DEFAULT, Seconds
 from .client import Arguments, Client, all_or_first, following, spawn
 from .config import Config, read_servers
 from .connect import connect, wanted_revisions
-from .session import Cancel, OnProgress, check_token, expect
+from .session import Cancel, OnProgress, check_token, require_type
 
 log = logger("minimcp.client")
 
@@ -45,7 +45,7 @@ MOST_GUESSES = 3
 """Names that a message suggests at most."""
 
 
-class Place(NamedTuple):
+class NamedServer(NamedTuple):
     """Where a tool of a group is."""
 
     server: str
@@ -230,7 +230,7 @@ class Group:
                 outcomes[number] = answers if isinstance(answers, Exception) else answers[at]
         return all_or_first(outcomes, return_exceptions)
 
-    def resolve(self, name: str) -> Place:
+    def resolve(self, name: str) -> NamedServer:
         """Which server a name of this group leads to; whether that has such a tool is not asked.
 
         Raises:
@@ -239,7 +239,7 @@ class Group:
             ConnectionFailed: It leads to a server that could not be opened; the cause says why.
             TypeError: It is no str.
         """
-        expect(name, str, "a tool's name is a str")
+        require_type(name, str, "a tool's name is a str")
         server = self._server_of(name)
         if server is None:
             raise InvalidParams(f"no server of this group has a tool {name!r}{self._hint(name)}")
@@ -248,7 +248,7 @@ class Group:
             raise ConnectionFailed(
                 f"{name!r} cannot be called, {server!r} was not opened: {cause}"
             ) from cause
-        return Place(server, self.clients[server], name[len(server) + len(self._separator) :])
+        return NamedServer(server, self.clients[server], name[len(server) + len(self._separator) :])
 
     def _server_of(self, name: str) -> Optional[str]:
         fitting = [

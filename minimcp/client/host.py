@@ -54,7 +54,7 @@ Rootlike = Union[str, "os.PathLike[str]", "Root"]
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
 
-Asked = Union[IncomingRequest, CancelToken]
+CancelSource = Union[IncomingRequest, CancelToken]
 
 
 # Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or
@@ -211,7 +211,9 @@ class Host:
 
     # ------------------------------------------------------------ questions
 
-    def read(self, method: str, params: Mapping[str, Json], peer: Peer, asked: Asked) -> Answerer:
+    def read(
+        self, method: str, params: Mapping[str, Json], peer: Peer, asked: CancelSource
+    ) -> Answerer:
         """Read a question, and check that it may be asked, before the host is.
 
         Args:

@@ -9,24 +9,21 @@ from __future__ import annotations
 import os
 from functools import partial
 from time import thread_time
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import Any, Callable, Iterable, Mapping
 
 from .. import schema, types
 from ..log import logger
 from ..protocol.messages import Json
 from ..protocol.urls import parse_web_url
 from ..protocol.versions import Revision
-from ..schema.checker import MAX_SECONDS, TOO_MUCH
-from ..schema.mismatch import Mismatch, unknown_field
+from ..schema.checker import MAX_SECONDS, TOO_MUCH, Check
+from ..schema.mismatch import unknown_field
 from ..text import one_line
 from ..types import Root
 
 log = logger("minimcp.client")
 
 Result = dict[str, Json]
-
-# Returns what is wrong with a value; None if it fits.
-Check = Callable[[Any], Optional[Mismatch]]
 
 # Writes what the host's function returned.
 Write = Callable[[Any], Result]

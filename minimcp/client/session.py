@@ -567,7 +567,7 @@ def check_token(cancel: Cancel) -> None:
     """
     if not isinstance(cancel, (CancelToken, type(None))):
         way = "make a CancelToken(), and call its cancel()"
-        raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}: {way}")
+        raise TypeError(f"cancel is a CancelToken or None, not {repr_of(cancel)}: {way}")
     if cancel is not None and cancel.cancelled:
         raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
@@ -588,18 +588,18 @@ def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
             raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
         return Deadline(seconds)
     except TypeError:
-        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
+        raise TypeError(f"{name} is a number of seconds or None, not {repr_of(seconds)}") from None
 
 
-def expect(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
+def require_type(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
     """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what
     it has to be."""
     if not isinstance(value, kind):
-        raise TypeError(f"{says}, not {shown(value)}")
+        raise TypeError(f"{says}, not {repr_of(value)}")
     return value
 
 
-def shown(value: object) -> str:
+def repr_of(value: object) -> str:
     """A wrong argument, for a message: "the str 'x'"."""
     return f"the {type(value).__name__} {repr(value):.60}"
 
@@ -612,7 +612,7 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
     """
     if not callable(on_progress):
         raise TypeError(
-            f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}"
+            f"on_progress is a function that takes a Progress, or None, not {repr_of(on_progress)}"
         )
     refuse_async(on_progress, "on_progress")
 

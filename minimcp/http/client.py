@@ -72,7 +72,7 @@ from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.urls import parse_web_url
 from ..schema.header_params import Mirrored, header_value, mirrored
 from ..types import Tool
-from .fetch import AbortableRequest, Auth, Fetcher, HttpResponse, is_credential, without_secrets
+from .fetch import AbortableRequest, Auth, Fetcher, FetchResponse, is_credential, without_secrets
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -592,7 +592,7 @@ class HttpClientSession(ClientSession, Pinged):
             self._sender.submit(partial(self._send, line))
 
     def _exchange(
-        self, send: Callable[[AbortableRequest], HttpResponse], deadline: Deadline = NEVER
+        self, send: Callable[[AbortableRequest], FetchResponse], deadline: Deadline = NEVER
     ) -> bool:
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
         left = deadline.remaining()
@@ -629,7 +629,7 @@ class HttpClientSession(ClientSession, Pinged):
         http: AbortableRequest,
         line: bytes,
         message: Union[Request, Notification, None] = None,
-    ) -> HttpResponse:
+    ) -> FetchResponse:
         """Send a POST. Errors as `Fetcher.send`."""
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
@@ -722,7 +722,7 @@ class HttpClientSession(ClientSession, Pinged):
         is_own = answer is not None and answer.id == request.id
         return not self._may_end_session(response.status, answer if is_own else None)
 
-    def _read_answer(self, response: HttpResponse, call: _Call) -> None:
+    def _read_answer(self, response: FetchResponse, call: _Call) -> None:
         if call.method == "initialize":
             session = response.headers.get(SESSION_HEADER)
             if session is not None and not _SESSION_ID.fullmatch(session):
@@ -753,7 +753,7 @@ class HttpClientSession(ClientSession, Pinged):
         )
 
     def _receive_mislabeled(
-        self, body: bytes, response: HttpResponse, kind: str, call: _Call
+        self, body: bytes, response: FetchResponse, kind: str, call: _Call
     ) -> None:
         """Read the response to a call whose content type is wrong: the call has run already.
 
@@ -774,7 +774,7 @@ class HttpClientSession(ClientSession, Pinged):
         written = one_line(kind) or "no content type"
         told("<-- %s: %s has %s instead of %s", self.name, call.method, written, JSON_TYPE)
 
-    def error_of(self, response: HttpResponse) -> tuple[Union[Response, Failure, None], McpError]:
+    def error_of(self, response: FetchResponse) -> tuple[Union[Response, Failure, None], McpError]:
         """Read an HTTP error.
 
         Returns:
@@ -828,7 +828,7 @@ class HttpClientSession(ClientSession, Pinged):
     # ------------------------------------------------------------ streams
 
     def _follow(
-        self, http: AbortableRequest, response: Optional[HttpResponse], call: Optional[_Call]
+        self, http: AbortableRequest, response: Optional[FetchResponse], call: Optional[_Call]
     ) -> None:
         """Read a stream, and those that take its place when it ends, until the answer is there.
 
@@ -900,7 +900,7 @@ class HttpClientSession(ClientSession, Pinged):
             self._opened.set()
 
     def _read_events(
-        self, response: HttpResponse, reader: EventReader, call: Optional[_Call]
+        self, response: FetchResponse, reader: EventReader, call: Optional[_Call]
     ) -> str:
         """Read a stream until it ends, or has brought the answer to a call, or that has ended; how
         it was cut, in words."""

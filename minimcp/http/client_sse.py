@@ -27,7 +27,7 @@ from ..errors import (
 )
 from ..protocol.sse import Event
 from .client import ERROR_BYTES, HttpClientSession
-from .fetch import AbortableRequest, HttpResponse, same_origin
+from .fetch import AbortableRequest, FetchResponse, same_origin
 
 # What the server gets to name the URL for messages.
 ENDPOINT_SECONDS = 10.0
@@ -84,7 +84,7 @@ class SseSession(HttpClientSession):
         self._endpoint = url
         self._named.set()
 
-    def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> HttpResponse:
+    def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> FetchResponse:
         """As `HttpClientSession`; waits for the endpoint first."""
         limit = http.deadline.within(ENDPOINT_SECONDS)
         self._named.wait(limit.to_wait())
@@ -95,7 +95,7 @@ class SseSession(HttpClientSession):
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 
-    def _read_answer(self, response: HttpResponse, call: Any) -> None:
+    def _read_answer(self, response: FetchResponse, call: Any) -> None:
         """The answer comes in the stream."""
         response.start(ERROR_BYTES)
 

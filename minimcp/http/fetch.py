@@ -173,7 +173,7 @@ class AbortableConnection(_Mixed):
             if self.sock is not None:
                 self.sock.settimeout(
                     None
-                )  # after `HttpResponse.read_rest`, before another thread may have it
+                )  # after `FetchResponse.read_rest`, before another thread may have it
             return
         if time.monotonic() - self._idle_since > KEPT_SECONDS:
             self.close()
@@ -293,7 +293,7 @@ class KeptPool(_Mixed):
         super()._put_conn(connection)
 
 
-class HttpResponse:
+class FetchResponse:
     """The head of a response, and its body as it comes. For one thread at a time.
 
     ``headers`` knows names without regard to case. ``cut`` is why `start` could not read on; None
@@ -538,7 +538,7 @@ class Fetcher:
         headers: Mapping[str, str],
         body: Optional[bytes] = None,
         url: Optional[str] = None,
-    ) -> HttpResponse:
+    ) -> FetchResponse:
         """Send a request and wait for the head of its response.
 
         Args:
@@ -580,7 +580,7 @@ class Fetcher:
                 response.start(PIECE_BYTES)
         return response
 
-    def _stored_authorizer(self, response: HttpResponse) -> Any:
+    def _stored_authorizer(self, response: FetchResponse) -> Any:
         """Return what authorizes requests from now on, or None if the server wants no token."""
         if response.status == 401 and self._stored is not None:
             self._authorizer = self._stored.authorizer(self._url)
@@ -593,7 +593,7 @@ class Fetcher:
         headers: Mapping[str, str],
         body: Optional[bytes],
         url: str,
-    ) -> HttpResponse:
+    ) -> FetchResponse:
         where = f"{method} {without_secrets(self._moved.get(url, url))}"
         headers = {**self._headers, **headers}
         if self._auth is not None and not self._has_auth_object:
@@ -605,7 +605,7 @@ class Fetcher:
             if request.aborted.is_set():
                 raise ConnectionLost(f"{where}: given up before it was sent")
             raw = self._sent(method, self._moved.get(url, url), headers, body)
-            response = HttpResponse(where, raw, self.masked)
+            response = FetchResponse(where, raw, self.masked)
             location = response.headers.get("Location") if self._redirects else None
             if response.status in (307, 308) and location is not None and url not in self._moved:
                 target = same_origin(url, location)
@@ -614,7 +614,7 @@ class Fetcher:
                     response.close()
                     self._moved[url] = target
                     raw = self._sent(method, target, headers, body)
-                    response = HttpResponse(where, raw, self.masked)
+                    response = FetchResponse(where, raw, self.masked)
             return response
         except McpError:
             raise

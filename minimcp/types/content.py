@@ -21,7 +21,9 @@ M = TypeVar("M", bound="_Media")
 Role = Literal["user", "assistant"]
 """Who speaks, or for whom something is meant."""
 
-base.KINDS[list[Role]] = base.KINDS[list[str]]._replace(check=base.one_of(("user", "assistant")))
+base.MEMBER_TYPES[list[Role]] = base.MEMBER_TYPES[list[str]]._replace(
+    check=base.one_of(("user", "assistant"))
+)
 
 
 class Annotations(Wire):
@@ -262,7 +264,7 @@ def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> Resour
     return made
 
 
-base.add_kind(ResourceContents, contents_from_wire, salvage_contents)
+base.add_member_type(ResourceContents, contents_from_wire, salvage_contents)
 
 
 def _check_ttl(what: str, milliseconds: int) -> None:
@@ -621,8 +623,10 @@ def _salvage_blocks(value: Any, faults: Faults) -> list[Any]:
     return [UnknownContent.keep(value)]
 
 
-base.add_kind(Content, content_from_wire, salvage_content)
-base.KINDS[list[Content]] = base.KINDS[list[Content]]._replace(salvage=_salvage_blocks)
+base.add_member_type(Content, content_from_wire, salvage_content)
+base.MEMBER_TYPES[list[Content]] = base.MEMBER_TYPES[list[Content]]._replace(
+    salvage=_salvage_blocks
+)
 
 
 class WithContent(Wire):

@@ -139,7 +139,7 @@ class Tool(Named):
         return {"type": "object", "properties": {}, **self.input_schema}
 
 
-class Outcome(WithContent):
+class ToolOutcome(WithContent):
     """What `CallToolResult` and `ToolResult` have in common."""
 
     @property
@@ -158,7 +158,7 @@ class Outcome(WithContent):
         return self.__dict__["structured_content"] is not ABSENT
 
 
-class CallToolResult(Outcome):
+class CallToolResult(ToolOutcome):
     """What calling a tool gave.
 
     ``value`` is the structured content with the library's own wrapping taken off. It does not
