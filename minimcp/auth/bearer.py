@@ -28,7 +28,6 @@ from ..text import describe
 from .shared import (
     ALGORITHMS,
     RESOURCE_METADATA,
-    RETRY_SECONDS,
     IssuerUnavailable,
     Verify,
     WrongType,

@@ -11,9 +11,9 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional
 from .. import __version__ as VERSION
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import METHOD_NOT_FOUND, ConnectionFailed, ConnectionLost, McpError, RequestTimeout
+from ..http.sse import EventReader
 from ..protocol.lifecycle import Handshake, PerRequest
 from ..protocol.messages import InvalidMessage, decode
-from ..protocol.sse import EventReader
 from ..protocol.versions import Revision
 from ..stdio.child import ChildTransport, StdioServer
 from ..testing.scripted import ScriptedPeer

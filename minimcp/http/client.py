@@ -68,7 +68,6 @@ from ..protocol.messages import (
     encode,
     failure,
 )
-from ..protocol.sse import MEDIA_TYPE, Event, EventReader
 from ..protocol.urls import parse_web_url
 from ..schema.header_params import Mirrored, header_value, mirrored
 from ..types import Tool
@@ -84,6 +83,7 @@ from .headers import (
     VERSION_HEADER,
     media_type,
 )
+from .sse import MEDIA_TYPE, EventReader, SseEvent
 
 log = logger("minimcp.client")
 
@@ -918,7 +918,7 @@ class HttpClientSession(ClientSession, Pinged):
         response.read_rest(REST_SECONDS)
         return ""
 
-    def _take_event(self, event: Event, call: Optional[_Call]) -> None:
+    def _take_event(self, event: SseEvent, call: Optional[_Call]) -> None:
         if event.event == "message" and event.data:  # one without data only says an id
             self._receive(event.data.encode(), call)
 

@@ -25,9 +25,9 @@ from ..errors import (
     UnsupportedRevision,
     one_line,
 )
-from ..protocol.sse import Event
 from .client import ERROR_BYTES, HttpClientSession
 from .fetch import AbortableRequest, FetchResponse, same_origin
+from .sse import SseEvent
 
 # What the server gets to name the URL for messages.
 ENDPOINT_SECONDS = 10.0
@@ -70,7 +70,7 @@ class SseSession(HttpClientSession):
         finally:
             self._named.set()
 
-    def _take_event(self, event: Event, call: Any) -> None:
+    def _take_event(self, event: SseEvent, call: Any) -> None:
         if event.event != "endpoint" or self._endpoint:
             super()._take_event(event, call)
             return

@@ -45,7 +45,6 @@ from ..protocol.messages import (
     encode,
     failure,
 )
-from ..protocol.sse import MEDIA_TYPE, format_event
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
 from .headers import (
@@ -82,6 +81,7 @@ from .sessions import (
     Trace,
 )
 from .shared import SharedSession, SharedSessions
+from .sse import MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
     from ..auth.bearer import Bearer

@@ -17,8 +17,8 @@ from ..engine.requests import CancelToken
 from ..engine.shares import RETRY_SECONDS, Name, ShareExceeded
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
-from ..protocol.sse import MEDIA_TYPE
 from ..protocol.urls import WebUrl, parse_web_url
+from .sse import MEDIA_TYPE
 
 HeaderPairs = Iterable[tuple[str, str]]
 

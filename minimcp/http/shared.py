@@ -49,7 +49,6 @@ from ..protocol.messages import (
     read_json,
     to_json,
 )
-from ..protocol.sse import KEEP_ALIVE, format_event
 from ..protocol.versions import BY_NAME
 from ..server.processes import RENEW_SECONDS, Processes, Told
 from .headers import Headers, HttpError, ResponseWriter
@@ -63,6 +62,7 @@ from .sessions import (
     ResponseSink,
     Session,
 )
+from .sse import KEEP_ALIVE, format_event
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint

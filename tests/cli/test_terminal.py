@@ -250,7 +250,9 @@ def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
         "b": {"type": "array", "items": {"type": "integer"}},
         "c": {"$schema": "x:y", "type": "string"},
     }
-    answer = FormPrompter()(ElicitRequest("?", {"type": "object", "properties": odd, "required": "a"}))
+    answer = FormPrompter()(
+        ElicitRequest("?", {"type": "object", "properties": odd, "required": "a"})
+    )
     assert answer.content == {"a": 5, "b": [6], "c": "x"}, "what we cannot check the server does"
     request = ElicitRequest("?", mode="url", url="nonsense")
     request.server = Implementation("a\nb", "1")
