@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .. import Tasks, __version__ as VERSION, errors
-from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
+from ..client.connect import ConnectOptions, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
 from ..client.session import MOST_BUSY, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
@@ -261,7 +261,7 @@ class Link(Host):
             return self._opened
 
     def _connect(self) -> ClientSession:
-        plan = Plan(
+        options = ConnectOptions(
             self._bridge.target,
             REVISIONS,
             self._info,
@@ -272,17 +272,19 @@ class Link(Host):
             CONNECT_SECONDS,
             PROBE_SECONDS,
         )
-        return plan.agreed(partial(self._agree, Deadline(CONNECT_SECONDS)))
+        return options.open_session(partial(self._begin_session, Deadline(CONNECT_SECONDS)))
 
-    def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> ClientSession:
-        """Agree with the server by the client's own `initialize`; where there is none, or it is
+    def _begin_session(
+        self, deadline: Deadline, session: ClientSession, options: ConnectOptions
+    ) -> ClientSession:
+        """BeginSession with the server by the client's own `initialize`; where there is none, or it is
         refused, by another."""
         self._session, self._answer = session, None
         try:
             if not self._shakes_hands:
-                negotiate(session, plan, deadline)
+                negotiate(session, options, deadline)
             else:
-                self._shake_hands(deadline, session, plan)
+                self._shake_hands(deadline, session, options)
             session.subscriptions = ClientSubscriptions(session)
             if self._answer is None or self._begun:
                 session.ready(deadline)
@@ -291,19 +293,21 @@ class Link(Host):
         except BaseException:
             session.close()
             raise
-        if session.mirror is not None:
-            session.mirror.admitted(self._tools, NEVER)
+        if session.header_params is not None:
+            session.header_params.usable_tools(self._tools, NEVER)
         if session.transport is not None:
             session.transport.grace = END_SECONDS
         return session
 
-    def _shake_hands(self, deadline: Deadline, session: ClientSession, plan: Plan) -> None:
+    def _shake_hands(
+        self, deadline: Deadline, session: ClientSession, options: ConnectOptions
+    ) -> None:
         try:
             answer = session.request("initialize", self._opening, deadline)
             session.agree(Handshake.from_result(answer, HANDSHAKES))
         except RpcError as refusal:
             try:
-                negotiate(session, plan._replace(wanted=PER_REQUEST), deadline)
+                negotiate(session, options._replace(wanted=PER_REQUEST), deadline)
             except McpError:
                 raise refusal from None
         else:
@@ -490,13 +494,17 @@ class Link(Host):
         self._flush()
         if method == LISTEN and isinstance(answer, dict):
             return with_meta(answer, add=own)
-        if method == "tools/list" and session.mirror is not None and isinstance(answer, dict):
+        if (
+            method == "tools/list"
+            and session.header_params is not None
+            and isinstance(answer, dict)
+        ):
             self._tools = self._tools if "cursor" in params else []
             listed = answer.get("tools")
             for each in listed if isinstance(listed, list) else ():
                 with suppress(ValueError):
                     self._tools.append(Tool.from_wire(each))
-            session.mirror.admitted(
+            session.header_params.usable_tools(
                 self._tools, NEVER
             )  # some of their arguments travel in headers, too
         return answer

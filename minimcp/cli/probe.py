@@ -413,10 +413,10 @@ class Probe:
         if self.session is not None:
             found[SESSION_HEADER] = self.session
         if self.alone and method:
-            mirror = RequestHeaders("check", {})
+            header_params = RequestHeaders("check", {})
             if method == "tools/call" and self.call is not None:
-                mirror.admitted([Tool.from_wire(self.tool)], NEVER)
-            found.update({METHOD_HEADER: method, **mirror.of(method, params)})
+                header_params.usable_tools([Tool.from_wire(self.tool)], NEVER)
+            found.update({METHOD_HEADER: method, **header_params.of(method, params)})
         return found
 
     def request(

@@ -328,9 +328,9 @@ class Client:
 
     def _list_tools(self, call: Call, cache: str = "use") -> list[Tool]:
         tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
-        mirror = call.session.mirror
-        if mirror is not None and not call.session.era.revision.handshake:
-            tools = mirror.admitted(tools, call.deadline)
+        header_params = call.session.header_params
+        if header_params is not None and not call.session.era.revision.handshake:
+            tools = header_params.usable_tools(tools, call.deadline)
         call.session.schemas.remember(tools)
         offers = self._host.offers
         return tools if offers is None else [tool for tool in tools if offers(tool.name)]
@@ -419,7 +419,7 @@ class Client:
                 raise
             return error.result
         except HeaderMismatch:  # its schema is not known, or has changed since it was listed
-            if call.session.mirror is None:
+            if call.session.header_params is None:
                 raise
             self._list_tools(call, "refresh")
             result = call.request("tools/call", params, on_progress)
@@ -540,7 +540,7 @@ class Client:
         outcomes: list[Optional[Outcome]] = [
             *call.session.request_all("tools/call", params, call.deadline, cancel)
         ]
-        if call.session.mirror is not None and any(
+        if call.session.header_params is not None and any(
             isinstance(outcome, HeaderMismatch) for outcome in outcomes
         ):
             with suppress(

@@ -306,7 +306,7 @@ def connect(
     if found.is_web and not getattr(found.object, "has_auth", True):
         found = found._replace(object=with_stored_token(found.object))
     described, traced = client_info.to_wire(), tracer(trace)
-    plan = Plan(
+    options = ConnectOptions(
         found,
         wanted,
         described,
@@ -318,9 +318,9 @@ def connect(
         probe_timeout,
         ping_interval,
     )
-    renew = plan.open if restart or found.is_web else None
+    renew = options.open if restart or found.is_web else None
     try:
-        first = plan.open(cancel)
+        first = options.open(cancel)
         if renew is None:
             sessions = Sessions(first, host, timeout)
         else:
@@ -338,9 +338,8 @@ def connect(
 # ------------------------------------------------------------ connecting
 
 
-class Plan(NamedTuple):
-    """How one client connects, the first time and again after a loss: whereto, what it may speak,
-    what it allows."""
+class ConnectOptions(NamedTuple):
+    """The options with which a client connects, for the first time and after each loss."""
 
     target: Target
     wanted: tuple[Revision, ...]
@@ -375,7 +374,7 @@ class Plan(NamedTuple):
         newest = self.handshake if revision.handshake else self.per_request
         return self.host.capabilities(newest or revision)
 
-    def without_probe(self) -> Plan:
+    def without_probe(self) -> ConnectOptions:
         """The same for a server that cannot bear to be probed."""
         return self._replace(
             wanted=tuple(revision for revision in self.wanted if revision.handshake)
@@ -392,23 +391,27 @@ class Plan(NamedTuple):
         """
         what = f"connect took the target for {self.target.what}"
         try:
-            return self.agreed(partial(self._agree, Deadline(self.connect_timeout), cancel, before))
+            return self.open_session(
+                partial(self._begin_session, Deadline(self.connect_timeout), cancel, before)
+            )
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"{what}: {error}",)
             raise
         except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
             raise ConnectionFailed(f"{what}: {error}") from error
 
-    def agreed(self, agree: Agree) -> ClientSession:
-        """Connect, and agree by this function, once for each way that the server may want. Errors
-        as `connect`."""
+    def open_session(self, begin: BeginSession) -> ClientSession:
+        """Connect, and begin a session in each way that the server may want, until one succeeds.
+
+        Errors as `connect`.
+        """
         if not self.target.is_web:
-            return self._agreed_locally(agree)
-        from ..http.client_sse import agree_over_http
+            return self._open_local_session(begin)
+        from ..http.client_sse import open_over_http
 
-        return agree_over_http(self, agree)
+        return open_over_http(self, begin)
 
-    def _agreed_locally(self, agree: Agree) -> ClientSession:
+    def _open_local_session(self, begin: BeginSession) -> ClientSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of
         it, then."""
         first, is_probed = (
@@ -417,7 +420,7 @@ class Plan(NamedTuple):
         )
         try:
             try:
-                return agree(first, self)
+                return begin(first, self)
             except ConnectionLost:
                 if not (
                     isinstance(self.target.object, StdioServer)
@@ -425,7 +428,7 @@ class Plan(NamedTuple):
                     and first.transport.was_read()
                 ):
                     raise
-                return agree(self._open_pipe(), self.without_probe())
+                return begin(self._open_pipe(), self.without_probe())
         except ConnectionLost as lost:  # the message of what is raised says all that the loss does
             only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
             hint = next((way for words, way in LIKELY.items() if words in lost.stderr_tail), "")
@@ -458,15 +461,17 @@ class Plan(NamedTuple):
         return ClientSession.over(pipe, self.host, self.limits, self.trace)
 
     @staticmethod
-    def _agree(
+    def _begin_session(
         deadline: Deadline,
         cancel: Cancel,
         before: Optional[ClientSession],
         session: ClientSession,
-        plan: Plan,
+        options: ConnectOptions,
     ) -> ClientSession:
-        """Agree with the server of a new session, which is closed when that fails. Errors as
-        `negotiate`."""
+        """Negotiate with the server of a new session, which is closed if that fails.
+
+        Errors as `negotiate`.
+        """
         try:
             with ExitStack() as afterwards:
                 if cancel is not None:
@@ -475,11 +480,11 @@ class Plan(NamedTuple):
                             lambda: session.stop(Cancelled(cancel.reason or "cancelled"))
                         )
                     )
-                negotiate(session, plan, deadline)
+                negotiate(session, options, deadline)
                 session.ready(deadline)
                 _begin_subscriptions(session, before, deadline)
             check_token(cancel)  # which ends nothing from here on
-            session.keep_alive(plan.ping_interval)
+            session.keep_alive(options.ping_interval)
         except BaseException:
             session.close()
             raise
@@ -500,9 +505,8 @@ def _begin_subscriptions(
     subscriptions.of(session).begin(deadline, earlier)
 
 
-Agree = Callable[[ClientSession, Plan], ClientSession]
-"""Agrees with the server of a new session, as a plan says, and returns it; closes it when that
-fails."""
+BeginSession = Callable[[ClientSession, ConnectOptions], ClientSession]
+"""Negotiates with the server of a new session and returns the session; closes it if that fails."""
 
 # ------------------------------------------------------------ agreeing
 
@@ -522,14 +526,14 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
     return (BY_NAME[revision],)
 
 
-def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
-    """Agree with the server on a new connection, which knows the era afterwards.
+def negotiate(session: ClientSession, options: ConnectOptions, deadline: Deadline) -> None:
+    """BeginSession with the server on a new connection, which knows the era afterwards.
 
     The verdicts are a table in `lifecycle.judge_probe`; here is what is sent and waited for.
 
     Args:
         session: The connection.
-        plan: What this client may speak.
+        options: What this client may speak.
         deadline: For all of it.
 
     Raises:
@@ -540,37 +544,41 @@ def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
         ProtocolViolation: Its answer was none.
     """
     verdict = (
-        "refused" if plan.per_request is None else _probe(session, plan, plan.per_request, deadline)
+        "refused"
+        if options.per_request is None
+        else _probe(session, options, options.per_request, deadline)
     )
     if verdict == "agreed":
         return
     try:
-        _initialize(session, plan, deadline)
+        _initialize(session, options, deadline)
     except UnsupportedRevision as error:
-        if verdict != "silent" or plan.per_request is None or not error.from_peer:
+        if verdict != "silent" or options.per_request is None or not error.from_peer:
             raise
         if (
-            _probe(session, plan, plan.per_request, deadline) != "agreed"
+            _probe(session, options, options.per_request, deadline) != "agreed"
         ):  # it was slow, and knows of the probe now
             raise
 
 
-def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline) -> str:
+def _probe(
+    session: ClientSession, options: ConnectOptions, revision: Revision, deadline: Deadline
+) -> str:
     """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be
     tried."""
-    limited = plan.handshake is not None and plan.probe_timeout is not None
+    limited = options.handshake is not None and options.probe_timeout is not None
     for _ in range(MOST_PROBES):
         answer: Union[dict[str, Json], Exception, None] = None
-        envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+        envelope = PerRequest.envelope_for(revision, options.info, options.capabilities(revision))
         try:
-            seconds = plan.probe_timeout if limited else None
+            seconds = options.probe_timeout if limited else None
             answer = _described(session, "server/discover", {"_meta": envelope}, deadline, seconds)
         except RequestTimeout:
-            if plan.handshake is None or plan.probe_timeout is None:
+            if options.handshake is None or options.probe_timeout is None:
                 raise
         except (RpcError, ProtocolViolation) as error:
             answer = error
-        verdict = judge_probe(answer, plan.wanted)
+        verdict = judge_probe(answer, options.wanted)
         if verdict.error is not None:
             raise verdict.error
         if verdict.revision is None:
@@ -580,7 +588,9 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
             peer, instructions = described_server(
                 "server/discover", revision, server_info(answer), answer
             )
-            envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+            envelope = PerRequest.envelope_for(
+                revision, options.info, options.capabilities(revision)
+            )
             session.agree(PerRequest(revision, peer, envelope, instructions))
             return "agreed"
     raise UnsupportedRevision(
@@ -645,11 +655,11 @@ def _requested(
     return session.result_of(method, busy.answer)
 
 
-def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
-    revision = plan.handshake
+def _initialize(session: ClientSession, options: ConnectOptions, deadline: Deadline) -> None:
+    revision = options.handshake
     assert revision is not None  # the verdict is "handshake" only where one is wanted
     try:
-        params = Handshake.opening(revision, plan.info, plan.capabilities(revision))
+        params = Handshake.opening(revision, options.info, options.capabilities(revision))
         result = _described(session, "initialize", params, deadline)
     except UnsupportedRevision:
         raise
@@ -658,7 +668,7 @@ def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
             text = f"{error.message}: the server speaks {error.data['supported']}"
             raise error_from_peer(error.code, text, error.data, kind=UnsupportedRevision) from None
         raise ConnectionFailed(f"{session.name}: the server refused initialize: {error}") from None
-    session.agree(Handshake.from_result(result, plan.wanted))
+    session.agree(Handshake.from_result(result, options.wanted))
     session.notify("notifications/initialized", {}, deadline)
 
 

@@ -82,8 +82,8 @@ class ClientSession(ConnectionRole):
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.
-        mirror: What is to know of the tools that are listed, because their arguments travel in
-            headers too: an object with ``admitted(tools, deadline)``, which returns those that can
+        header_params: What is to know of the tools that are listed, because their arguments travel in
+            headers too: an object with ``usable_tools(tools, deadline)``, which returns those that can
             be called. None where there are no headers.
         transport: What carries lines; None where nothing does.
         in_order: Whether what the server sends on several streams comes in the order in which it
@@ -94,7 +94,7 @@ class ClientSession(ConnectionRole):
     calls: Calls
     era: Era = None  # type: ignore[assignment]  # who calls a method of the protocol does so after `agree`
     subscriptions: Any = None
-    mirror: Any = None
+    header_params: Any = None
     transport: Any = None
     in_order = True
     takes_batches = True

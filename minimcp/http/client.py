@@ -69,7 +69,7 @@ from ..protocol.messages import (
     failure,
 )
 from ..protocol.urls import parse_web_url
-from ..schema.header_params import Mirrored, header_value, mirrored
+from ..schema.header_params import HeaderParam, header_params, header_value
 from ..types import Tool
 from .fetch import AbortableRequest, Auth, Fetcher, FetchResponse, is_credential, without_secrets
 from .headers import (
@@ -218,32 +218,32 @@ class RequestHeaders:
 
     def __init__(self, name: str, extended: Mapping[str, str]) -> None:
         self._name, self._named_by = name, {**NAMED_BY, **extended}
-        self._tools: dict[str, list[Mirrored]] = {}
+        self._tools: dict[str, list[HeaderParam]] = {}
         self._warned: set[str] = set()
 
-    def admitted(self, tools: Iterable[Tool], deadline: Deadline) -> list[Tool]:
+    def usable_tools(self, tools: Iterable[Tool], deadline: Deadline) -> list[Tool]:
         """Note which arguments of freshly listed tools travel in headers; the tools but for those
         that cannot be called, because what they say about headers is wrong.
 
         Raises:
             RequestTimeout: The deadline came first.
         """
-        known: dict[str, list[Mirrored]] = {}
-        warned, admitted = set(), []
+        known: dict[str, list[HeaderParam]] = {}
+        warned, usable = set(), []
         for tool in tools:
             if deadline.expired:
                 raise RequestTimeout(
                     f"{self._name}: tools/list: not read within {deadline.seconds:g} s"
                 )
             try:
-                known[tool.name] = mirrored(tool.input_schema)
-                admitted.append(tool)
+                known[tool.name] = header_params(tool.input_schema)
+                usable.append(tool)
             except ValueError as error:
                 warned.add(tool.name)
                 if tool.name not in self._warned:
                     log.warning("%s: the tool %s is left out: %s", self._name, tool.name, error)
         self._tools, self._warned = known, warned
-        return admitted
+        return usable
 
     def of(self, method: str, params: Mapping[str, Json]) -> dict[str, str]:
         """The headers of a request or notification that carries its revision; none for another.
@@ -435,7 +435,7 @@ class HttpClientSession(ClientSession, Pinged):
     ) -> None:
         self._fetcher, self._url, self._has_auth = server.fetcher(), server.url, server.has_auth
         super().__init__(self._fetcher.shown, host)
-        self.mirror: Any = RequestHeaders(self.name, host.names)
+        self.header_params: Any = RequestHeaders(self.name, host.names)
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
         self._session_id: Optional[str] = None
@@ -637,7 +637,7 @@ class HttpClientSession(ClientSession, Pinged):
         if message is not None:
             if not self._resumes:
                 headers[METHOD_HEADER] = message.method
-            headers.update(self.mirror.of(message.method, message.params))
+            headers.update(self.header_params.of(message.method, message.params))
         return self._fetcher.send(http, "POST", headers, line, self._endpoint)
 
     def _session_headers(self) -> dict[str, str]:

@@ -529,7 +529,7 @@ class Endpoint(HttpService):
             if method == "tools/call"
             else None
         )
-        for each in () if tool is None else tool.mirrored:
+        for each in () if tool is None else tool.header_params:
             name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
             if value is None and name in headers:
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")

@@ -23,7 +23,7 @@ from ..protocol.messages import (
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import Check, compile_check, types_of
-from ..schema.header_params import in_headers, mirrored
+from ..schema.header_params import header_params, with_header_params
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
 from ..schema.published import mapped
 from ..types.base import Wire
@@ -214,7 +214,7 @@ class RegisteredTool(RegisteredFunction):
         taken = self.signature.input_schema if given_input is None else given_input
         self.show(
             Tool,
-            input_schema=in_headers(taken, options.get("headers") or {}),
+            input_schema=with_header_params(taken, options.get("headers") or {}),
             output_schema=schema if given_output is None else given_output,
             annotations=annotated(
                 options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner
@@ -222,7 +222,7 @@ class RegisteredTool(RegisteredFunction):
         )
         if given_input is not None:
             self._refuse_uncallable(given_input)
-        self.mirrored = mirrored(self.shown.input_schema)
+        self.header_params = header_params(self.shown.input_schema)
         self.scopes = tuple(options.get("scopes", ()))
         for scope in self.scopes:
             if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):

@@ -34,7 +34,7 @@ from minimcp.protocol.urls import check_uri, has_parent_segment
 from minimcp.protocol.versions import REVISIONS
 from minimcp.schema import compile_peer_check
 from minimcp.schema.forms import Form
-from minimcp.schema.header_params import from_header, header_value, mirrored
+from minimcp.schema.header_params import from_header, header_params, header_value
 from minimcp.schema.mismatch import Mismatch
 
 from ..interaction.types_table import ROWS, complete
@@ -224,7 +224,7 @@ def schemas(data: bytes) -> None:
     schema, *values = found if isinstance(found, list) and found else [found]
     if isinstance(schema, dict):
         try:
-            mirrored(schema)
+            header_params(schema)
         except ValueError as error:
             short(error)
     try:
