@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 9):
     raise ImportError(
-        f"minimcp needs Python 3.9 or newer, and this is {sys.version.split()[0]} ({sys.executable})"
+        f"minimcp needs Python 3.9 or newer, and this is {sys.version.split()[0]} "
+        f"({sys.executable})"
     )
 
 # isort: off
@@ -304,7 +305,8 @@ if not TYPE_CHECKING:
             return import_module(f"{__name__}.testing")
         if name in _ELSEWHERE:
             raise ImportError(
-                f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst compares)"
+                f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst "
+                "compares)"
             )
         if name not in __all__:
             from difflib import get_close_matches

@@ -489,7 +489,8 @@ class Authorizer:
         except Exception as error:  # also of a store of the user's
             self._unkept = error
             log.warning(
-                "%s: what is known of the token is not stored, and is lost when this process ends: %s",
+                "%s: what is known of the token is not stored, and is lost when this process "
+                "ends: %s",
                 self._shown,
                 describe(error),
             )

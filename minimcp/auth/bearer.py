@@ -149,7 +149,8 @@ class Bearer:
     ) -> None:  # fmt: skip
         if not callable(verify):
             raise TypeError(
-                f"verify is a function from a token to its claims, or None; not {type(verify).__name__}"
+                "verify is a function from a token to its claims, or None; not "
+                f"{type(verify).__name__}"
             )
         servers = list_of_text(authorization_servers, "authorization_servers")
         if (resource is None) is not (not servers):
@@ -158,7 +159,8 @@ class Bearer:
             )
         if resource is None and audience is None:
             raise TypeError(
-                "resource is missing: the URL that clients know this server by, which tokens are for"
+                "resource is missing: the URL that clients know this server by, which tokens are "
+                "for"
             )
         self.scopes = check_scopes(scopes, "scopes")
         self._verify, self.resource = verify, resource

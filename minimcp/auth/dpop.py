@@ -27,7 +27,10 @@ def jwt_package() -> Any:
         import cryptography  # noqa: F401
         import jwt
     except ImportError as error:
-        what = "signatures need the package 'PyJWT[crypto]': install it with: pip install 'PyJWT[crypto]'"
+        what = (
+            "signatures need the package 'PyJWT[crypto]': install it with: pip install "
+            "'PyJWT[crypto]'"
+        )
         raise ImportError(what) from error
     return jwt
 

@@ -151,7 +151,8 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         parts, found = parse_web_url(uri), urlsplit(uri)
         if parts.scheme != "http" or not parts.is_local:
             raise ValueError(
-                "a redirect URI that is listened on is http on this machine: for others give on_callback"
+                "a redirect URI that is listened on is http on this machine: for others give "
+                "on_callback"
             )
         if ":" in parts.host:
             self.address_family = socket.AF_INET6

@@ -69,7 +69,8 @@ def fixed(
         isinstance(token, str) and re.fullmatch(r"[\w\-.~+/]+=*", token, re.A) for token in given
     ):
         raise ValueError(
-            "a token has letters, digits and -._~+/ and no others: make one by secrets.token_urlsafe(32)"
+            "a token has letters, digits and -._~+/ and no others: make one by "
+            "secrets.token_urlsafe(32)"
         )
     known = [
         (token.encode(), {**common, **claims, "aud": common["aud"]})

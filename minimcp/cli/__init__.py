@@ -140,7 +140,8 @@ def _run(arguments: list[str], program: str) -> int:
         print(f"minimcp {VERSION}")
     elif name in ("-h", "--help", "help"):
         print(
-            f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model Context Protocol.\n"
+            f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model "
+            "Context Protocol.\n"
         )
         for command, (_, what) in COMMANDS.items():
             print(f"  {command:<8}{what}")

@@ -912,7 +912,8 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
     """Serve a stdio server over HTTP, or a server with a URL over stdio."""
     parser = Parser(
         prog,
-        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server with a "
+        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server "
+        "with a "
         "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
         "passed on both ways.",
     )
@@ -940,11 +941,13 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
         "--allow-host",
         action="append",
         metavar="NAME",
-        help="by which other machines know this one, where they reach HOST; may be given several times",
+        help="by which other machines know this one, where they reach HOST; may be given several "
+        "times",
     )
     add_web(
         parser,
-        "send this bearer token with every request to URL (default: what minimcp login has stored); with "
+        "send this bearer token with every request to URL (default: what minimcp login has "
+        "stored); with "
         "--http: serve only clients that send it",
     )
     own, command = split_command(arguments)
@@ -995,7 +998,8 @@ def _command(
     if options.words or options.header is not None or not command:
         where = "--header goes with URL alone: " if options.header else ""
         raise UsageError(
-            f"{where}write {prog} --http 8000 -- {' '.join([*options.words, *command]) or 'COMMAND'}"
+            f"{where}write {prog} --http 8000 -- "
+            f"{' '.join([*options.words, *command]) or 'COMMAND'}"
         )
     token = options.token if options.token is not None else os.environ.get(TOKEN) or None
     if options.http[0] not in LOOPBACK and not (token and options.allow_host):

@@ -215,7 +215,8 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
                         verdicts.append(judge(probe, check, row))
             except (McpError, Failed) as error:
                 tell(
-                    f"{prog}: {revision.name}: the server does not begin any more: {one_line(str(error))}"
+                    f"{prog}: {revision.name}: the server does not begin any more: "
+                    f"{one_line(str(error))}"
                 )
                 lost = error
             finally:

@@ -54,9 +54,15 @@ from .terminal import (
 if TYPE_CHECKING:
     from ..auth.signin import SignIn
 
-TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
+TARGET_HELP = (
+    "a file (server.py), a URL, a name in mcp.json, or a command line in quotes "
+    '("python -m server --flag")'
+)
 
-ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
+ENDINGS = (
+    "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or "
+    "connection, 4 timeout."
+)
 
 SIGN_ENDINGS = "Exit codes: 0 done, 1 there is no token, 2 wrong usage, 3 no token could be had."
 
@@ -135,7 +141,8 @@ def _run(
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="show what a server process writes to stderr (default: its end, if the connection fails)",
+        help="show what a server process writes to stderr (default: its end, if the connection "
+        "fails)",
     )
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
     options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
@@ -188,7 +195,8 @@ def _warn_of_host(server: Any, prog: str) -> None:
         if os.path.isfile(word) and not os.path.isabs(word):
             complain(
                 prog,
-                f"{word} is in this folder, and hosts start elsewhere: write {os.path.abspath(word)}",
+                f"{word} is in this folder, and hosts start elsewhere: write "
+                f"{os.path.abspath(word)}",
             )
         elif word in ("python", "python3") and knows_python():
             complain(
@@ -251,7 +259,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)",
+        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it "
+        "has it)",
     )
     add_web(parser)
 
@@ -537,10 +546,12 @@ def tasks_command(arguments: Sequence[str], prog: str) -> int:
             f"tasks goes on with {', '.join(TASK_COMMANDS)} and a TARGET (see {prog} --help)"
         )
     print(
-        f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run as tasks.\n"
+        f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run "
+        "as tasks.\n"
     )
     print(
-        f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and prints its ID."
+        f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and "
+        "prints its ID."
     )
     return 0
 
@@ -608,8 +619,10 @@ call_command = partial(
                 "nargs": "*",
                 "default": [],
                 "metavar": "key=value",
-                "help": "an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
-                "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from stdin",
+                "help": "an argument, read as the tool's schema asks (a list: JSON, or the key "
+                "several times); "
+                "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from "
+                "stdin",
             },
         ),
         (
@@ -625,7 +638,8 @@ call_command = partial(
                 "action": "append",
                 "metavar": "key=value",
                 "default": [],
-                "help": "fill in this field where the server asks for it; may be given several times",
+                "help": "fill in this field where the server asks for it; may be given several "
+                "times",
             },
         ),
         (
@@ -640,7 +654,8 @@ call_command = partial(
             "--task",
             {
                 "action": "store_true",
-                "help": "run it as a task of a server with a URL: print its id, and do not wait (see: tasks get)",
+                "help": "run it as a task of a server with a URL: print its id, and do not wait "
+                "(see: tasks get)",
             },
         ),
     ),
@@ -767,7 +782,10 @@ def _token_lines(known: dict[str, Any]) -> str:
 
 def login_command(arguments: Sequence[str], prog: str) -> int:
     """Sign in at a server."""
-    about = "Sign in at a server with your browser, and keep the token: programs and commands use and refresh it."
+    about = (
+        "Sign in at a server with your browser, and keep the token: programs and commands "
+        "use and refresh it."
+    )
     return _sign(
         about,
         arguments,
@@ -779,7 +797,8 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                 "--no-browser",
                 {
                     "action": "store_true",
-                    "help": "print the address of the page, and take by paste where the browser was sent to",
+                    "help": "print the address of the page, and take by paste where the browser "
+                    "was sent to",
                 },
             ),
             (
@@ -851,5 +870,8 @@ def logout_command(arguments: Sequence[str], prog: str) -> int:
 
 def whoami_command(arguments: Sequence[str], prog: str) -> int:
     """Show what is known of a token."""
-    about = "Show which token is kept for a server: where it came from, until when, and for what. Never the token."
+    about = (
+        "Show which token is kept for a server: where it came from, until when, and for "
+        "what. Never the token."
+    )
     return _sign(about, arguments, prog, lambda auth, url, _: auth.whoami(url))

@@ -177,7 +177,8 @@ def _ask(request: ElicitRequest, answered: Mapping[str, Any]) -> Answer:
         is_odd = request.host is not None and request.looks_odd
         odd = " (a name with letters beyond ASCII: it may look like another one)" if is_odd else ""
         tell(
-            f"Open this yourself, if you trust {one_line(request.host or 'it')}{odd}:\n{one_line(request.url or '')}"
+            "Open this yourself, if you trust "
+            f"{one_line(request.host or 'it')}{odd}:\n{one_line(request.url or '')}"
         )
     fields = properties(request.schema) if request.mode == "form" else {}
     if not fields:

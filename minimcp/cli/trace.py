@@ -56,11 +56,15 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
     parser = Parser(
         prog,
         "Stand between a host and a server that it starts, pass every byte on, and write down each "
-        "message: what it is for, how long its answer took, and what in it breaks the specification. "
+        "message: what it is for, how long its answer took, and what in it breaks the "
+        "specification. "
         "In a host's config, put this before the server's command.",
         ENDINGS,
     )
-    parser.usage = f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} --html FILE JSONL"
+    parser.usage = (
+        f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} "
+        "--html FILE JSONL"
+    )
     parser.add_argument(
         "--html", metavar="FILE", help="also draw it, as one page to open in a browser"
     )
@@ -109,7 +113,8 @@ def _trace(command: list[str], recorder: _Recorder) -> int:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"cannot start {command[0]}: {why}: after -- stands the program and its arguments, as in "
+            f"cannot start {command[0]}: {why}: after -- stands the program and its arguments, "
+            "as in "
             "-- python server.py"
         ) from None
     assert server.stdin is not None and server.stdout is not None

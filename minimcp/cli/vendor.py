@@ -29,7 +29,10 @@ MANIFEST = "vendored.json"
 # The name of the package in a zip file.
 NAME = "minimcp"
 
-ENDINGS = "Exit codes: 0 done, or the copy is whole and unchanged, 1 it is not, 2 wrong usage, 3 it cannot be written."
+ENDINGS = (
+    "Exit codes: 0 done, or the copy is whole and unchanged, 1 it is not, 2 wrong usage, 3 "
+    "it cannot be written."
+)
 
 # At the top of each module of a copy, so that the tools of its user's tree leave it alone.
 HEADER = b"# mypy: ignore-errors\n# ruff: noqa\n"
@@ -94,7 +97,8 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
         dest="features",
         metavar="NAMES",
         default=None,
-        help="the features of a copy for one role, with commas between them, or 'all' or 'nothing': "
+        help="the features of a copy for one role, with commas between them, or 'all' or "
+        "'nothing': "
         f"{', '.join(FEATURES)} (default: all but {', '.join(sorted(NEEDS_MORE))})",
     )
     parser.add_argument(

@@ -252,7 +252,8 @@ class Call:
                 raise refusal
             if is_last:
                 refusal.args = (
-                    f"{refusal}, and the one before it: do several processes serve this URL? They need a "
+                    f"{refusal}, and the one before it: do several processes serve this URL? "
+                    "They need a "
                     "proxy that sends a client to the same one always, or sessions=False",
                 )
                 raise refusal

@@ -533,7 +533,8 @@ class Client:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
                 way = 'such as [("forecast", {"city": "Oslo"})]'
                 raise TypeError(
-                    f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}"
+                    f"call_tools takes pairs of a tool's name and its arguments, {way}, not "
+                    f"{each!r:.60}"
                 )
         validate = self._validates(validate)
         params = [self._with_task(call, self._call_params(*each)) for each in pairs]
@@ -627,7 +628,8 @@ class Client:
                 return
         if schemas.task_support.get(name) is None:
             raise MethodNotFound(
-                f"{call.session.name}: the tool {name!r:.100} does not run as a task, as the server "
+                f"{call.session.name}: the tool {name!r:.100} does not run as a task, as the "
+                "server "
                 "lists it: use call_tool"
             )
 
@@ -930,7 +932,8 @@ class Client:
         """
         if isinstance(resource_subscriptions, str):
             raise TypeError(
-                f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?"
+                "resource_subscriptions is a sequence of URIs: did you mean "
+                f"[{resource_subscriptions!r}]?"
             )
         from .subscriptions import Filter
 
@@ -1090,7 +1093,10 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     """Arguments as the strings that they are on the wire."""
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
-            what = f"the argument {name!r} of {of!r} is a str, a number or a bool, not {repr_of(value)}"
+            what = (
+                f"the argument {name!r} of {of!r} is a str, a number or a bool, not "
+                f"{repr_of(value)}"
+            )
             hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
             raise TypeError(f"{what}: {hint}")
     return {

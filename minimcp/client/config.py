@@ -270,7 +270,8 @@ def _file(path: str) -> Mapping[str, Any]:
     is_gemini = whole_path.endswith("/" + GEMINI_FILE)
     if found[0] == "mcpServers" and not is_gemini and strict_json(text) != text:
         log.warning(
-            "%s has comments, or a comma after the last item: other hosts than VS Code may refuse it",
+            "%s has comments, or a comma after the last item: other hosts than VS Code may "
+            "refuse it",
             path,
         )
     read = [table for end, table in READ_BY_HOSTS.items() if whole_path.endswith("/" + end)]
@@ -375,7 +376,8 @@ class _Reader:
         needed, other = (url, "command") if REMOTE[named] else ("command", url)
         if other in entry:
             raise ValueError(
-                f"{other}: does not go together with {needed if needed in entry else f'type {named!r}'}"
+                f"{other}: does not go together with "
+                f"{needed if needed in entry else f'type {named!r}'}"
             )
         if entry.get("source") == "extension" and needed not in entry:
             raise ValueError("source: an extension of Zed starts this server: write its command")

@@ -101,8 +101,12 @@ INTERPRETER = r"(?i)(python|pypy|node|bash|sh)[\d.]*(\.exe)?"
 """A program that alone would take the messages for a program."""
 
 LIKELY = {
-    "No module named 'minimcp'": "this Python has no minimcp: name the one that has it, or install it there with pip",
-    "can't open file": "is it there? Name it by its whole path: hosts start servers from a folder of their own",
+    "No module named "
+    "'minimcp'": "this Python has no minimcp: name the one that has it, or install it there with "
+    "pip",
+    "can't open "
+    "file": "is it there? Name it by its whole path: hosts start servers from a folder of their "
+    "own",
 }
 """What to mend where a server ended at once, by words of its stderr."""
 
@@ -800,5 +804,6 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
         raise TypeError(f"{cls.__name__} is a class: {way}")
     way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks else ""
     raise TypeError(
-        f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}"
+        "a server is named by a command, a file, a URL or a Server object, not by "
+        f"{cls.__name__}{way}"
     )

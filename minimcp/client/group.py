@@ -283,7 +283,10 @@ class Group:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, {len(self.errors)} errors>"
+        return (
+            f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, "
+            f"{len(self.errors)} errors>"
+        )
 
 
 def connect_all(

@@ -108,7 +108,8 @@ def _write_sample(revision: Revision, returned: Any) -> Result:
     kinds = {block.type for block in result.content}
     if not kinds <= revision.sampling_kinds:
         raise ValueError(
-            f"{revision.name} has no content {', '.join(sorted(kinds - revision.sampling_kinds))} here"
+            f"{revision.name} has no content "
+            f"{', '.join(sorted(kinds - revision.sampling_kinds))} here"
         )
     written = result.to_wire()
     if len(result.content) != 1 and not revision.sampling_tools:

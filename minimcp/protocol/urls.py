@@ -259,6 +259,7 @@ def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:
     # Leave out what may be secret: a password before the host, a key in the query.
     shown = re.split("[?#]", re.sub("(?s)//.*@", "//...@", url), maxsplit=1)[0]
     raise ValueError(
-        "a URL begins with http:// or https:// and names a host in ASCII that all programs read alike, "
+        "a URL begins with http:// or https:// and names a host in ASCII that all programs read "
+        "alike, "
         f"and not so '{one_line(shown, 100)}'"
     )

@@ -725,7 +725,10 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         from referencing.exceptions import Unresolvable
         from referencing.jsonschema import specification_with
     except ImportError as error:
-        needed = "this schema has words that need the package jsonschema to be checked: pip install jsonschema"
+        needed = (
+            "this schema has words that need the package jsonschema to be checked: pip "
+            "install jsonschema"
+        )
         raise ImportError(needed) from error
     from .published import mapped
 
@@ -739,7 +742,10 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         text = json.dumps(schema)
         large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
         if large or '"patternProperties":' in text:
-            what = "a peer's schema that is so large, or has patternProperties, is not given to jsonschema"
+            what = (
+                "a peer's schema that is so large, or has patternProperties, is not given to "
+                "jsonschema"
+            )
             raise SchemaNotSupported(what)
     base = getattr(jsonschema, name)
     if isinstance(schema, dict):

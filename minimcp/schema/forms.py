@@ -57,7 +57,10 @@ _ROOT = {
     **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"), _ANY),
 }  # fmt: skip
 
-_ADVICE = '; choices are strings: Literal["a", "b"] or an Enum with string values, or list[...] of that for several'
+_ADVICE = (
+    '; choices are strings: Literal["a", "b"] or an Enum with string values, or list[...] '
+    "of that for several"
+)
 
 _NULL = {"type": "null"}
 _typed_dict: Any = TypedDict
@@ -149,7 +152,8 @@ def form_of(schema: Any) -> Form:
     """
     if not isinstance(schema, (type, Mapping)):
         raise TypeError(
-            f"a form is a JSON Schema, a dataclass or a mapping of names to types, not {schema!r:.80}"
+            "a form is a JSON Schema, a dataclass or a mapping of names to types, not "
+            f"{schema!r:.80}"
         )
     cls: Any = schema
     if isinstance(schema, Mapping):
@@ -159,7 +163,8 @@ def form_of(schema: Any) -> Form:
         for name, annotation in schema.items():
             if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
                 raise TypeError(
-                    f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema"
+                    f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON "
+                    "Schema"
                 )
         cls = _typed_dict("Form", dict(schema))
     kind = kind_of(cls)

@@ -121,7 +121,8 @@ def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> He
         raise ValueError(f"{ANNOTATION} of {where} is the name of a header, not {name!r:.80}")
     if not path:
         raise ValueError(
-            f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one another, count"
+            f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one "
+            "another, count"
         )
     if kind not in ("string", "integer", "boolean"):
         raise ValueError(

@@ -75,7 +75,10 @@ HIDEABLE = ("bool", "dict", "float", "int", "list", "set", "str", "tuple", "type
 
 def hidden_by(name: str) -> str:
     """What to write where a function has taken the name of one of Python's types from annotations."""
-    return f"a function named {name} hides Python's {name}: call it {name}_ and write name={name!r} in its decorator"
+    return (
+        f"a function named {name} hides Python's {name}: call it {name}_ and write "
+        f"name={name!r} in its decorator"
+    )
 
 
 def _evaluated(text: str, names: dict[str, Any]) -> Any:

@@ -661,7 +661,10 @@ def _converted(field: Field, convert: Convert, part: str, names: dict[str, Any])
     if kind.exact:
         test = f"type(v := {part}) {word} {types}{' and v - v == 0.0' if float in exact else ''}"
     else:
-        test = f"type(v := {part}) is list and not [item for item in v if not type(item) {word} {types}]"
+        test = (
+            f"type(v := {part}) is list and not [item for item in v if not type(item) {word} "
+            f"{types}]"
+        )
     return f"(v if {test} else {converted}(v))"
 
 

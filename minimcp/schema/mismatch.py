@@ -340,9 +340,11 @@ def explained(method: str, params: Any, error: Exception) -> Exception:
 
 # Options of other libraries: what to write here.
 PORTED = {
-    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain class, do it",
+    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain "
+                "class, do it",
     "middleware": "write @server.middleware above each function",
-    "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
+    "tools": "write server.add_tool(function) for each, or hand over a plain object: "
+             "Server(name, Tools())",
     "stateless_http": "did you mean sessions=False?",
     "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
     **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
@@ -459,8 +461,14 @@ def no_class(cls: type) -> str:
     if issubclass(cls, type):
         return 'a class has no JSON form: use its name, as in Literal["int", "str"]'
     if issubclass(cls, IOBase):
-        return f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, file.read(), or its path"
-    return f"{cls.__qualname__} has no JSON form: write list[...], dict[...] or str, or make it a dataclass"
+        return (
+            f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, "
+            "file.read(), or its path"
+        )
+    return (
+        f"{cls.__qualname__} has no JSON form: write list[...], dict[...] or str, or make it "
+        "a dataclass"
+    )
 
 
 def no_type(annotation: Any) -> str:

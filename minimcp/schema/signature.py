@@ -146,11 +146,13 @@ def read_signature(
             doubts.append(f"has the default {name}={default!r:.60}, and takes {kind.label} there")
     if len(contexts) > 1:
         raise TypeError(
-            f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: keep one"
+            f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: "
+            "keep one"
         )
     known = [*(each.name for each in parameters), *contexts]
     doubts += [
-        f"has no parameter {name!r}, of which its docstring tells (there is {', '.join(known) or 'none'})"
+        f"has no parameter {name!r}, of which its docstring tells (there is "
+        f"{', '.join(known) or 'none'})"
         for name in texts
         if name not in known
     ]
@@ -343,13 +345,15 @@ def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) 
     name, annotated = parameter.name, parameter.annotation is not parameter.empty
     if name == "self" and first and not annotated:
         raise TypeError(
-            f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, "
+            f"{owner} takes self, so it is a method and needs an object: mark it with "
+            "@minimcp.tool (or resource, "
             "or prompt) and add an object of its class, or register the method of an object"
         )
     _refuse_star(parameter, owner)
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise TypeError(
-            f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove the '/'"
+            f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove "
+            "the '/'"
         )
     where = f"{owner}: parameter {name!r}"
     if not annotated:
@@ -442,6 +446,9 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
         and cls.__name__ == context_type.__name__
         and cls.__module__.endswith(tail)
     ):
-        what = f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, and the server from {'.'.join(own[:-2])}"
+        what = (
+            f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, and the server from "
+            f"{'.'.join(own[:-2])}"
+        )
         raise TypeError(f"{what}: import both from one")
     return issubclass(cls, context_type)

@@ -205,7 +205,8 @@ class SqliteStore(Store):
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
         """As `Store.list`."""
         statement = (
-            f"select key, value, version from entries where {ALIVE} and key >= ? and key < ? and key > ?"
+            f"select key, value, version from entries where {ALIVE} and key >= ? and key < ? and "
+            "key > ?"
             " order by key limit ?"
         )
         most = -1 if limit is None else limit

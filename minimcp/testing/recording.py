@@ -266,7 +266,10 @@ def _refuse(
         code = (
             -32602 if any(message["method"] == came["method"] for message, _ in steps) else -32601
         )
-        text = f"{name} has no answer to {_shown(came)}; the nearest is {near[0] if near else 'nothing'}"
+        text = (
+            f"{name} has no answer to {_shown(came)}; the nearest is "
+            f"{near[0] if near else 'nothing'}"
+        )
         peer.answer(came, error={"code": code, "message": text})
 
 

@@ -26,9 +26,12 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
 _MODULES = {
     ".base": "ABSENT Absent Json Wire",
     ".content": (
-        "Annotations Audio BlobResourceContents Completion Content EmbeddedResource GetPromptResult "
-        "Icon Image Implementation Message Prompt PromptArgument PromptMessage ReadResourceResult Resource "
-        "ResourceContents ResourceLink ResourceTemplate Role Text TextResourceContents UnknownContent"
+        "Annotations Audio BlobResourceContents Completion Content EmbeddedResource "
+        "GetPromptResult "
+        "Icon Image Implementation Message Prompt PromptArgument PromptMessage "
+        "ReadResourceResult Resource "
+        "ResourceContents ResourceLink ResourceTemplate Role Text TextResourceContents "
+        "UnknownContent"
     ),
     ".notifications": "CHANGES Change LogMessage Progress",
     ".questions": (

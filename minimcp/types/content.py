@@ -401,7 +401,8 @@ class _Media(Wire):
             mime_type = media_type(name, data)
             if mime_type is None:
                 raise ValueError(
-                    f"{name}: neither its bytes nor its suffix are known as {wanted}: say mime_type="
+                    f"{name}: neither its bytes nor its suffix are known as {wanted}: say "
+                    "mime_type="
                 )
             if not mime_type.startswith(f"{wanted}/"):
                 raise ValueError(f"{name} is {mime_type}, no {wanted}: say mime_type= if it is one")

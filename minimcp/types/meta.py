@@ -77,7 +77,8 @@ def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
             raise TypeError(f"{owner}: {key} is text, not {type(value).__name__}")
         if key == "traceparent" and not re.match(_TRACE_PARENT, value):
             raise ValueError(
-                f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}"
+                f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not "
+                f"{value!r}"
             )
 
 
@@ -110,7 +111,8 @@ def check_identifier(identifier: Any, owner: str) -> None:
     prefix, slash, name = identifier.partition("/")
     if not (slash and name and re.match(_PREFIX, prefix) and re.match(_NAME, name)):
         raise ValueError(
-            f"{owner}: {identifier!r} is no identifier of an extension: write it like com.example/name"
+            f"{owner}: {identifier!r} is no identifier of an extension: write it like "
+            "com.example/name"
         )
 
 
