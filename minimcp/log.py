@@ -18,9 +18,9 @@ from .text import printable
 class _ExitGate:
     """A gate around code that may write to a stream, closed when the interpreter exits.
 
-    If the exit stops a thread inside a write, that thread keeps the lock of the stream's buffer, and
-    the interpreter aborts when it flushes the stream. Background threads of this library therefore
-    run handlers and callbacks inside ``with exit_gate``.
+    If the exit stops a thread inside a write, that thread keeps the lock of the stream's buffer,
+    and the interpreter aborts when it flushes the stream. Background threads of this library
+    therefore run handlers and callbacks inside ``with exit_gate``.
     """
 
     # How long the exit waits for threads inside the gate. The lock of a stream is held for less

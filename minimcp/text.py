@@ -52,8 +52,9 @@ def _json_escape(character: str) -> str:
 def describe(error: BaseException) -> str:
     """Return the message of an exception, or the name of its class if it has no message.
 
-    A message that only shows a value, such as that of ``KeyError("x")``, does not say what happened.
-    Neither does the message of a `BaseException` such as `SystemExit`. Both follow the class's name.
+    A message that only shows a value, such as that of ``KeyError("x")``, does not say what
+    happened. Neither does the message of a `BaseException` such as `SystemExit`. Both follow the
+    class's name.
     """
     name = type(error).__name__
     try:

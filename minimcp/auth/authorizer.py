@@ -1,4 +1,5 @@
-"""The access token of one server: `Authorizer` loads, sends, renews and stores it; a `Grant` obtains it.
+"""The access token of one server: `Authorizer` loads, sends, renews and stores it; a `Grant`
+obtains it.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -147,7 +148,8 @@ class Authorizer:
         self._is_loaded = False
         # Of the connection over which the server asked for the token; empty if it has not yet.
         self._address = ""
-        # Why the store does not have the newest token, which is kept in memory then. None if it has.
+        # Why the store does not have the newest token, which is kept in memory then. None if it
+        # has.
         self._unkept: Optional[Exception] = None
         self.renew_in_fork()
         renewed_in_fork.add(self)
@@ -257,7 +259,8 @@ class Authorizer:
     def _renewed_early(
         self, request: AbortableRequest, settings: Mapping[str, Any]
     ) -> Optional[Token]:
-        """Return a new token in place of one that ends soon, or that one if it cannot be renewed."""
+        """Return a new token in place of one that ends soon, or that one if it cannot be
+        renewed."""
         try:
             with self._alone(request) as held:
                 held.enter_context(self._alone_among_processes(request))

@@ -142,7 +142,8 @@ class Bearer:
     is_static = False
 
     def __init__(
-        self, verify: Verify, *, resource: Optional[str] = None, authorization_servers: Sequence[str] = (),
+        self, verify: Verify, *, resource: Optional[str] = None,
+        authorization_servers: Sequence[str] = (),
         scopes: Sequence[str] = (), audience: Union[str, Sequence[str], None] = None,
         implies: Optional[Mapping[str, Sequence[str]]] = None,
         scopes_supported: Optional[Sequence[str]] = None,
@@ -163,7 +164,8 @@ class Bearer:
                 "for"
             )
         self.scopes = check_scopes(scopes, "scopes")
-        self._verify, self.resource = verify, resource
+        self._verify = verify
+        self.resource = resource
         said = resource if audience is None else audience
         self._audience = frozenset(
             [said] if isinstance(said, str) else list_of_text(said, "audience")
@@ -215,7 +217,8 @@ class Bearer:
 
     @classmethod
     def static(
-        cls, tokens: Union[str, Mapping[str, Mapping[str, Json]]], *, resource: Optional[str] = None,
+        cls, tokens: Union[str, Mapping[str, Mapping[str, Json]]], *,
+        resource: Optional[str] = None,
         authorization_servers: Sequence[str] = (), scopes: Sequence[str] = (),
         scopes_supported: Optional[Sequence[str]] = None,
     ) -> Bearer:  # fmt: skip

@@ -1,9 +1,9 @@
 """Who protects a server, and where tokens for it come from: challenges, resource metadata,
 authorization servers.
 
-What a server says about itself is not trusted. A document must be short, arrive soon, come over https
-(or http on this machine), name what it is about, and never come from a private network unless the
-connection to the server itself led into one.
+What a server says about itself is not trusted. A document must be short, arrive soon, come over
+https (or http on this machine), name what it is about, and never come from a private network unless
+the connection to the server itself led into one.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
@@ -82,8 +82,8 @@ class Place(NamedTuple):
 
 
 class Exchange:
-    """The HTTP requests by which one token is obtained. They end when the request that waits for it is
-    aborted.
+    """The HTTP requests by which one token is obtained. They end when the request that waits for it
+    is aborted.
 
     ``verify`` and ``proxies`` apply to each of them, because they say how this machine reaches
     others. ``headers``, ``cert`` and ``cookies`` prove who asks: only the origin of the server gets
@@ -248,8 +248,8 @@ class Exchange:
         named: bool = False,
         seconds: Optional[float] = None,
     ) -> tuple[int, Mapping[str, str], dict[str, Any]]:
-        """Send a form, and return the status, the headers and the JSON object of the response, which
-        is empty if there is none. Arguments and errors as `ask`."""
+        """Send a form, and return the status, the headers and the JSON object of the response,
+        which is empty if there is none. Arguments and errors as `ask`."""
         given = {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
@@ -449,7 +449,8 @@ def _other_issuer(issuer: str, named: str) -> None:
 
 
 def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
-    """Return the metadata of an authorization server, whose ``issuer`` may differ by one final slash.
+    """Return the metadata of an authorization server, whose ``issuer`` may differ by one final
+    slash.
 
     Raises:
         AuthorizationError: There is none, or only that of others; the message lists the reason for

@@ -120,7 +120,8 @@ class ProofKey:
         return sign(claims, self.pem, "ES256", self._head)
 
     def note(self, url: str, headers: Mapping[str, str]) -> bool:
-        """Keep the nonce of a response for the next proof; whether it is another one than before."""
+        """Keep the nonce of a response for the next proof; whether it is another one than
+        before."""
         origin, nonce = split(url)[0], headers.get("DPoP-Nonce")
         if nonce is None or nonce == self._nonces.get(origin) or not _NONCE.fullmatch(nonce):
             return False

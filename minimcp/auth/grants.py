@@ -34,8 +34,8 @@ class ClientCredentials(Grant):
             PyJWT[crypto]); None where it has a secret.
         algorithm: By which it signs.
         scopes: What to ask for beside what the server names.
-        issuer: URL of the authorization server that issued the credentials. It is required: they are
-            sent to no other one, whatever the MCP server says.
+        issuer: URL of the authorization server that issued the credentials. It is required: they
+            are sent to no other one, whatever the MCP server says.
         store: Where tokens are kept; None keeps them in memory.
 
     Raises:
@@ -96,7 +96,8 @@ class WorkloadIdentity(Grant):
     ) -> None:
         require_issuer(issuer, "assertion")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
-        self._assertion, self._credentials = assertion, Credentials(client_id or "")
+        self._assertion = assertion
+        self._credentials = Credentials(client_id or "")
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
@@ -145,9 +146,11 @@ class EnterpriseManaged(Grant):
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         check_url(idp_token_endpoint)
         secret = clean_secret(client_secret, "client_secret")
-        self._credentials, self._id_token = Credentials(client_id, secret), id_token
+        self._credentials = Credentials(client_id, secret)
+        self._id_token = id_token
         idp_secret = clean_secret(idp_client_secret, "idp_client_secret")
-        self._idp, self._at_idp = idp_token_endpoint, Credentials(idp_client_id, idp_secret)
+        self._idp = idp_token_endpoint
+        self._at_idp = Credentials(idp_client_id, idp_secret)
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]

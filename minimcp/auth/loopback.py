@@ -35,8 +35,8 @@ OPEN_SECONDS = 2.0
 # Seconds of a connection from its first moment to its last, however often it sends a byte.
 CONNECTION_SECONDS = 5.0
 
-# Connections at once: a browser opens some that it may need. One more closes the oldest one, so that
-# other programs of this machine cannot keep the browser away.
+# Connections at once: a browser opens some that it may need. One more closes the oldest one, so
+# that other programs of this machine cannot keep the browser away.
 MOST_CONNECTIONS = 32
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
@@ -177,7 +177,8 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
             state: That the URL has to carry; others are ignored.
             timeout: In seconds.
         """
-        self.state, ends = state, time.monotonic() + timeout
+        self.state = state
+        ends = time.monotonic() + timeout
         while True:
             self.timeout = max(0.0, min(0.05, ends - time.monotonic()))
             self.handle_request()

@@ -110,11 +110,15 @@ class SignIn(Grant):
             check_url(redirect_uri)
         if client_metadata_url is not None:
             check_metadata_url(client_metadata_url)
-        self.seconds, self._redirect_uri, self._no_browser = timeout, redirect_uri, no_browser
-        self._on_redirect, self._on_callback = on_redirect, on_callback
+        self.seconds = timeout
+        self._redirect_uri = redirect_uri
+        self._no_browser = no_browser
+        self._on_redirect = on_redirect
+        self._on_callback = on_callback
         self._given = None if client_id is None else Credentials(client_id, secret)
         self.has_fixed_credentials = client_id is not None
-        self._document, self._client_name = client_metadata_url, client_name
+        self._document = client_metadata_url
+        self._client_name = client_name
 
     def sign_in(
         self,

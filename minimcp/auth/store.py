@@ -88,8 +88,8 @@ class TokenFile:
         return f"TokenFile({str(self.path)!r})"
 
     def get(self, key: str) -> Any:
-        """As `TokenStore`. Raises AuthorizationError: the file cannot be read, is broken, or is another
-        user's, or none."""
+        """As `TokenStore`. Raises AuthorizationError: the file cannot be read, is broken, or is
+        another user's, or none."""
         return self._read().get(key)
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:

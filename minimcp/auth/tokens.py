@@ -44,7 +44,8 @@ class TokenRefused(AuthorizationError):
 
     Args:
         message: What it said.
-        error: The OAuth error code, or "" if there is none; ``invalid_client`` if the status is 401.
+        error: The OAuth error code, or "" if there is none; ``invalid_client`` if the status is
+            401.
         is_final: Whether the same request cannot succeed later.
     """
 
@@ -69,7 +70,8 @@ class Token:
     refresh_token: Optional[str] = field(default=None, repr=False)
     client_secret: Optional[str] = field(default=None, repr=False)
     client_method: Optional[str] = None
-    """How the client proved itself, as `Credentials` has it: it does so again to refresh the token."""
+    """How the client proved itself, as `Credentials` has it: it does so again to refresh the
+    token."""
     proof_key: Optional[str] = field(default=None, repr=False)
     """The private key that it is bound to (DPoP), in PEM; None for a bearer token."""
 

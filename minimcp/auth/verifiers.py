@@ -35,8 +35,8 @@ log = logger("minimcp.auth")
 # differ.
 KEPT_SECONDS, AGAIN_SECONDS, SKEW_SECONDS = 300.0, 10.0, 30.0
 
-# As long as no request to an issuer has failed, a request for which there is no key waits for the one
-# that asks, at most so long.
+# As long as no request to an issuer has failed, a request for which there is no key waits for the
+# one that asks, at most so long.
 FIRST_SECONDS = 2.0
 
 # The kind of key that an algorithm takes, by its first letters.
@@ -124,7 +124,8 @@ class KeySet:
             raise ValueError(
                 f"algorithms are of {', '.join(ALGORITHMS)}: not {', '.join(sorted(unknown))}"
             )
-        self._issuer, self._algorithms = issuer, list(algorithms)
+        self._issuer = issuer
+        self._algorithms = list(algorithms)
         self._types = [typ] if isinstance(typ, str) else list_of_text(typ, "typ")
         if not self._types or not all(re.fullmatch(_MEDIA_TYPE, each) for each in self._types):
             raise ValueError(
@@ -266,7 +267,8 @@ class KeySet:
         self._take(found)
 
     def _take(self, document: Mapping[str, Json]) -> None:
-        """Take the keys of a document that can be used. Raises AuthorizationError: there is none."""
+        """Take the keys of a document that can be used. Raises AuthorizationError: there is
+        none."""
         given, keys = document.get("keys"), []
         for each in given if isinstance(given, list) else ():
             with suppress(self._jwt.PyJWTError, TypeError, ValueError, AttributeError):

@@ -174,7 +174,8 @@ def _drop_stdout() -> None:
 
 
 def clean(text: str) -> str:
-    """Text of a server, with what a terminal would obey shown as escapes; line feeds and tabs stay."""
+    """Text of a server, with what a terminal would obey shown as escapes; line feeds and tabs
+    stay."""
     return printable(text, "\n\t")
 
 

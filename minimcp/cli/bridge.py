@@ -224,7 +224,8 @@ class Link(Host):
         # Requests; with each whose session it belongs to, or what orders the questions of one that
         # stands alone.
         self.running: dict[IncomingRequest, Any] = {}
-        self._bridge, self._shakes_hands = bridge, shakes_hands
+        self._bridge = bridge
+        self._shakes_hands = shakes_hands
         info = opening.get("clientInfo")
         # Servers reject an empty one.
         self._info = info if isinstance(info, dict) and info else OWN_INFO
@@ -277,9 +278,10 @@ class Link(Host):
     def _begin_session(
         self, deadline: Deadline, session: ClientSession, options: ConnectOptions
     ) -> ClientSession:
-        """BeginSession with the server by the client's own `initialize`; where there is none, or it is
-        refused, by another."""
-        self._session, self._answer = session, None
+        """Negotiate with the server by the client's own `initialize`; where there is none, or it
+        is refused, by another."""
+        self._session = session
+        self._answer = None
         try:
             if not self._shakes_hands:
                 negotiate(session, options, deadline)
@@ -446,7 +448,8 @@ class Link(Host):
         return described
 
     def _described(self, session: ClientSession, **members: Json) -> Result:
-        """How the server describes itself, in the form of the other era, which knows its tasks not."""
+        """How the server describes itself, in the form of the other era, which knows its tasks
+        not."""
         era = session.era
         capabilities = {
             name: value for name, value in era.peer.capabilities.items() if name != "tasks"
@@ -509,7 +512,7 @@ class Link(Host):
             )  # some of their arguments travel in headers, too
         return answer
 
-    # ------------------------------------------------------------ a server without a handshake for a client with one
+    # ------------------------------------------- a server without a handshake for a client with one
 
     def _without_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a client that shook hands: requests get an envelope, and results that are questions
@@ -541,7 +544,7 @@ class Link(Host):
             state = {name: answer[name] for name in ("requestState",) if name in answer}
             sent = {**params, "inputResponses": dict(zip(asked, outcome)), **state}
 
-    # ------------------------------------------------------------ a server with a handshake for a client without one
+    # ------------------------------------------- a server with a handshake for a client without one
 
     def _with_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a client whose requests stand alone; what the server asks meanwhile becomes a
@@ -766,7 +769,8 @@ class Front(ServerRole):
         super().lost(cause)
 
     def _leave(self) -> None:
-        link, self.link = self.link, None
+        link = self.link
+        self.link = None
         if link is not None:
             link.leave(self)
 
@@ -814,9 +818,13 @@ class Bridge(Registry):
         is_local: bool = False,
     ) -> None:
         super().__init__(front._config, Offer(REVISIONS))
-        self.target, self.shared, self.idle, self.is_local = target, shared, idle, is_local
+        self.target = target
+        self.shared = shared
+        self.idle = idle
+        self.is_local = is_local
         self.links: dict[object, Link] = {}
-        self.links_lock, self._pool = threading.Lock(), front._pool
+        self.links_lock = threading.Lock()
+        self._pool = front._pool
         self._begin_lock = threading.Lock()
         self.role = partial(Front, self)
         front._registry = self
@@ -825,7 +833,8 @@ class Bridge(Registry):
         """Log nothing: the tools are those of the server behind."""
 
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
-        """The link of a client. Raises RpcError: there are too many, or it says too much of itself."""
+        """The link of a client. Raises RpcError: there are too many, or it says too much of
+        itself."""
         key = None if self.shared else key
         if size_of(opening, OPENING_BYTES) > OPENING_BYTES:
             raise errors.InvalidParams(
@@ -874,7 +883,8 @@ class Bridge(Registry):
         return Route(serve, start=lambda incoming: self._pool.submit(incoming.run))
 
     def _link_alone(self, key: str, opening: Result, incoming: IncomingRequest) -> Link:
-        """Return the link of a client without a session, which counts as the client's that began it.
+        """Return the link of a client without a session, which counts as the client's that began
+        it.
 
         Raises:
             RpcError: As `link`, or the client has begun too many.

@@ -60,7 +60,8 @@ FEATURES: Mapping[str, Sequence[str]] = {
 """By the name for ``--with``, the modules that the feature begins with, in both roles."""
 
 NEEDS_MORE = frozenset({"http", "auth", "tasks", "skills", "apps", "stores"})
-"""The features that a copy has only if they are named. It has the others unless others are named."""
+"""The features that a copy has only if they are named. It has the others unless others are
+named."""
 
 OPTIONAL = frozenset(
     {"auth", "cli", "client", "extensions", "features", "http", "server", "stores", "testing"}
@@ -68,15 +69,18 @@ OPTIONAL = frozenset(
 """The folders of features, tools and roles: a late import into them is followed if it is wanted."""
 
 OF_SERVERS = frozenset({
-    "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py", "extensions/tasks.py",
+    "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py",
+    "extensions/tasks.py",
     "http/endpoint.py", "http/legacy_sse.py", "http/options.py", "http/server.py", "http/wsgi.py",
-    "stores/memory.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py", "engine/store.py",
+    "stores/memory.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py",
+    "engine/store.py",
 })  # fmt: skip
 """Modules of features that only a server uses, beside those in features/."""
 
 OF_CLIENTS = frozenset({
     "auth/grants.py", "auth/signin.py", "auth/store.py", "extensions/client_skills.py",
-    "extensions/client_tasks.py", "extensions/host_tasks.py", "http/client.py", "http/client_sse.py",
+    "extensions/client_tasks.py", "extensions/host_tasks.py", "http/client.py",
+    "http/client_sse.py",
 })  # fmt: skip
 """Modules of features that only a client uses, beside those in client/."""
 
@@ -149,8 +153,8 @@ class Package:
     def left_out(self, role: str, files: set[str]) -> dict[str, str]:
         """Return the modules that are missing from a copy, and could be asked for.
 
-        A folder of which nothing is there stands for the modules in it, if all of them belong to the
-        same feature.
+        A folder of which nothing is there stands for the modules in it, if all of them belong to
+        the same feature.
 
         Args:
             role: The role of the copy.

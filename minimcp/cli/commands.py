@@ -190,7 +190,8 @@ def _run(
 
 
 def _warn_of_host(server: Any, prog: str) -> None:
-    """Warn of what a host may not find, or find another of: it has a folder and a PATH of its own."""
+    """Warn of what a host may not find, or find another of: it has a folder and a PATH of its
+    own."""
     for word in getattr(server, "command", ()) if getattr(server, "cwd", None) is None else ():
         if os.path.isfile(word) and not os.path.isabs(word):
             complain(
@@ -362,7 +363,8 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
 
 
 def _signature(tool: Tool) -> str:
-    """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer = 1)``."""
+    """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer =
+    1)``."""
     return one_line(f"{tool.name}({parameters(tool.input_schema, tool.input_schema)})")
 
 

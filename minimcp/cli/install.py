@@ -339,7 +339,8 @@ def list_all() -> tuple[Any, list[str]]:
                 servers.target(name)
             except ValueError as error:
                 asks = "${input:" in str(error)
-                told += f"  ({'the host asks for an input' if asks else str(error).partition(f'{name!r}: ')[2]})"
+                reason = str(error).partition(f"{name!r}: ")[2]
+                told += f"  ({'the host asks for an input' if asks else reason})"
             texts.append("    " + one_line(f"{name}: {told}"))
             found.append(
                 {"host": title, "file": os.path.abspath(path), "name": name, "entry": _shown(entry)}

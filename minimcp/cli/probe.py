@@ -1,4 +1,5 @@
-"""`Probe`: asks a server one thing after the other for the command ``check``, and keeps what it sent."""
+"""`Probe`: asks a server one thing after the other for the command ``check``, and keeps what it
+sent."""
 
 from __future__ import annotations
 
@@ -28,8 +29,8 @@ MOST_PAGES = 1000
 # Bytes of one message of the server, and characters of what was sent or came that are shown.
 MOST_BYTES, MOST_SHOWN = 8 * 1024 * 1024, 240
 
-# Messages and bytes of a server in all checks of one revision, and bytes of messages that are not the
-# awaited answers; with more of them it floods. A server that behaves well sends a few hundred
+# Messages and bytes of a server in all checks of one revision, and bytes of messages that are not
+# the awaited answers; with more of them it floods. A server that behaves well sends a few hundred
 # messages.
 MAX_MESSAGES, MAX_TOTAL_BYTES, MAX_UNASKED_BYTES = 10_000, 32 * 1024 * 1024, 4 * 1024 * 1024
 
@@ -344,7 +345,8 @@ class Probe:
     def __init__(
         self, connect: Callable[[Callable[[bytes], Any]], Any], revision: Revision
     ) -> None:
-        self.connect, self.revision = connect, revision
+        self.connect = connect
+        self.revision = revision
         self.call: Optional[tuple[str, dict[str, Any]]] = None
         self.tool: Any = {}
         self.alone = not revision.handshake
@@ -390,7 +392,8 @@ class Probe:
 
     def close(self) -> None:
         """Let the server go; the next check opens it anew. Idempotent."""
-        way, self.way = self.way, None
+        way = self.way
+        self.way = None
         if way is not None:
             way.close()
 

@@ -99,7 +99,8 @@ class ProgressBar:
     def _show(self) -> None:
         if self._drawn != self._shown:
             tell(self._drawn)
-        self._shown, self._shown_at = self._drawn, time.monotonic()
+        self._shown = self._drawn
+        self._shown_at = time.monotonic()
 
     def end(self) -> None:
         """Leave the line that was redrawn, or print the last one that was not. Idempotent."""
@@ -128,7 +129,8 @@ class FormPrompter:
     """
 
     def __init__(self, before: Callable[[], object] = int, answers: Sequence[str] = ()) -> None:
-        self._before, self._answers = before, answers
+        self._before = before
+        self._answers = answers
         self.unused = {split_pair(answer)[0].rstrip(":"): None for answer in answers}
         self._terminal_lock = threading.Lock()
 
@@ -448,7 +450,8 @@ def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, most: int
 
 
 def _resolved(schema: Any, root: Any) -> Mapping[str, Any]:
-    """A schema behind its local references; an empty one when there is none or it cannot be found."""
+    """A schema behind its local references; an empty one when there is none or it cannot be
+    found."""
     for _ in range(MOST_REFERENCES):
         if not isinstance(schema, Mapping):
             return {}

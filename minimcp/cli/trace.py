@@ -165,7 +165,8 @@ def _send(number: int, server: Any) -> None:
 
 
 def _copy(arrow: str, reading: int, writing: int, recorder: _Recorder) -> threading.Thread:
-    """Begin to pass bytes on from one descriptor to another; at the end of either, both are closed."""
+    """Begin to pass bytes on from one descriptor to another; at the end of either, both are
+    closed."""
     for number in (reading, writing):
         enlarge(number)
     way = StreamTransport(arrow, reading, writing, None, shared=is_shared(writing))
@@ -215,7 +216,8 @@ class _Recorder(threading.Thread):
         self._queue: queue.SimpleQueue[Optional[tuple[float, str, bytes, int]]] = (
             queue.SimpleQueue()
         )
-        self._lock, self._over = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
         self._waiting = 0  # bytes in the queue
         self._left_out = {"-->": 0, "<--": 0, "": 0}
         self._lines = {arrow: LineSplitter(MOST_BYTES) for arrow in ("-->", "<--")}
@@ -291,8 +293,8 @@ class _Recorder(threading.Thread):
 
 
 class _Output:
-    """A descriptor that gets the transcript. It has no stream: a thread that waits for the reader of
-    a stream keeps its lock, and then the interpreter cannot exit.
+    """A descriptor that gets the transcript. It has no stream: a thread that waits for the reader
+    of a stream keeps its lock, and then the interpreter cannot exit.
 
     Args:
         number: The descriptor; owned from now on.

@@ -65,6 +65,9 @@ class Role(NamedTuple):
         return f"{self.only} with {', '.join(self.features) or 'nothing'}"
 
 
+EVERYTHING = Role()
+
+
 class Copy(NamedTuple):
     """The contents of a manifest."""
 
@@ -198,7 +201,7 @@ def _check_target(target: str, shown: str, is_zip: bool) -> Optional[Copy]:
 # ------------------------------------------------------------ what is copied
 
 
-def own_files(role: Role = Role()) -> dict[str, bytes]:  # noqa: B008
+def own_files(role: Role = EVERYTHING) -> dict[str, bytes]:
     """Return the files of a copy of the package that runs now, by path.
 
     Args:
@@ -352,7 +355,7 @@ class Sizes(NamedTuple):
         return f"{self.files} files, {self.lines:,} lines, {self.size:,} bytes"
 
 
-def write_copy(target: str, role: Role = Role(), *, is_zip: bool = False) -> tuple[Copy, Sizes]:  # noqa: B008
+def write_copy(target: str, role: Role = EVERYTHING, *, is_zip: bool = False) -> tuple[Copy, Sizes]:
     """Write a copy of the package that runs now, in place of an earlier copy.
 
     The new copy is made beside the target and then takes its place, so a reader sees the old one or

@@ -78,7 +78,8 @@ class Cache:
     def __init__(
         self, max_bytes: Optional[int] = None, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._max_bytes, self._now = max_bytes, now
+        self._max_bytes = max_bytes
+        self._now = now
         # Until when each is fresh, its text, and the bytes of key and text.
         self._entries: dict[Key, tuple[float, str, int]] = {}
         self._evictions: dict[str, int] = {}

@@ -438,8 +438,8 @@ class Call:
             cache: As `Client.request`.
 
         Raises:
-            ProtocolViolation: The first page is not a list, a cursor comes twice, or there are over 1,000
-                pages, or 128 MiB.
+            ProtocolViolation: The first page is not a list, a cursor comes twice, or there are over
+                1,000 pages, or 128 MiB.
         """
         items: list[T] = []
         cursors: set[int] = set()  # their hashes, for one may be as long as a message

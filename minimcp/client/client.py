@@ -383,7 +383,8 @@ class Client:
         return self._carry_out(call, params, None, on_progress, raise_on_error, validate)
 
     def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
-        """Return the params of a call. Raises InvalidParams: the config does not offer this tool."""
+        """Return the params of a call. Raises InvalidParams: the config does not offer this
+        tool."""
         params = _call_params(name, arguments)
         offers = self._host.offers
         if offers is not None and not offers(name):

@@ -98,7 +98,8 @@ def _refuse_word(word: str) -> None:
 
 
 def no_file(path: str, cwd: str = "") -> str:
-    """The message that there is no such file: where it was looked for, and which one may be meant."""
+    """The message that there is no such file: where it was looked for, and which one may be
+    meant."""
     near, wanted = None, Path(cwd, path)
     with suppress(OSError):  # there is no such folder either
         there = [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix]

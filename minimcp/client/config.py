@@ -58,15 +58,20 @@ SHORTEST_MILLISECONDS = 1000
 """A shorter ``timeout`` is rejected: other hosts write seconds there."""
 
 MEMBERS = (
-    "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers", "env_http_headers",
-    "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING, *SECONDS, "trust", "source",
+    "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING, *SECONDS, "trust",
+    "source",
 )  # fmt: skip
 """What is read of an entry. ``trust`` (Gemini CLI) means nothing here, because no host asks."""
 
 READ_BY_HOSTS = {
-    "claude_desktop_config.json": "mcpServers", ".mcp.json": "mcpServers", ".cursor/mcp.json": "mcpServers",
-    ".vscode/mcp.json": "servers", "Code/User/mcp.json": "servers", ".gemini/settings.json": "mcpServers",
-    "windsurf/mcp_config.json": "mcpServers", ".lmstudio/mcp.json": "mcpServers", "zed/settings.json": "context_servers",
+    "claude_desktop_config.json": "mcpServers", ".mcp.json": "mcpServers",
+    ".cursor/mcp.json": "mcpServers",
+    ".vscode/mcp.json": "servers", "Code/User/mcp.json": "servers",
+    ".gemini/settings.json": "mcpServers",
+    "windsurf/mcp_config.json": "mcpServers", ".lmstudio/mcp.json": "mcpServers",
+    "zed/settings.json": "context_servers",
     ".codex/config.toml": "mcp_servers",
 }  # fmt: skip
 """Files of hosts, and what the object of servers is called there."""
@@ -92,9 +97,12 @@ MISSPELT = {
 are called."""
 
 EDITOR_VARIABLES = frozenset({
-    "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "fileExtname",
-    "fileWorkspaceFolder", "fileWorkspaceFolderBasename", "relativeFile", "relativeFileDirname", "lineNumber",
-    "columnNumber", "selectedText", "execPath", "execInstallFolder", "extensionInstallFolder", "defaultBuildTask", "cwd",
+    "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename",
+    "fileExtname",
+    "fileWorkspaceFolder", "fileWorkspaceFolderBasename", "relativeFile", "relativeFileDirname",
+    "lineNumber",
+    "columnNumber", "selectedText", "execPath", "execInstallFolder", "extensionInstallFolder",
+    "defaultBuildTask", "cwd",
     "workspaceRoot", "workspaceRootFolderName", "config", "command",
 })  # fmt: skip
 """Variables that only a running editor can resolve."""
@@ -196,19 +204,20 @@ def read_servers(config: Config) -> Servers:
     LM Studio, Zed and Codex are read. TOML (Codex) needs Python 3.11. A JSON file is UTF-8 and may
     have comments, and commas after the last item, as VS Code writes them.
 
-    An entry has ``command`` and perhaps ``args``, ``env`` (laid over ``envFile`` and the environment
-    of this process) and ``cwd`` (a relative one begins at the file's folder; without it, ours); or
-    ``url``, ``httpUrl`` or ``serverUrl`` and perhaps ``headers``. ``type`` may say which;
-    ``disabled`` and ``enabled`` leave the server out; null counts as absent. ``tool_timeout_sec`` and ``timeout`` (in
-    milliseconds) bound a call, ``startup_timeout_sec`` bounds the start. The members in `ALLOWING`
-    and `DENYING` choose the tools that are offered. Misspelt members are rejected, others ignored.
+    An entry has ``command`` and perhaps ``args``, ``env`` (laid over ``envFile`` and the
+    environment of this process) and ``cwd`` (a relative one begins at the file's folder; without
+    it, ours); or ``url``, ``httpUrl`` or ``serverUrl`` and perhaps ``headers``. ``type`` may say
+    which; ``disabled`` and ``enabled`` leave the server out; null counts as absent.
+    ``tool_timeout_sec`` and ``timeout`` (in milliseconds) bound a call, ``startup_timeout_sec``
+    bounds the start. The members in `ALLOWING` and `DENYING` choose the tools that are offered.
+    Misspelt members are rejected, others ignored.
 
-    In all these texts ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment, and
-    ``${NAME:-text}`` for the text when that is not set. ``${workspaceFolder}`` is the folder of the
-    file, or the one above ``.vscode`` and the like; ``${workspaceFolderBasename}``, ``${userHome}``,
-    ``${pathSeparator}``, ``${/}``, ``${CLAUDE_PLUGIN_ROOT}`` and ``${file:PATH}`` (the content of a
-    file) are read too; in Gemini's file also ``$NAME``. Variables that only a host can resolve, such as ``${input:key}``, are
-    rejected.
+    In all these texts ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment,
+    and ``${NAME:-text}`` for the text when that is not set. ``${workspaceFolder}`` is the folder of
+    the file, or the one above ``.vscode`` and the like; ``${workspaceFolderBasename}``,
+    ``${userHome}``, ``${pathSeparator}``, ``${/}``, ``${CLAUDE_PLUGIN_ROOT}`` and ``${file:PATH}``
+    (the content of a file) are read too; in Gemini's file also ``$NAME``. Variables that only a
+    host can resolve, such as ``${input:key}``, are rejected.
 
     Args:
         config: A file, the mapping that it would hold, or a mapping of names to entries and targets
@@ -497,7 +506,8 @@ class _Reader:
         )
 
     def _is_host(self, name: str) -> bool:
-        """Whether a name without ``env:`` is a variable of a host rather than of the environment."""
+        """Whether a name without ``env:`` is a variable of a host rather than of the
+        environment."""
         if name == PLUGIN_ROOT:
             return bool(self._where)
         known = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator")

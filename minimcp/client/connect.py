@@ -645,7 +645,8 @@ def _requested(
     deadline: Deadline,
     seconds: Optional[float],
 ) -> dict[str, Json]:
-    """Send a request of the handshake, again while the server is busy. Arguments as `_described`."""
+    """Send a request of the handshake, again while the server is busy. Arguments as
+    `_described`."""
     for _ in range(MOST_BUSY):
         try:
             within = deadline if seconds is None else deadline.within(seconds)
@@ -688,7 +689,8 @@ class Target(NamedTuple):
     what: str
     """In words, for messages."""
     object: Any
-    """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this process."""
+    """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this
+    process."""
     is_web: bool = False
     """Whether it is an `HttpServer`."""
     entry: Optional[ConfigEntry] = None

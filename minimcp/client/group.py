@@ -36,10 +36,12 @@ log = logger("minimcp.client")
 T = TypeVar("T")
 
 SERVER_FAILURES = (McpError, OSError, ValueError)
-"""What one server of several may fail with. A TypeError is a mistake of the caller, and ends all."""
+"""What one server of several may fail with. A TypeError is a mistake of the caller, and ends
+all."""
 
 GIVE_UP_SECONDS = 5.0
-"""How long an interrupted `connect_all` waits for its threads, each of which has been told to stop."""
+"""How long an interrupted `connect_all` waits for its threads, each of which has been told to
+stop."""
 
 MOST_GUESSES = 3
 """Names that a message suggests at most."""
@@ -88,7 +90,8 @@ class Group:
         self, clients: Mapping[str, Client], failed: Mapping[str, Exception], *, separator: str
     ) -> None:
         self.clients = Clients(clients, failed)
-        self._failed, self._unlisted = dict(failed), dict[str, Exception]()
+        self._failed = dict(failed)
+        self._unlisted = dict[str, Exception]()
         self._separator = separator
         self._names: list[str] = []
 
@@ -149,7 +152,8 @@ class Group:
                     log.warning(
                         "%r of %r is left out: a longer server's name fits as well", own, server
                     )
-        self._names, self._unlisted = [tool.name for tool in found], unlisted
+        self._names = [tool.name for tool in found]
+        self._unlisted = unlisted
         return found
 
     def call_tool(
@@ -395,7 +399,8 @@ def _outcomes(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> dict[str
 
 
 def _close_all(clients: Mapping[str, Client]) -> None:
-    """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
+    """Close side by side; each close has its own bounds, and goes on when this wait is
+    interrupted."""
     _side_by_side(
         {name: lambda client=client, **_: client.close() for name, client in clients.items()},
         None,

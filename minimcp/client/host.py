@@ -239,7 +239,8 @@ class Host:
         except ValueError as error:
             raise InvalidParams(f"{method}: {error}") from None
         if request is not None:
-            request.server, request.asked = types.Implementation.of_peer(peer.info), asked
+            request.server = types.Implementation.of_peer(peer.info)
+            request.asked = asked
             request.connection = self.connection
         handler = self.functions[kind.handler]
         arguments = () if request is None else (request,)
@@ -398,7 +399,8 @@ class Dispatcher:
                 log.error("a callback failed: %s", describe(error), exc_info=error)
 
     def close(self) -> None:
-        """Let the thread end when everything that waits has run, and take nothing more. Idempotent."""
+        """Let the thread end when everything that waits has run, and take nothing more.
+        Idempotent."""
         # without the lock, which another thread may have held when this process was forked
         self._closed = True
         self.waiting.put(None)
@@ -408,7 +410,8 @@ class Dispatcher:
 
 
 class QuestionKind(NamedTuple):
-    """One kind of question: the host's function that answers it, and the capability that it needs."""
+    """One kind of question: the host's function that answers it, and the capability that it
+    needs."""
 
     handler: str
     capability: str

@@ -22,12 +22,14 @@ class OutputCheck:
     """The output schema of one tool, and the check of results by it, made on first use."""
 
     def __init__(self, name: str, shape: dict[str, Any]) -> None:
-        self._name, self._shape = name, shape
+        self._name = name
+        self._shape = shape
         self.wraps = shape.get(WRAPPED) is True or shape.get(FASTMCP_WRAPPED) is True
 
     @cached_property
     def problem(self) -> Callable[[Any], Union[schema.Mismatch, str, None]]:
-        """Return what is wrong with a value, or why its schema cannot be checked; None if it fits."""
+        """Return what is wrong with a value, or why its schema cannot be checked; None if it
+        fits."""
         try:
             return schema.compile_peer_check(self._shape, where=f"{self._name} output")
         except ImportError as error:  # the schema may be fine: a package is missing here

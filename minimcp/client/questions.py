@@ -1,4 +1,5 @@
-"""Questions that a server asks the host of a client: how they are read, and how answers are written.
+"""Questions that a server asks the host of a client: how they are read, and how answers are
+written.
 
 Imported when the first question comes, or when the host names roots.
 https://modelcontextprotocol.io/specification/2026-07-28/client

@@ -78,13 +78,15 @@ class ClientSession(ConnectionRole):
         calls: Our requests on it.
         era: What is spoken; None before the two sides have agreed.
         schemas: What was learned of the server's tools.
-        subscriptions: What `subscriptions.of` returned for this session; None before the first call.
+        subscriptions: What `subscriptions.of` returned for this session; None before the first
+            call.
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.
-        header_params: What is to know of the tools that are listed, because their arguments travel in
-            headers too: an object with ``usable_tools(tools, deadline)``, which returns those that can
-            be called. None where there are no headers.
+        header_params: What is to know of the tools that are listed, because their arguments travel
+            in
+            headers too: an object with ``usable_tools(tools, deadline)``, which returns those that
+            can be called. None where there are no headers.
         transport: What carries lines; None where nothing does.
         in_order: Whether what the server sends on several streams comes in the order in which it
             was sent.
@@ -92,7 +94,8 @@ class ClientSession(ConnectionRole):
 
     _connection: Connection
     calls: Calls
-    era: Era = None  # type: ignore[assignment]  # who calls a method of the protocol does so after `agree`
+    # Methods of the protocol are called after `agree` only.
+    era: Era = None  # type: ignore[assignment]
     subscriptions: Any = None
     header_params: Any = None
     transport: Any = None
@@ -198,11 +201,13 @@ class ClientSession(ConnectionRole):
             raise CapabilityNotSupported(f"{self.name}: the server declares no {what}")
 
     def stop(self, cause: Exception) -> None:
-        """End every request with this exception and refuse new ones, before `close`. Never blocks."""
+        """End every request with this exception and refuse new ones, before `close`. Never
+        blocks."""
         self.calls.close(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
-        """Wait until the connection has ended. Blocks: for so many seconds at most; None for ever."""
+        """Wait until the connection has ended. Blocks: for so many seconds at most; None for
+        ever."""
         return self._connection.wait_until_ended(seconds)
 
     def close(self) -> None:

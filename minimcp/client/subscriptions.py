@@ -43,13 +43,15 @@ WAITING_BYTES = 16 * 1024 * 1024
 """Bytes of memory of what a server may say that it agrees to."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before a background stream that the server ended is opened again: at first, and at most."""
+"""Seconds before a background stream that the server ended is opened again: at first, and at
+most."""
 
 STEADY = 30.0
 """Seconds after which the end of a background stream is no repetition of the one before."""
 
 BACKGROUND_SECONDS = 5.0
-"""What a server gets to agree to the background stream where no call of the program waits for it."""
+"""What a server gets to agree to the background stream where no call of the program waits for
+it."""
 
 OVERLAP_SECONDS = 1.0
 """How long a stream stays open when another has taken its place, where each has a connection of its
@@ -126,7 +128,8 @@ class Changes:
     """
 
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
-        self._session, self._forward = session, forward
+        self._session = session
+        self._forward = forward
         self.honored: Optional[Filter] = None
         self._subscribed: dict[str, str] = {}
         # What ends the stream on the wire, once.
@@ -290,7 +293,8 @@ class ClientSubscriptions:
     """
 
     def __init__(self, session: ClientSession) -> None:
-        self.session, self._host = session, session.host
+        self.session = session
+        self._host = session.host
         self.log_level: Optional[str] = None
         self._lists = Filter.of(
             lambda name: f"on_{MEMBERS[name][0]}_changed" in session.host.functions
@@ -319,7 +323,8 @@ class ClientSubscriptions:
         """
         session, uris = self.session, dict[str, str]()
         if before is not None:
-            self.log_level, uris = before.log_level, before.uris
+            self.log_level = before.log_level
+            uris = before.uris
             if self._host.cache is not None:
                 self._host.cache.clear()
         level = self.log_level
@@ -359,7 +364,8 @@ class ClientSubscriptions:
         `wait_until`."""
 
         def take() -> bool:
-            free, self._held = not self._held, True
+            free = not self._held
+            self._held = True
             return free
 
         if not wait_until(take, self._changed, deadline, cancel, self.session):
@@ -418,7 +424,8 @@ class ClientSubscriptions:
     def _subscribe(
         self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel
     ) -> None:
-        """In a session: subscribe to resources, and have a stream choose among all notifications."""
+        """In a session: subscribe to resources, and have a stream choose among all
+        notifications."""
         session = self.session
         uris = (
             wanted.resource_subscriptions
@@ -459,7 +466,8 @@ class ClientSubscriptions:
     # ------------------------------------------------------------ the client's own
 
     def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Hear of a resource from now on, or no more; arguments and errors as `Client.subscribe`."""
+        """Hear of a resource from now on, or no more; arguments and errors as
+        `Client.subscribe`."""
         session, key = self.session, normalize_uri(uri)
         session.need("resources.subscribe")
         with self._locked(deadline, cancel):

@@ -93,7 +93,8 @@ class Peer:
         self, revision: Revision, *, info: Optional[Mapping[str, Json]] = None,
         capabilities: Optional[Mapping[str, Json]] = None, log_rank: Optional[int] = None,
     ) -> None:  # fmt: skip
-        self.revision, self.log_rank = revision, log_rank
+        self.revision = revision
+        self.log_rank = log_rank
         self.info: Mapping[str, Json] = info or {}
         self.capabilities: Mapping[str, Json] = capabilities or {}
         self.session: Optional[dict[str, Any]] = {} if revision.handshake else None
@@ -379,7 +380,8 @@ class Offer:
         accept_batches: bool = False,
     ) -> None:
         self.revisions = tuple(revisions)
-        self.strict_version, self.accept_batches = strict_version, accept_batches
+        self.strict_version = strict_version
+        self.accept_batches = accept_batches
         self.per_request = {
             revision.name: revision for revision in revisions if not revision.handshake
         }

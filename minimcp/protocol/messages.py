@@ -178,8 +178,10 @@ Decoded = Union[Message, InvalidMessage, list[Union[Message, InvalidMessage]]]
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """The members of an object, none of which may be named twice: two readers of it could disagree."""
-    members = {name: value for name, value in pairs}  # noqa: C416 (an empty dict takes less room so)
+    """The members of an object, none of which may be named twice: two readers of it could
+    disagree."""
+    # A comprehension, because an empty dict made by `dict` takes more memory.
+    members = {name: value for name, value in pairs}  # noqa: C416
     if len(members) != len(pairs):
         raise ValueError("an object names a member twice")
     return members

@@ -124,8 +124,8 @@ class UriTemplate:
         * In a path, a value is any text without "/", "\\", "?" and "#" that is neither "." nor
           ".."; so ``{x}`` does not match "%2F".
         * In a query, a value is any text without "&" and "#", which may be percent-encoded there.
-        * The value of ``{+x}`` and ``{#x}`` is any text, without "?" and "#" if the template goes on
-          with a query or a fragment.
+        * The value of ``{+x}`` and ``{#x}`` is any text, without "?" and "#" if the template goes
+          on with a query or a fragment.
         * Parameters (``{?x}``, ``{&x}``, ``{;x}``) may come in any order, and each may be missing.
           A parameter that is repeated or unknown does not match.
         * A list (``{x*}``) is one text: its members joined by "/" for ``{/x*}``, by "." for

@@ -27,7 +27,8 @@ _SEGMENT_ENDS = r"(?i)%2F|%5C|[\\?#]"
 
 
 def has_parent_segment(text: str) -> bool:
-    """Whether a URI or a path has a ".." segment, as it is or escaped. A "\\" ends a segment too."""
+    """Whether a URI or a path has a ".." segment, as it is or escaped. A "\\" ends a segment
+    too."""
     text = text.replace("%2E", ".").replace("%2e", ".")
     return ".." in text and "/../" in f"/{re.sub(_SEGMENT_ENDS, '/', text)}/"
 
@@ -48,8 +49,8 @@ _DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "f
 def normalize_uri(uri: str, *, keep_values: bool = False) -> str:
     """Return the one way to write this URI and all that are equivalent (RFC 3986, 6.2.2 and 6.2.3).
 
-    Never fails; a text that is not a URI is written like one. Idempotent. A text of more than 64 KiB
-    is returned as it is.
+    Never fails; a text that is not a URI is written like one. Idempotent. A text of more than 64
+    KiB is returned as it is.
 
     Args:
         uri: The URI.
@@ -139,7 +140,8 @@ def _without_dot_segments(path: str) -> str:
 
 
 def by_normalized(uris: Iterable[str]) -> dict[str, str]:
-    """Return these URIs by their normalized form. Of several that are equivalent the first counts."""
+    """Return these URIs by their normalized form. Of several that are equivalent the first
+    counts."""
     found: dict[str, str] = {}
     for uri in uris:
         found.setdefault(normalize_uri(uri), uri)

@@ -25,7 +25,8 @@ _TYPES = {"string": frozenset({str}), "object": OBJECTS, "array": frozenset({lis
 _LISTS = ("Sequence", "MutableSequence", "Iterable", "Collection")
 # What values of the classes of `collections.abc` become.
 _ABSTRACT: dict[str, type] = {
-    **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset, "MutableSet": set,
+    **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset,
+    "MutableSet": set,
 }  # fmt: skip
 
 
@@ -124,7 +125,8 @@ class ContentClass(TypeError):
 
     def __init__(self, cls: type, in_list: bool = False) -> None:
         super().__init__(no_class(cls))
-        self.cls, self.in_list = cls, in_list
+        self.cls = cls
+        self.in_list = in_list
 
 
 class Builder:
@@ -379,8 +381,8 @@ class Builder:
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
 
     def _pydantic(self, cls: Any, own: str) -> Kind:
-        """Return the kind of a type of pydantic: its own schema decides what fits, then it makes the
-        object.
+        """Return the kind of a type of pydantic: its own schema decides what fits, then it makes
+        the object.
 
         Args:
             cls: A model, a dataclass of pydantic, or a type such as ``HttpUrl``.

@@ -338,7 +338,8 @@ class _Run:
 
 # ------------------------------------------------------------ patterns of a peer
 
-_parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009  # its name until 3.10
+# The second name is that of Python 3.10 and older.
+_parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009
 # Sets that `re` may read in another way some day, of which it would warn on stderr in the peer's
 # words: not run.
 _UNSURE_SET = r"(?s)\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))"
@@ -569,7 +570,9 @@ def _all_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 def _any_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     errors = [*takewhile(lambda error: error is not None, map(run.apply, rule, repeat(value)))]
-    return None if len(errors) < len(rule) else _none_fits(value, errors, run)  # type: ignore[arg-type]
+    if len(errors) < len(rule):
+        return None
+    return _none_fits(value, errors, run)  # type: ignore[arg-type]
 
 
 def _one_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -688,8 +691,10 @@ _WORDS_FOR = {
 }
 
 _NOT_COMMON = frozenset({
-    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
-    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$anchor", "$dynamicRef",
+    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains",
+    "minContains",
+    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$anchor",
+    "$dynamicRef",
     "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
@@ -796,7 +801,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     validator = jsonschema.validators.extend(base, judges)(schema, registry=REGISTRY)
 
     def check(value: Any) -> Optional[Mismatch]:
-        state.run, state.nested = _Run(peer, {}, MAX_SECONDS, [value] * 5), 0  # which is slower
+        state.run = _Run(peer, {}, MAX_SECONDS, [value] * 5)  # which is slower
+        state.nested = 0
         try:
             worst = jsonschema.exceptions.best_match(islice(validator.iter_errors(value), 20))
         except (_TooMuch, RecursionError):

@@ -38,7 +38,8 @@ _SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
 # is made.
 _FIELDS: dict[str, dict[str, Any]] = {
     "string": {
-        **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY, "format": {"enum": _FORMATS},
+        **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY,
+        "format": {"enum": _FORMATS},
         "enum": _CHOICES, "enumNames": {"type": "array", "items": _TEXT}, "oneOf": _TITLED,
     },
     "number": {**_SHOWN, "minimum": _ANY, "maximum": _ANY},
@@ -54,7 +55,8 @@ _ROOT = {
     "type": {"const": "object"}, "$schema": _TEXT, "required": {"type": "array", "items": _TEXT},
     "properties": {"type": "object", "additionalProperties": {"type": "object"}},
     # not sent
-    **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"), _ANY),
+    **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"),
+    _ANY),
 }  # fmt: skip
 
 _ADVICE = (
@@ -104,7 +106,8 @@ class Form:
                 )
         self._properties = {field.name: field.kind.schema for field in fields}
         self._required = [field.name for field in fields if field.required]
-        self._dialect, self._read = schema.get("$schema"), read or record_reader(fields, dict)
+        self._dialect = schema.get("$schema")
+        self._read = read or record_reader(fields, dict)
         unknown = [name for name in needed if name not in self._properties]
         if unknown:
             raise ValueError(f"the form requires {unknown[0]!r}, which is none of its fields")

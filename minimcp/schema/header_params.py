@@ -13,8 +13,8 @@ from typing import Any, Mapping, NamedTuple, Optional
 
 ANNOTATION = "x-mcp-header"
 
-# Integers in headers are not further from zero than this: readers that know only floats see the same
-# number.
+# Integers in headers are not further from zero than this: readers that know only floats see the
+# same number.
 LARGEST = 2**53 - 1
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
@@ -32,8 +32,8 @@ _NO_SCHEMAS = ("default", "const", "enum", "examples")
 
 
 class HeaderParam(NamedTuple):
-    """One argument in a header: its header without the prefix, where it stands in the arguments, and
-    its type."""
+    """One argument in a header: its header without the prefix, where it stands in the arguments,
+    and its type."""
 
     name: str
     path: tuple[str, ...]

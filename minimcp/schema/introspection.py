@@ -33,7 +33,8 @@ class Scope(NamedTuple):
 
     @classmethod
     def of_class(cls, owner: type, variables: Mapping[Any, Any]) -> Scope:
-        """The scope of the annotations in the body of `owner`: its module, its body, its own name."""
+        """The scope of the annotations in the body of `owner`: its module, its body, its own
+        name."""
         parameters = {each.__name__: each for each in getattr(owner, "__type_params__", ())}
         names = {**names_of(owner.__module__), **vars(owner), **parameters, owner.__name__: owner}
         return cls(names, variables)
@@ -74,7 +75,8 @@ HIDEABLE = ("bool", "dict", "float", "int", "list", "set", "str", "tuple", "type
 
 
 def hidden_by(name: str) -> str:
-    """What to write where a function has taken the name of one of Python's types from annotations."""
+    """What to write where a function has taken the name of one of Python's types from
+    annotations."""
     return (
         f"a function named {name} hides Python's {name}: call it {name}_ and write "
         f"name={name!r} in its decorator"
@@ -209,7 +211,8 @@ def variables_of(cls: Any, arguments: tuple[Any, ...]) -> dict[Any, Any]:
 # ------------------------------------------------------------ docstrings
 
 _PARAMETERS = {
-    "args", "arguments", "parameters", "params", "arg", "argument", "parameter", "inputs", "input parameters",
+    "args", "arguments", "parameters", "params", "arg", "argument", "parameter", "inputs",
+    "input parameters",
     "attributes", "fields",  # of a class
     *(f"{which} {what}" for which in ("other", "keyword", "required", "optional")
       for what in ("args", "arguments", "parameters")),
@@ -220,7 +223,8 @@ _SECTIONS = _PARAMETERS | {
 }  # fmt: skip
 # Patterns are texts here, which `re` compiles when they are first used: most docstrings need none.
 _SPHINX = (
-    r"[:@](?:(param|parameter|arg|argument|keyword|key|kwarg)|type|raises?|except|exception|returns?|rtype|yields?|ytype"
+    r"[:@](?:(param|parameter|arg|argument|keyword|key|kwarg)"
+    r"|type|raises?|except|exception|returns?|rtype|yields?|ytype"
     r"|[ic]?var|vartype|meta)(?:\s+([^:]*))?:\s*(.*)"
 )
 _NAME = r"[`*]{0,2}\*{0,2}(\w+)[`*]{0,2}"

@@ -74,7 +74,8 @@ class Kind:
 
 
 def native(value: Any) -> Any:
-    """Return a scalar of NumPy as the Python object that it stands for; any other value as it is."""
+    """Return a scalar of NumPy as the Python object that it stands for; any other value as it
+    is."""
     generic = getattr(sys.modules.get("numpy"), "generic", None)
     if generic is None or not isinstance(value, generic):
         return value
@@ -163,7 +164,7 @@ SCALARS: dict[Any, Kind] = {
 }
 
 
-# ------------------------------------------------------------ classes that travel as strings or numbers
+# -------------------------------------------------------- classes that travel as strings or numbers
 
 
 def class_of(
@@ -267,7 +268,8 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
 
 
 def literal(values: Sequence[Any]) -> Kind:
-    """``Literal[...]``. Raises TypeError when there is no value, or one of them has no JSON form."""
+    """``Literal[...]``. Raises TypeError when there is no value, or one of them has no JSON
+    form."""
     pairs = [(value.value if isinstance(value, Enum) else value, value) for value in values]
     if not pairs or not all(isinstance(value, tuple(SCALARS)) for value, _ in pairs):
         raise TypeError(
@@ -298,9 +300,9 @@ def enumeration(cls: Any) -> Kind:
 # ------------------------------------------------------------ unions
 
 
-# Of each thread, while it reads a value that a union takes: ``results``, what each union has made of
-# each list and object inside it, all unions together. Each union tries its members on all that is
-# below: without this, every level of nesting would multiply the work.
+# Of each thread, while it reads a value that a union takes: ``results``, what each union has made
+# of each list and object inside it, all unions together. Each union tries its members on all that
+# is below: without this, every level of nesting would multiply the work.
 _reading = threading.local()
 
 

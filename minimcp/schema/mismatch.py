@@ -116,7 +116,10 @@ class Mismatch(ValueError):
         choices: Optional[Mapping[str, Any]] = None,
     ) -> None:
         super().__init__(expected, value)
-        self.expected, self.value, self.instead, self.choices = expected, value, instead, choices
+        self.expected = expected
+        self.value = value
+        self.instead = instead
+        self.choices = choices
         self.path: list[Key] = []
 
     def inside(self, key: Key) -> Mismatch:
@@ -274,7 +277,8 @@ MAX_LEVELS = 200
 
 
 def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
-    """Return a copy of an author's value that consists of dict, list, str, int, float, bool and None.
+    """Return a copy of an author's value that consists of dict, list, str, int, float, bool and
+    None.
 
     A tuple becomes a list, as `json.dumps` writes it, and a member of an `IntEnum` its number.
 

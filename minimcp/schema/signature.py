@@ -186,7 +186,8 @@ def read_signature(
 
 
 def _field_in(annotation: Any, default: Any) -> Any:
-    """The ``Field(default=...)`` in an annotation whose parameter has no default; None without one."""
+    """The ``Field(default=...)`` in an annotation whose parameter has no default; None without
+    one."""
     for each in getattr(annotation, "__metadata__", ()) if default is NOTHING else ():
         if is_field(each) and (each.default_factory is not None or not each.is_required()):
             return each
@@ -341,7 +342,8 @@ def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bou
 
 
 def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) -> None:
-    """Refuse a parameter that no argument could be for, or of which nobody can tell what it takes."""
+    """Refuse a parameter that no argument could be for, or of which nobody can tell what it
+    takes."""
     name, annotated = parameter.name, parameter.annotation is not parameter.empty
     if name == "self" and first and not annotated:
         raise TypeError(

@@ -1,4 +1,5 @@
-"""Checks that pydantic and annotated_types attach to a type in `Annotated`, and pydantic's ``Field``.
+"""Checks that pydantic and annotated_types attach to a type in `Annotated`, and pydantic's
+``Field``.
 
 A check that an author wrote always runs, or registration rejects it. This module imports neither
 package: an annotation that holds their objects has imported it.

@@ -63,7 +63,8 @@ class UnitContext(Context):
 
     @property
     def logs(self) -> list[LogMessage]:
-        """The log messages that were sent, in order: each has ``level``, ``data`` and ``logger``."""
+        """The log messages that were sent, in order: each has ``level``, ``data`` and
+        ``logger``."""
         return [
             LogMessage.from_wire(each["params"])
             for each in self.sent
@@ -158,7 +159,9 @@ def context(
         headers.auth = AccessToken.of(auth)
         peer.principal = headers.principal = headers.auth.principal
     made = UnitContext(incoming)
-    made.sent, made.questions, made._outer = sink.sent, sink.questions, []
+    made.sent = sink.sent
+    made.questions = sink.questions
+    made._outer = []
     return made
 
 
@@ -192,7 +195,8 @@ class _ScriptedAsker(Asker):
         self, incoming: IncomingRequest, answers: Answers, questions: list[Question]
     ) -> None:
         super().__init__(incoming)
-        self._script, self._questions = answers, questions
+        self._script = answers
+        self._questions = questions
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
         return {each.key: self._answer(each) for each in asked}

@@ -292,7 +292,8 @@ MEMBER_TYPES: dict[Any, MemberType] = {
     Json: MemberType("an object", (dict,), (dict,)),
     Any: MemberType("a JSON value", _JSON_TYPES, (*_JSON_TYPES, tuple)),
 }
-"""By the type of a field. `add_member_type` adds the classes of this package, and unions of them."""
+"""By the type of a field. `add_member_type` adds the classes of this package, and unions of
+them."""
 
 
 def add_member_type(annotation: Any, read: Callable[[Any], Any], salvage: Salvage) -> None:
@@ -311,7 +312,8 @@ def add_member_type(annotation: Any, read: Callable[[Any], Any], salvage: Salvag
     )  # fmt: skip
     MEMBER_TYPES[list[annotation]] = MemberType(
         f"a list ({names})", (list,), (list,), classes, convert=listed,
-        read=lambda values: [read(value) for value in values], write=lambda values: [each.to_wire() for each in values],
+        read=lambda values: [read(value) for value in values],
+        write=lambda values: [each.to_wire() for each in values],
         salvage=each_readable(salvage),
     )  # fmt: skip
 
@@ -357,8 +359,8 @@ def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
         init: Whether the constructor takes it. What it does not take is no member either.
         about: ``local=True``: it is no member, that is, neither read, written nor compared.
             ``name``: of the member, where it is not made from the field's. ``required=True``: a
-            peer may not leave it out although an author may. All others are attributes of `MemberType`
-            that differ from those of the field's type.
+            peer may not leave it out although an author may. All others are attributes of
+            `MemberType` that differ from those of the field's type.
     """
     return field(default=default, init=init, metadata={"local": not init, **about})
 
@@ -391,7 +393,9 @@ class _SignatureOfFields:
             for each in fields(owner)
         ]
         return Signature([
-            Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type)
+            Parameter(
+                each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type
+            )
             for each, default in shown if each.init
         ])  # fmt: skip
 
@@ -632,11 +636,13 @@ class Wire:
         }
         if self.extra:
             shown["extra"] = self.extra
-        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
+        members = ", ".join(f"{name}={_short(value)}" for name, value in shown.items())
+        return f"{type(self).__name__}({members})"
 
 
 def _salvaged(kind: MemberType, value: Any, faults: Faults) -> Any:
-    """Return what a field holds for a value that arrived. Raises ValueError if it cannot be read."""
+    """Return what a field holds for a value that arrived. Raises ValueError if it cannot be
+    read."""
     if value == [] and kind.wire == (dict,):
         value = {}
     if kind.salvage is not None:

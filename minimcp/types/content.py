@@ -175,7 +175,8 @@ class ResourceTemplate(Named):
 
     @classmethod
     def salvage(cls, mapping: Any, faults: Faults) -> ResourceTemplate:
-        """As `Wire.salvage`; a template in ``uri``, as a seed of the specification has it, is read."""
+        """As `Wire.salvage`; a template in ``uri``, as a seed of the specification has it, is
+        read."""
         uri = mapping.get("uri") if isinstance(mapping, dict) else None
         if isinstance(uri, str) and mapping.get("uriTemplate") is None:
             faults.at("uri").add("is read as uriTemplate")
@@ -641,7 +642,7 @@ class WithContent(Wire):
         return "\n".join([block.text for block in blocks if isinstance(block, Text)])
 
 
-# ------------------------------------------------------------ prompts, and suggestions for their arguments
+# ----------------------------------------------------- prompts, and suggestions for their arguments
 
 
 class PromptArgument(Named):

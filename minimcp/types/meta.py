@@ -14,7 +14,8 @@ _NAME = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?\Z"
 _TRACE_PARENT = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
 
 _DEFINED_NAMES = (
-    "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo", "subscriptionId", "related-task",
+    "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo",
+    "subscriptionId", "related-task",
     "model-immediate-response",
 )  # fmt: skip
 DEFINED_KEYS = frozenset(f"io.modelcontextprotocol/{name}" for name in _DEFINED_NAMES)

@@ -207,7 +207,8 @@ class Root(Wire):
 
     @classmethod
     def from_path(cls, path: Union[str, os.PathLike[str]], name: Optional[str] = None) -> Root:
-        """The root of a path of this machine; a relative one is taken from the working directory."""
+        """The root of a path of this machine; a relative one is taken from the working
+        directory."""
         from pathlib import Path
 
         return cls(Path(os.path.abspath(path)).as_uri(), name)

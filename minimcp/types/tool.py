@@ -106,7 +106,8 @@ class Tool(Named):
 
     @property
     def hints(self) -> ToolAnnotations:
-        """The annotations; without any, those that say nothing, whose properties give the defaults."""
+        """The annotations; without any, those that say nothing, whose properties give the
+        defaults."""
         return self.annotations or ToolAnnotations()
 
     def as_openai(self, name: Optional[str] = None) -> Json:
