@@ -52,7 +52,7 @@ UPWARD = {
 """What these import inside a function, beside what the tables list: the transports that a server is
 asked for by name, and tokens."""
 
-MOST_FILES, MOST_ENTRIES = 140, 19
+MOST_FILES, MOST_ENTRIES = 141, 19
 
 FOREIGN = frozenset(
     {

@@ -201,7 +201,7 @@ class SignIn(Grant):
         return dict(kept) if isinstance(kept, dict) else {}
 
     def _keep_client(self, issuer: str, record: dict[str, Any]) -> None:
-        """TokenStore a registration; without it, the next sign-in registers another client."""
+        """Store a registration; without it, the next sign-in registers another client."""
         try:
             kept = {**self._registrations(issuer), self._way: record}
             self.store.put(f"client {issuer_key(issuer)}", kept)

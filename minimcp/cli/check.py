@@ -127,9 +127,7 @@ def revisions_of(
 
 def check_command(arguments: Sequence[str], prog: str) -> int:
     """The command of this name."""
-    about = (
-        "ServerCheck a server against the specification. It calls no tool, unless --call names one."
-    )
+    about = "Check a server against the specification. It calls no tool, unless --call names one."
     parser = Parser(prog, about, ENDINGS)
     add_target(parser)
     parser.add_argument(

@@ -220,7 +220,7 @@ def connect(
         extensions: `Extension` objects, such as `Tasks()`, in a list; or what to declare only, by
             identifier, each with an object of settings; None declares none.
         send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers
-            require_type though the specification has none; in 2026-07-28 never.
+            expect though the specification has none; in 2026-07-28 never.
         stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that
             gets lines.
         env: Laid over the environment of this process; None adds nothing.
@@ -531,7 +531,7 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
 
 
 def negotiate(session: ClientSession, options: ConnectOptions, deadline: Deadline) -> None:
-    """BeginSession with the server on a new connection, which knows the era afterwards.
+    """Agree with the server on a new connection, which knows the era afterwards.
 
     The verdicts are a table in `lifecycle.judge_probe`; here is what is sent and waited for.
 

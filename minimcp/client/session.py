@@ -83,10 +83,9 @@ class ClientSession(ConnectionRole):
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.
-        header_params: What is to know of the tools that are listed, because their arguments travel
-            in
-            headers too: an object with ``usable_tools(tools, deadline)``, which returns those that
-            can be called. None where there are no headers.
+        header_params: An object with ``usable_tools(tools, deadline)``, which notes the arguments of
+            listed tools that are sent in headers too, and returns the tools that can be called.
+            None over transports without headers.
         transport: What carries lines; None where nothing does.
         in_order: Whether what the server sends on several streams comes in the order in which it
             was sent.

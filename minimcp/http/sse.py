@@ -1,4 +1,4 @@
-"""SseEvent streams as bytes: a bounded reader in linear time, and the writer.
+"""Event streams as bytes: a bounded reader in linear time, and the writer.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
