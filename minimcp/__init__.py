@@ -31,7 +31,8 @@ from typing import TYPE_CHECKING, Any
 
 if sys.version_info < (3, 9):
     raise ImportError(
-        f"minimcp needs Python 3.9 or newer, and this is {sys.version.split()[0]} ({sys.executable})"
+        f"minimcp needs Python 3.9 or newer, and this is {sys.version.split()[0]} "
+        f"({sys.executable})"
     )
 
 # isort: off
@@ -57,7 +58,6 @@ from .errors import (
     ResourceAccessDenied,
     ResourceNotFound,
     RpcError,
-    SkillError,
     ToolError,
     UnsupportedRevision,
     UrlElicitationRequired,
@@ -72,8 +72,8 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
-    from .client.skills import Skill
-    from .client.tasks import Task
+    from .extensions.client_skills import Skill, SkillError
+    from .extensions.client_tasks import Task
     from .engine.limits import Limits
     from .engine.cancel import CancelToken
     from .stores.base import Entry, MemoryStore, Store
@@ -262,11 +262,11 @@ _MODULES = {
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",
-    "client.skills": "Skill",
-    "client.tasks": "Task",
     "engine.limits": "Limits",
     "engine.cancel": "CancelToken",
     "extensions.apps": "Apps",
+    "extensions.client_skills": "Skill SkillError",
+    "extensions.client_tasks": "Task",
     "extensions.extension": "Extension",
     "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",
@@ -305,7 +305,8 @@ if not TYPE_CHECKING:
             return import_module(f"{__name__}.testing")
         if name in _ELSEWHERE:
             raise ImportError(
-                f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst compares)"
+                f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst "
+                "compares)"
             )
         if name not in __all__:
             from difflib import get_close_matches

@@ -8,15 +8,15 @@ that a peer sent has ``from_peer`` true; one made here and raised in a handler b
 
 from __future__ import annotations
 
-import atexit
-import logging
-import os
-import sys
-import threading
-import time
-import traceback
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+
+from .log import exit_gate as exit_gate, logger as logger
+from .text import (
+    describe as describe,
+    json_printable as json_printable,
+    one_line as one_line,
+    printable as printable,
+)
 
 if TYPE_CHECKING:
     from .types import CallToolResult
@@ -45,9 +45,6 @@ SERVER_CODES = range(-32099, -31999)
 """The part of it that JSON-RPC leaves to servers. An application may raise those that the protocol
 gives no meaning. They are sent in sessions with a handshake. The revisions after that keep them for
 the protocol, so -32603 is sent."""
-
-OLD_TOOL_CODES = frozenset({-32003, -32004})
-"""A tool failed, its arguments do not fit: codes of an older description of the protocol."""
 
 
 def _blank(kind: type[BaseException]) -> BaseException:
@@ -88,14 +85,14 @@ class RpcError(McpError):
         if code in RESERVED_CODES and code not in SERVER_CODES and code not in KINDS:
             raise ValueError(f"{code} is reserved by JSON-RPC: use a code outside -32768 to -32100")
         super().__init__(message)
-        self.code, self.message, self.data = (
-            int(code),
-            message,
-            data,
-        )  # an IntEnum's member is an int on the wire
+        self.code = int(code)  # a member of an IntEnum is an int on the wire
+        self.message = message
+        self.data = data
 
     def __str__(self) -> str:
-        return self.message if not self.from_peer else f"{self.message} ({self.code})"
+        if self.from_peer:
+            return f"{self.message} ({self.code})"
+        return self.message
 
 
 class _Kind(RpcError):
@@ -222,16 +219,6 @@ KINDS: dict[int, type[RpcError]] = {
 }
 """The class for each code that the protocol gives a meaning."""
 
-OLD_KINDS: dict[int, type[RpcError]] = {
-    -32004: InvalidParams,  # the arguments of a tool
-    -32005: InvalidParams,  # no such prompt
-    -32006: CapabilityNotSupported,  # sampling
-    -32007: CapabilityNotSupported,
-}
-"""Codes of a widely read paraphrase of the specification, which servers were written after: read in
-sessions with a handshake. So are -32001 for a resource that does not exist, and -32003 for a tool
-that failed."""
-
 
 def error_from_peer(
     code: int, message: str, data: Any = None, *, kind: Optional[type[RpcError]] = None
@@ -244,15 +231,16 @@ def error_from_peer(
         data: The peer's data, None when there was none.
         kind: The class to use instead of the code's own; None lets the code decide.
     """
-    rejected = (
-        code == INVALID_PARAMS and isinstance(data, dict) and data.get("reason") == STATE_REJECTED
-    )
-    chosen: type[RpcError] = kind or (
-        RequestStateRejected if rejected else KINDS.get(code, RpcError)
-    )
+    chosen = kind or KINDS.get(code, RpcError)
+    reason = data.get("reason") if isinstance(data, dict) else None
+    if kind is None and code == INVALID_PARAMS and reason == STATE_REJECTED:
+        chosen = RequestStateRejected
     error = chosen.__new__(chosen)
     error.args = (message,)
-    error.code, error.message, error.data, error.from_peer = code, message, data, True
+    error.code = code
+    error.message = message
+    error.data = data
+    error.from_peer = True
     return error
 
 
@@ -286,17 +274,9 @@ class ProtocolViolation(McpError):
 
     def __init__(self, rule: str, message: Any = None) -> None:
         super().__init__(rule)
-        self.rule, self.peer_message = rule, message
+        self.rule = rule
+        self.peer_message = message
         self.result: Optional[CallToolResult] = None
-
-
-class SkillError(McpError):
-    """What a server sent of a skill is not what it listed, or cannot be read; ``uri`` is that of
-    the file."""
-
-    def __init__(self, message: str, uri: str = "") -> None:
-        super().__init__(message)
-        self.uri = uri
 
 
 class _ConnectionTrouble(McpError, ConnectionError):
@@ -309,7 +289,9 @@ class _ConnectionTrouble(McpError, ConnectionError):
         stderr_tail: str = "",
     ) -> None:
         super().__init__(message)
-        self.exit_code, self.signal, self.stderr_tail = exit_code, signal, stderr_tail
+        self.exit_code = exit_code
+        self.signal = signal
+        self.stderr_tail = stderr_tail
 
 
 class ConnectionFailed(_ConnectionTrouble):
@@ -383,175 +365,3 @@ class Declined(Refused):
 
 class AuthorizationError(McpError):
     """No token could be had, or the server refused the one that was sent."""
-
-
-def one_line(value: Any, limit: int = 200) -> str:
-    """Text from a peer made fit for a log line or a message: escaped, cut at `limit` characters.
-
-    A peer must not be able to forge a second log line, so control characters are shown as escapes.
-    """
-    if isinstance(value, (str, bytes)):
-        value = value[: limit + 1]  # the beginning of 64 MiB is shown without escaping all of them
-    text = value if isinstance(value, str) else repr(value)
-    escaped = text.encode("unicode_escape", "backslashreplace").decode("ascii")
-    return escaped if len(escaped) <= limit else escaped[:limit] + "..."
-
-
-def printable(text: str, keep: str = "") -> str:
-    """Text with all that a terminal or a log would obey or hide as escapes: controls, line ends,
-    what turns the order.
-
-    Args:
-        text: The text, in any alphabet.
-        keep: Characters that stay, such as line feeds.
-    """
-    return (
-        text
-        if text.isprintable()
-        else "".join([c if c.isprintable() or c in keep else repr(c)[1:-1] for c in text])
-    )
-
-
-def json_printable(text: str) -> str:
-    """Return JSON of the same meaning, in which everything that `printable` replaces is escaped.
-
-    Args:
-        text: Valid JSON. Its line feeds stay.
-    """
-    if text.isprintable():
-        return text
-    return "".join([c if c.isprintable() or c == "\n" else _json_escape(c) for c in text])
-
-
-def _json_escape(character: str) -> str:
-    units = character.encode("utf-16-be", "surrogatepass")
-    return "".join([f"\\u{high:02x}{low:02x}" for high, low in zip(units[::2], units[1::2])])
-
-
-class _ExitGate:
-    """Stops background threads before they write to a stream, when the interpreter exits.
-
-    A thread that the exit stops inside of a write keeps the lock of the stream's buffer, and the
-    interpreter aborts when it flushes that stream. So threads of this library run code that may write
-    to one (handlers, callbacks of a user) inside of ``with exit_gate``.
-    """
-
-    # How long the exit waits for those that are inside. The lock of a stream is held for less, if
-    # somebody reads the other end.
-    seconds = 0.5
-
-    def __init__(self) -> None:
-        self._closed = False
-        # How often each thread is inside. No two threads have the same key, so that no lock is needed.
-        self._inside: dict[int, int] = {}
-        # In a forked process the other threads are not there.
-        getattr(os, "register_at_fork", lambda **_: None)(after_in_child=self._inside.clear)
-
-    def __enter__(self) -> None:
-        me = threading.get_ident()
-        depth = self._inside.get(me, 0)
-        self._inside[me] = depth + 1
-        if self._closed and not depth and threading.current_thread() is not threading.main_thread():
-            del self._inside[me]
-            threading.Event().wait()  # for ever
-
-    def __exit__(self, *_: object) -> None:
-        me = threading.get_ident()
-        depth = self._inside.pop(me, 1)
-        if depth > 1:
-            self._inside[me] = depth - 1
-
-    def close(self) -> None:
-        """Let no thread enter any more, and wait for those that are inside."""
-        self._closed = True
-        self.wait(self.seconds)
-
-    def wait(self, seconds: float) -> bool:
-        """Wait until no thread is inside; return False if that takes longer."""
-        until = time.monotonic() + seconds
-        while self._inside and time.monotonic() < until:
-            time.sleep(0.001)
-        return not self._inside
-
-
-exit_gate = _ExitGate()
-# Later than what a program registers, because that is called in reverse order; earlier than
-# `logging.shutdown`.
-atexit.register(exit_gate.close)
-
-
-class _OneLine(logging.Filter):
-    """Makes the message of each record one line, and sets its traceback off, because a peer's words
-    stand in both.
-
-    A record whose message is clean keeps its arguments.
-    """
-
-    # Characters of a message, and of a traceback, that are logged.
-    longest, longest_traceback = 2_000, 20_000
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        with exit_gate:  # for the handlers, which come next, the exit of `logging` waits
-            pass
-        try:
-            text = record.getMessage()
-        except Exception as error:  # of an argument that cannot be shown
-            text = f"{record.msg} ({type(error).__name__} in its arguments)"
-            record.msg, record.args = text, ()
-        if len(text) > self.longest or not text.isprintable():
-            record.msg, record.args = printable(text[: self.longest]), ()
-        if record.exc_info:
-            told = logging.Formatter().formatException(record.exc_info)[: self.longest_traceback]
-            record.exc_text = "\n".join(["  | " + printable(line) for line in told.split("\n")])
-        return True
-
-
-_one_line = _OneLine()
-
-
-def logger(name: str) -> logging.Logger:
-    """A logger of this package: no word of a peer can forge a line, or reach a terminal, through
-    what it logs.
-
-    A handler or filter of the program that raises does not stop the thread that logs: the failure
-    is printed to stderr, as `logging.Handler.handleError` does. The response to a request, and the
-    end of a connection, come after such records.
-    """
-    found = logging.getLogger(name)
-    found.addFilter(_one_line)
-    if not isinstance(vars(found).get("handle"), _Handle):
-        found.handle = _Handle(found.handle)  # type: ignore[method-assign]
-    return found
-
-
-class _Handle:
-    """`logging.Logger.handle` that prints the exception of a handler instead of raising it."""
-
-    def __init__(self, handle: Callable[[logging.LogRecord], None]) -> None:
-        self._handle = handle
-
-    def __call__(self, record: logging.LogRecord) -> None:
-        try:
-            self._handle(record)
-        except Exception:
-            if logging.raiseExceptions and sys.stderr is not None:
-                with suppress(Exception):
-                    traceback.print_exc()
-
-
-def describe(error: BaseException) -> str:
-    """An exception's own words, or its class's name when it has none (or fails to say them).
-
-    Words that only show a value, as those of ``KeyError("x")``, and those of what is no
-    `Exception`, as `SystemExit`, do not say what happened: they stand behind the name.
-    """
-    name = type(error).__name__
-    try:
-        words = str(error)
-        bare = not isinstance(error, Exception) or words in (
-            *map(repr, error.args[:1]),
-            repr(error.args),
-        )
-    except BaseException:
-        return name
-    return name if not words.strip() else f"{name}: {words}" if bare else words

@@ -32,7 +32,7 @@ PARTS: Tuple[Tuple[str, str, Any, Tuple[str, ...]], ...] = (
     ),
     ("Everything else, by name", "minimcp", minimcp, ()),
     ("For tests of servers", "minimcp.testing", testing, tuple(testing.__all__)),
-    ("Bounds of numbers and lengths", "minimcp.schema", schema, ("Limits",)),
+    ("Bounds of numbers and lengths", "minimcp.schema", schema, ("Bounds",)),
 )
 """Headings, modules, and which of their names; none means all that were not named before."""
 

@@ -1,4 +1,4 @@
-"""Event streams that our server has written, as the tests read them: by our reader and by
+"""SseEvent streams that our server has written, as the tests read them: by our reader and by
 sseclient-py, which agree.
 
 sseclient-py knows nothing of us: what only our own reader understands would be a fault of our
@@ -13,10 +13,10 @@ import pytest
 from sseclient import SSEClient
 
 from minimcp.http.server import SocketWriter
-from minimcp.protocol.sse import MEDIA_TYPE, Event, EventReader
+from minimcp.http.sse import MEDIA_TYPE, EventReader, SseEvent
 
 
-def read_events(data: bytes) -> List[Event]:
+def read_events(data: bytes) -> List[SseEvent]:
     """The events of a stream that are complete."""
     ours = list(EventReader().feed(data))
     theirs = _read_by_sseclient(data)
@@ -24,7 +24,7 @@ def read_events(data: bytes) -> List[Event]:
     return ours
 
 
-def _read_by_sseclient(data: bytes) -> List[Event]:
+def _read_by_sseclient(data: bytes) -> List[SseEvent]:
     """The same by the other reader, in our words.
 
     It gives out what stands behind the last empty line, too, so that this is cut off. An `id` of
@@ -35,7 +35,7 @@ def _read_by_sseclient(data: bytes) -> List[Event]:
     found, last_id = [], ""
     for event in SSEClient([whole + end]).events():
         last_id = last_id if event.id is None else event.id
-        found.append(Event(event.data, event.event, last_id))
+        found.append(SseEvent(event.data, event.event, last_id))
     return found
 
 

@@ -1,4 +1,5 @@
-"""The access token of one server: `Authorizer` loads, sends, renews and stores it; a `Grant` obtains it.
+"""The access token of one server: `Authorizer` loads, sends, renews and stores it; a `Grant`
+obtains it.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -12,12 +13,13 @@ from dataclasses import replace
 from typing import Any, Iterator, Mapping, Optional
 
 from ..engine.timer import Deadline
-from ..errors import AuthorizationError, ConnectionLost, McpError, describe, logger, one_line
+from ..errors import AuthorizationError, ConnectionLost, McpError
 from ..http.client import POST_HEADERS
 from ..http.fetch import AbortableRequest, without_secrets
+from ..log import logger
 from ..protocol.messages import Request, encode
-from ..protocol.uri_template import parse_web_url
-from .bearer import check_url
+from ..protocol.urls import parse_web_url
+from ..text import describe, one_line
 from .discovery import (
     TOKEN_SECONDS,
     Exchange,
@@ -31,7 +33,8 @@ from .discovery import (
     words,
 )
 from .dpop import ProofKey
-from .store import Store
+from .shared import check_url
+from .store import TokenStore
 from .tokens import Token, TokenRefused, refreshed
 
 log = logger("minimcp.auth")
@@ -72,7 +75,7 @@ class Grant:
     # Whether the credentials are those of one authorization server.
     has_fixed_credentials = True
 
-    def __init__(self, store: Store, scopes: Any = (), issuer: Optional[str] = None) -> None:
+    def __init__(self, store: TokenStore, scopes: Any = (), issuer: Optional[str] = None) -> None:
         if isinstance(scopes, str) or not all(isinstance(each, str) for each in scopes):
             raise TypeError("scopes is a sequence of str")
         if issuer is not None:
@@ -144,7 +147,8 @@ class Authorizer:
         self._is_loaded = False
         # Of the connection over which the server asked for the token; empty if it has not yet.
         self._address = ""
-        # Why the store does not have the newest token, which is kept in memory then. None if it has.
+        # Why the store does not have the newest token, which is kept in memory then. None if it
+        # has.
         self._unkept: Optional[Exception] = None
         # Not an RLock: a refresh whose caller has given up releases it from a thread of its own.
         self._lock = threading.Lock()
@@ -249,7 +253,8 @@ class Authorizer:
     def _renewed_early(
         self, request: AbortableRequest, settings: Mapping[str, Any]
     ) -> Optional[Token]:
-        """Return a new token in place of one that ends soon, or that one if it cannot be renewed."""
+        """Return a new token in place of one that ends soon, or that one if it cannot be
+        renewed."""
         try:
             with self._alone(request) as held:
                 held.enter_context(self._alone_among_processes(request))
@@ -481,7 +486,8 @@ class Authorizer:
         except Exception as error:  # also of a store of the user's
             self._unkept = error
             log.warning(
-                "%s: what is known of the token is not stored, and is lost when this process ends: %s",
+                "%s: what is known of the token is not stored, and is lost when this process "
+                "ends: %s",
                 self._shown,
                 describe(error),
             )

@@ -13,52 +13,32 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import Any, Optional, Union
 from urllib.parse import urlsplit
 
-from ..errors import INTERNAL_ERROR, AuthorizationError, describe, logger, one_line
+from ..errors import INTERNAL_ERROR
 from ..http.headers import Headers, HttpError
+from ..log import logger
 from ..protocol.messages import Id, Json
-from ..protocol.uri_template import parse_web_url
 from ..schema.mismatch import keywords_shown
+from ..text import describe
+from .shared import (
+    ALGORITHMS,
+    RESOURCE_METADATA,
+    IssuerUnavailable,
+    Verify,
+    WrongType,
+    check_url,
+    list_of_text,
+)
 
 log = logger("minimcp.auth")
 
-RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
-
-# Seconds after which a client may try again, and an issuer that failed is asked again.
-RETRY_SECONDS = 1
-
-# By which tokens are signed, where nothing else is said.
-ALGORITHMS = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-)
-
-# Given a token, what is known by it; None where it is none.
-Verify = Callable[[str], Optional[Mapping[str, Json]]]
-
 _TOKEN = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-
-
-class WrongType(Exception):
-    """A JWT is of a type that is not accepted. Its message goes into the challenge."""
-
-
-class IssuerUnavailable(AuthorizationError):
-    """The issuer cannot be asked about a token now, so the request gets status 503."""
 
 
 @dataclass(frozen=True)
@@ -162,14 +142,16 @@ class Bearer:
     is_static = False
 
     def __init__(
-        self, verify: Verify, *, resource: Optional[str] = None, authorization_servers: Sequence[str] = (),
+        self, verify: Verify, *, resource: Optional[str] = None,
+        authorization_servers: Sequence[str] = (),
         scopes: Sequence[str] = (), audience: Union[str, Sequence[str], None] = None,
         implies: Optional[Mapping[str, Sequence[str]]] = None,
         scopes_supported: Optional[Sequence[str]] = None,
     ) -> None:  # fmt: skip
         if not callable(verify):
             raise TypeError(
-                f"verify is a function from a token to its claims, or None; not {type(verify).__name__}"
+                "verify is a function from a token to its claims, or None; not "
+                f"{type(verify).__name__}"
             )
         servers = list_of_text(authorization_servers, "authorization_servers")
         if (resource is None) is not (not servers):
@@ -178,10 +160,12 @@ class Bearer:
             )
         if resource is None and audience is None:
             raise TypeError(
-                "resource is missing: the URL that clients know this server by, which tokens are for"
+                "resource is missing: the URL that clients know this server by, which tokens are "
+                "for"
             )
         self.scopes = check_scopes(scopes, "scopes")
-        self._verify, self.resource = verify, resource
+        self._verify = verify
+        self.resource = resource
         said = resource if audience is None else audience
         self._audience = frozenset(
             [said] if isinstance(said, str) else list_of_text(said, "audience")
@@ -233,7 +217,8 @@ class Bearer:
 
     @classmethod
     def static(
-        cls, tokens: Union[str, Mapping[str, Mapping[str, Json]]], *, resource: Optional[str] = None,
+        cls, tokens: Union[str, Mapping[str, Mapping[str, Json]]], *,
+        resource: Optional[str] = None,
         authorization_servers: Sequence[str] = (), scopes: Sequence[str] = (),
         scopes_supported: Optional[Sequence[str]] = None,
     ) -> Bearer:  # fmt: skip
@@ -411,15 +396,6 @@ for _name in ("jwt", "introspection"):
     keywords_shown(vars(Bearer)[_name].__func__, of=Bearer.__init__)
 
 
-def list_of_text(given: Any, name: str) -> list[str]:
-    """Texts that an author gave. Raises TypeError: it is no list of them."""
-    if not isinstance(given, (list, tuple, set, frozenset)) or not all(
-        isinstance(each, str) for each in given
-    ):
-        raise TypeError(f"{name} is a list of texts")
-    return list(given)
-
-
 def check_scopes(given: Any, name: str) -> tuple[str, ...]:
     """Scopes that an author gave.
 
@@ -436,23 +412,3 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
                 f"{name}: offline_access is between a client and its authorization server"
             )
     return found
-
-
-def check_url(url: Any, *, local_http: bool = True) -> None:
-    """Return if this may be the URL of a protected server, of who issues tokens, or of what that
-    names.
-
-    Args:
-        url: The URL.
-        local_http: Whether a URL with http is taken too, if its host is this machine.
-
-    Raises:
-        TypeError: It is no text.
-        ValueError: It is no URL, not https, or has a fragment.
-    """
-    if not isinstance(url, str):
-        raise TypeError(f"a URL is text, not {type(url).__name__}")
-    parts = parse_web_url(url)
-    if "#" in url or not (parts.scheme == "https" or (local_http and parts.is_local)):
-        what = "a URL begins with https:// (http:// on this machine alone) and has no fragment"
-        raise ValueError(f"{what}, unlike '{one_line(url, 100)}'")

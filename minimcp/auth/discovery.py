@@ -1,9 +1,9 @@
 """Who protects a server, and where tokens for it come from: challenges, resource metadata,
 authorization servers.
 
-What a server says about itself is not trusted. A document must be short, arrive soon, come over https
-(or http on this machine), name what it is about, and never come from a private network unless the
-connection to the server itself led into one.
+What a server says about itself is not trusted. A document must be short, arrive soon, come over
+https (or http on this machine), name what it is about, and never come from a private network unless
+the connection to the server itself led into one.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
@@ -18,12 +18,14 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 from urllib.request import parse_http_list
 
 from ..engine.timer import Timeout
-from ..errors import AuthorizationError, ConnectionLost, McpError, logger, one_line
+from ..errors import AuthorizationError, ConnectionLost, McpError
 from ..http.fetch import AbortableRequest, Fetcher, mask, same_origin, without_secrets
-from ..protocol.uri_template import parse_web_url
+from ..log import logger
+from ..protocol.urls import parse_web_url
 from ..protocol.versions import REVISIONS
+from ..text import one_line
 from .addresses import may_lead_to
-from .bearer import RESOURCE_METADATA, check_url
+from .shared import RESOURCE_METADATA, check_url, split
 
 log = logger("minimcp.auth")
 
@@ -80,8 +82,8 @@ class Place(NamedTuple):
 
 
 class Exchange:
-    """The HTTP requests by which one token is obtained. They end when the request that waits for it is
-    aborted.
+    """The HTTP requests by which one token is obtained. They end when the request that waits for it
+    is aborted.
 
     ``verify`` and ``proxies`` apply to each of them, because they say how this machine reaches
     others. ``headers``, ``cert`` and ``cookies`` prove who asks: only the origin of the server gets
@@ -246,8 +248,8 @@ class Exchange:
         named: bool = False,
         seconds: Optional[float] = None,
     ) -> tuple[int, Mapping[str, str], dict[str, Any]]:
-        """Send a form, and return the status, the headers and the JSON object of the response, which
-        is empty if there is none. Arguments and errors as `ask`."""
+        """Send a form, and return the status, the headers and the JSON object of the response,
+        which is empty if there is none. Arguments and errors as `ask`."""
         given = {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
@@ -447,7 +449,8 @@ def _other_issuer(issuer: str, named: str) -> None:
 
 
 def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
-    """Return the metadata of an authorization server, whose ``issuer`` may differ by one final slash.
+    """Return the metadata of an authorization server, whose ``issuer`` may differ by one final
+    slash.
 
     Raises:
         AuthorizationError: There is none, or only that of others; the message lists the reason for
@@ -475,12 +478,6 @@ def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
 def _mismatch(document: Mapping[str, Any], issuer: str) -> str:
     told = f"says that it is {one_line(document.get('issuer'), 100)}"
     return f"the metadata of the authorization server {one_line(issuer)} {told}"
-
-
-def split(url: str) -> tuple[str, str]:
-    """Origin and path of a URL, the path without a slash at its end."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.rstrip("/")
 
 
 def canonical(url: str) -> str:

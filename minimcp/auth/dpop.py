@@ -16,7 +16,7 @@ from typing import Any, Mapping, Optional
 from urllib.parse import urlsplit
 
 from ..errors import AuthorizationError
-from .discovery import split
+from .shared import split
 
 _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 
@@ -27,7 +27,10 @@ def jwt_package() -> Any:
         import cryptography  # noqa: F401
         import jwt
     except ImportError as error:
-        what = "signatures need the package 'PyJWT[crypto]': install it with: pip install 'PyJWT[crypto]'"
+        what = (
+            "signatures need the package 'PyJWT[crypto]': install it with: pip install "
+            "'PyJWT[crypto]'"
+        )
         raise ImportError(what) from error
     return jwt
 
@@ -117,7 +120,8 @@ class ProofKey:
         return sign(claims, self.pem, "ES256", self._head)
 
     def note(self, url: str, headers: Mapping[str, str]) -> bool:
-        """Keep the nonce of a response for the next proof; whether it is another one than before."""
+        """Keep the nonce of a response for the next proof; whether it is another one than
+        before."""
         origin, nonce = split(url)[0], headers.get("DPoP-Nonce")
         if nonce is None or nonce == self._nonces.get(origin) or not _NONCE.fullmatch(nonce):
             return False

@@ -10,10 +10,10 @@ from typing import Callable, Optional, Sequence, Union
 
 from ..errors import AuthorizationError
 from .authorizer import Grant
-from .bearer import check_url
 from .discovery import Exchange, Place
 from .dpop import ProofKey
-from .store import Store, TokenMemory
+from .shared import check_url
+from .store import TokenMemory, TokenStore
 from .tokens import Credentials, Token, clean_secret, post_form, request_token, require_issuer
 
 Assertion = Union[str, Callable[[], str]]
@@ -34,8 +34,8 @@ class ClientCredentials(Grant):
             PyJWT[crypto]); None where it has a secret.
         algorithm: By which it signs.
         scopes: What to ask for beside what the server names.
-        issuer: URL of the authorization server that issued the credentials. It is required: they are
-            sent to no other one, whatever the MCP server says.
+        issuer: URL of the authorization server that issued the credentials. It is required: they
+            are sent to no other one, whatever the MCP server says.
         store: Where tokens are kept; None keeps them in memory.
 
     Raises:
@@ -53,7 +53,7 @@ class ClientCredentials(Grant):
         algorithm: str = "ES256",
         scopes: Sequence[str] = (),
         issuer: Optional[str] = None,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
     ) -> None:
         if (client_secret is None) == (private_key is None):
             raise ValueError("a client has a client_secret or a private_key")
@@ -92,11 +92,12 @@ class WorkloadIdentity(Grant):
         *,
         scopes: Sequence[str] = (),
         issuer: Optional[str] = None,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
     ) -> None:
         require_issuer(issuer, "assertion")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
-        self._assertion, self._credentials = assertion, Credentials(client_id or "")
+        self._assertion = assertion
+        self._credentials = Credentials(client_id or "")
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
@@ -139,15 +140,17 @@ class EnterpriseManaged(Grant):
         idp_client_secret: Optional[str] = None,
         scopes: Sequence[str] = (),
         issuer: Optional[str] = None,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
     ) -> None:
         require_issuer(issuer, "id_token")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         check_url(idp_token_endpoint)
         secret = clean_secret(client_secret, "client_secret")
-        self._credentials, self._id_token = Credentials(client_id, secret), id_token
+        self._credentials = Credentials(client_id, secret)
+        self._id_token = id_token
         idp_secret = clean_secret(idp_client_secret, "idp_client_secret")
-        self._idp, self._at_idp = idp_token_endpoint, Credentials(idp_client_id, idp_secret)
+        self._idp = idp_token_endpoint
+        self._at_idp = Credentials(idp_client_id, idp_secret)
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]

@@ -22,8 +22,9 @@ from typing import Any, Callable, Optional
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 from ..engine.timer import timer
-from ..errors import AuthorizationError, describe, printable
-from ..protocol.uri_template import parse_web_url
+from ..errors import AuthorizationError
+from ..protocol.urls import parse_web_url
+from ..text import describe, printable
 
 # The port that a browser leaves out of the header Host.
 USUAL_PORT = 80
@@ -34,8 +35,8 @@ OPEN_SECONDS = 2.0
 # Seconds of a connection from its first moment to its last, however often it sends a byte.
 CONNECTION_SECONDS = 5.0
 
-# Connections at once: a browser opens some that it may need. One more closes the oldest one, so that
-# other programs of this machine cannot keep the browser away.
+# Connections at once: a browser opens some that it may need. One more closes the oldest one, so
+# that other programs of this machine cannot keep the browser away.
 MOST_CONNECTIONS = 32
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
@@ -150,7 +151,8 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         parts, found = parse_web_url(uri), urlsplit(uri)
         if parts.scheme != "http" or not parts.is_local:
             raise ValueError(
-                "a redirect URI that is listened on is http on this machine: for others give on_callback"
+                "a redirect URI that is listened on is http on this machine: for others give "
+                "on_callback"
             )
         if ":" in parts.host:
             self.address_family = socket.AF_INET6
@@ -175,7 +177,8 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
             state: That the URL has to carry; others are ignored.
             timeout: In seconds.
         """
-        self.state, ends = state, time.monotonic() + timeout
+        self.state = state
+        ends = time.monotonic() + timeout
         while True:
             self.timeout = max(0.0, min(0.05, ends - time.monotonic()))
             self.handle_request()

@@ -17,16 +17,18 @@ from secrets import token_urlsafe
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from ..errors import AuthorizationError, ConnectionLost, describe, logger, one_line
+from ..errors import AuthorizationError, ConnectionLost
 from ..http.client import how_to_sign_in
 from ..http.fetch import Fetcher, without_secrets
-from ..protocol.uri_template import parse_web_url
+from ..log import logger
+from ..protocol.urls import parse_web_url
+from ..text import describe, one_line
 from .authorizer import Grant
-from .bearer import check_url
 from .discovery import TOKEN_SECONDS, Exchange, Place, issuer_key, json_object, refusal, words
 from .dpop import ProofKey
 from .loopback import LoopbackListener, open_browser, paste
-from .store import Store, TokenFile
+from .shared import check_url
+from .store import TokenFile, TokenStore
 from .tokens import (
     Credentials,
     Token,
@@ -85,7 +87,7 @@ class SignIn(Grant):
     def __init__(
         self,
         *,
-        store: Optional[Store] = None,
+        store: Optional[TokenStore] = None,
         redirect_uri: Optional[str] = None,
         on_redirect: Optional[Callable[[str], object]] = None,
         on_callback: Optional[Callable[[str, float], str]] = None,
@@ -108,11 +110,15 @@ class SignIn(Grant):
             check_url(redirect_uri)
         if client_metadata_url is not None:
             check_metadata_url(client_metadata_url)
-        self.seconds, self._redirect_uri, self._no_browser = timeout, redirect_uri, no_browser
-        self._on_redirect, self._on_callback = on_redirect, on_callback
+        self.seconds = timeout
+        self._redirect_uri = redirect_uri
+        self._no_browser = no_browser
+        self._on_redirect = on_redirect
+        self._on_callback = on_callback
         self._given = None if client_id is None else Credentials(client_id, secret)
         self.has_fixed_credentials = client_id is not None
-        self._document, self._client_name = client_metadata_url, client_name
+        self._document = client_metadata_url
+        self._client_name = client_name
 
     def sign_in(
         self,

@@ -16,7 +16,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Iterator, Optional, Protocol, Union
 
-from ..errors import AuthorizationError, logger
+from ..errors import AuthorizationError
+from ..log import logger
 
 log = logger("minimcp.auth")
 
@@ -30,7 +31,7 @@ ELSEWHERE = ": name another file by the environment variable MINIMCP_TOKENS, or 
 WRITE_SECONDS = 10.0
 
 
-class Store(Protocol):
+class TokenStore(Protocol):
     """What keeps tokens and registrations: two methods that any thread calls.
 
     One that several processes share may have a third, ``lock(key, timeout)``: a context manager, in
@@ -44,6 +45,9 @@ class Store(Protocol):
         """Keep a value; None forgets it."""
 
 
+Store = TokenStore  # the name before 0.1.0, which programs import
+
+
 class TokenMemory:
     """Keeps tokens as long as the process runs. Thread-safe."""
 
@@ -54,11 +58,11 @@ class TokenMemory:
         return f"TokenMemory({len(self._values)} entries)"
 
     def get(self, key: str) -> Optional[dict[str, Any]]:
-        """As `Store`."""
+        """As `TokenStore`."""
         return self._values.get(key)
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
-        """As `Store`."""
+        """As `TokenStore`."""
         if value is None:
             self._values.pop(key, None)
         else:
@@ -84,12 +88,12 @@ class TokenFile:
         return f"TokenFile({str(self.path)!r})"
 
     def get(self, key: str) -> Any:
-        """As `Store`. Raises AuthorizationError: the file cannot be read, is broken, or is another
-        user's, or none."""
+        """As `TokenStore`. Raises AuthorizationError: the file cannot be read, is broken, or is
+        another user's, or none."""
         return self._read().get(key)
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
-        """As `Store`. Raises AuthorizationError: as `get`, or the file cannot be written."""
+        """As `TokenStore`. Raises AuthorizationError: as `get`, or the file cannot be written."""
         with self.lock("the file", WRITE_SECONDS):
             values = self._read()
             if value is None:

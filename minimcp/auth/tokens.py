@@ -13,8 +13,10 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Mapping, Optional
 from urllib.parse import quote
 
-from ..errors import AuthorizationError, logger, one_line
+from ..errors import AuthorizationError
 from ..http.fetch import header_secrets
+from ..log import logger
+from ..text import one_line
 from .discovery import TOKEN_SECONDS, Exchange, Place, is_passing, refusal, words
 from .dpop import ProofKey, sign
 
@@ -42,7 +44,8 @@ class TokenRefused(AuthorizationError):
 
     Args:
         message: What it said.
-        error: The OAuth error code, or "" if there is none; ``invalid_client`` if the status is 401.
+        error: The OAuth error code, or "" if there is none; ``invalid_client`` if the status is
+            401.
         is_final: Whether the same request cannot succeed later.
     """
 
@@ -67,7 +70,8 @@ class Token:
     refresh_token: Optional[str] = field(default=None, repr=False)
     client_secret: Optional[str] = field(default=None, repr=False)
     client_method: Optional[str] = None
-    """How the client proved itself, as `Credentials` has it: it does so again to refresh the token."""
+    """How the client proved itself, as `Credentials` has it: it does so again to refresh the
+    token."""
     proof_key: Optional[str] = field(default=None, repr=False)
     """The private key that it is bound to (DPoP), in PEM; None for a bearer token."""
 

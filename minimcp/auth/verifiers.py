@@ -14,9 +14,11 @@ from contextlib import suppress
 from typing import Any, Optional, Union
 from urllib.parse import quote_plus
 
-from ..errors import AuthorizationError, McpError, logger, one_line
+from ..errors import AuthorizationError, McpError
+from ..log import logger
 from ..protocol.messages import Json
-from .bearer import (
+from ..text import one_line
+from .shared import (
     ALGORITHMS,
     RETRY_SECONDS,
     IssuerUnavailable,
@@ -32,8 +34,8 @@ log = logger("minimcp.auth")
 # differ.
 KEPT_SECONDS, AGAIN_SECONDS, SKEW_SECONDS = 300.0, 10.0, 30.0
 
-# As long as no request to an issuer has failed, a request for which there is no key waits for the one
-# that asks, at most so long.
+# As long as no request to an issuer has failed, a request for which there is no key waits for the
+# one that asks, at most so long.
 FIRST_SECONDS = 2.0
 
 # The kind of key that an algorithm takes, by its first letters.
@@ -66,7 +68,8 @@ def fixed(
         isinstance(token, str) and re.fullmatch(r"[\w\-.~+/]+=*", token, re.A) for token in given
     ):
         raise ValueError(
-            "a token has letters, digits and -._~+/ and no others: make one by secrets.token_urlsafe(32)"
+            "a token has letters, digits and -._~+/ and no others: make one by "
+            "secrets.token_urlsafe(32)"
         )
     known = [
         (token.encode(), {**common, **claims, "aud": common["aud"]})
@@ -120,7 +123,8 @@ class KeySet:
             raise ValueError(
                 f"algorithms are of {', '.join(ALGORITHMS)}: not {', '.join(sorted(unknown))}"
             )
-        self._issuer, self._algorithms = issuer, list(algorithms)
+        self._issuer = issuer
+        self._algorithms = list(algorithms)
         self._types = [typ] if isinstance(typ, str) else list_of_text(typ, "typ")
         if not self._types or not all(re.fullmatch(_MEDIA_TYPE, each) for each in self._types):
             raise ValueError(
@@ -257,7 +261,8 @@ class KeySet:
         self._take(found)
 
     def _take(self, document: Mapping[str, Json]) -> None:
-        """Take the keys of a document that can be used. Raises AuthorizationError: there is none."""
+        """Take the keys of a document that can be used. Raises AuthorizationError: there is
+        none."""
         given, keys = document.get("keys"), []
         for each in given if isinstance(given, list) else ():
             with suppress(self._jwt.PyJWTError, TypeError, ValueError, AttributeError):

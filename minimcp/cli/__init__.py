@@ -16,8 +16,9 @@ from importlib import import_module
 from typing import NoReturn, Optional, Sequence
 
 from .. import __version__ as VERSION
-from ..errors import McpError, RequestTimeout, printable
+from ..errors import McpError, RequestTimeout
 from ..schema.mismatch import nearest
+from ..text import printable
 
 # Command to the module that has its function, and what it does.
 COMMANDS = {
@@ -139,7 +140,8 @@ def _run(arguments: list[str], program: str) -> int:
         print(f"minimcp {VERSION}")
     elif name in ("-h", "--help", "help"):
         print(
-            f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model Context Protocol.\n"
+            f"usage: {program} COMMAND ...\n\nLook at, call and serve servers of the Model "
+            "Context Protocol.\n"
         )
         for command, (_, what) in COMMANDS.items():
             print(f"  {command:<8}{what}")
@@ -172,7 +174,8 @@ def _drop_stdout() -> None:
 
 
 def clean(text: str) -> str:
-    """Text of a server, with what a terminal would obey shown as escapes; line feeds and tabs stay."""
+    """Text of a server, with what a terminal would obey shown as escapes; line feeds and tabs
+    stay."""
     return printable(text, "\n\t")
 
 

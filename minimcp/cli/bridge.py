@@ -23,7 +23,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .. import Tasks, __version__ as VERSION, errors
-from ..client.connect import Plan, Target, negotiate, read_target, with_stored_token
+from ..client.connect import ConnectOptions, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
 from ..client.session import MOST_BUSY, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
@@ -224,7 +224,8 @@ class Link(Host):
         # Requests; with each whose session it belongs to, or what orders the questions of one that
         # stands alone.
         self.running: dict[IncomingRequest, Any] = {}
-        self._bridge, self._shakes_hands = bridge, shakes_hands
+        self._bridge = bridge
+        self._shakes_hands = shakes_hands
         info = opening.get("clientInfo")
         # Servers reject an empty one.
         self._info = info if isinstance(info, dict) and info else OWN_INFO
@@ -261,7 +262,7 @@ class Link(Host):
             return self._opened
 
     def _connect(self) -> ClientSession:
-        plan = Plan(
+        options = ConnectOptions(
             self._bridge.target,
             REVISIONS,
             self._info,
@@ -272,17 +273,20 @@ class Link(Host):
             CONNECT_SECONDS,
             PROBE_SECONDS,
         )
-        return plan.agreed(partial(self._agree, Deadline(CONNECT_SECONDS)))
+        return options.open_session(partial(self._begin_session, Deadline(CONNECT_SECONDS)))
 
-    def _agree(self, deadline: Deadline, session: ClientSession, plan: Plan) -> ClientSession:
-        """Agree with the server by the client's own `initialize`; where there is none, or it is
-        refused, by another."""
-        self._session, self._answer = session, None
+    def _begin_session(
+        self, deadline: Deadline, session: ClientSession, options: ConnectOptions
+    ) -> ClientSession:
+        """Negotiate with the server by the client's own `initialize`; where there is none, or it
+        is refused, by another."""
+        self._session = session
+        self._answer = None
         try:
             if not self._shakes_hands:
-                negotiate(session, plan, deadline)
+                negotiate(session, options, deadline)
             else:
-                self._shake_hands(deadline, session, plan)
+                self._shake_hands(deadline, session, options)
             session.subscriptions = ClientSubscriptions(session)
             if self._answer is None or self._begun:
                 session.ready(deadline)
@@ -291,19 +295,21 @@ class Link(Host):
         except BaseException:
             session.close()
             raise
-        if session.mirror is not None:
-            session.mirror.admitted(self._tools, NEVER)
+        if session.header_params is not None:
+            session.header_params.usable_tools(self._tools, NEVER)
         if session.transport is not None:
             session.transport.grace = END_SECONDS
         return session
 
-    def _shake_hands(self, deadline: Deadline, session: ClientSession, plan: Plan) -> None:
+    def _shake_hands(
+        self, deadline: Deadline, session: ClientSession, options: ConnectOptions
+    ) -> None:
         try:
             answer = session.request("initialize", self._opening, deadline)
             session.agree(Handshake.from_result(answer, HANDSHAKES))
         except RpcError as refusal:
             try:
-                negotiate(session, plan._replace(wanted=PER_REQUEST), deadline)
+                negotiate(session, options._replace(wanted=PER_REQUEST), deadline)
             except McpError:
                 raise refusal from None
         else:
@@ -446,7 +452,8 @@ class Link(Host):
         return described
 
     def _described(self, session: ClientSession, **members: Json) -> Result:
-        """How the server describes itself, in the form of the other era, which knows its tasks not."""
+        """How the server describes itself, in the form of the other era, which knows its tasks
+        not."""
         era = session.era
         capabilities = {
             name: value for name, value in era.peer.capabilities.items() if name != "tasks"
@@ -494,18 +501,22 @@ class Link(Host):
         self._flush()
         if method == LISTEN and isinstance(answer, dict):
             return with_meta(answer, add=own)
-        if method == "tools/list" and session.mirror is not None and isinstance(answer, dict):
+        if (
+            method == "tools/list"
+            and session.header_params is not None
+            and isinstance(answer, dict)
+        ):
             self._tools = self._tools if "cursor" in params else []
             listed = answer.get("tools")
             for each in listed if isinstance(listed, list) else ():
                 with suppress(ValueError):
                     self._tools.append(Tool.from_wire(each))
-            session.mirror.admitted(
+            session.header_params.usable_tools(
                 self._tools, NEVER
             )  # some of their arguments travel in headers, too
         return answer
 
-    # ------------------------------------------------------------ a server without a handshake for a client with one
+    # ------------------------------------------- a server without a handshake for a client with one
 
     def _without_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a client that shook hands: requests get an envelope, and results that are questions
@@ -537,7 +548,7 @@ class Link(Host):
             state = {name: answer[name] for name in ("requestState",) if name in answer}
             sent = {**params, "inputResponses": dict(zip(asked, outcome)), **state}
 
-    # ------------------------------------------------------------ a server with a handshake for a client without one
+    # ------------------------------------------- a server with a handshake for a client without one
 
     def _with_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a client whose requests stand alone; what the server asks meanwhile becomes a
@@ -761,7 +772,8 @@ class Front(ServerRole):
         super().lost(cause)
 
     def _leave(self) -> None:
-        link, self.link = self.link, None
+        link = self.link
+        self.link = None
         if link is not None:
             link.leave(self)
 
@@ -809,9 +821,13 @@ class Bridge(Registry):
         is_local: bool = False,
     ) -> None:
         super().__init__(front._config, Offer(REVISIONS))
-        self.target, self.shared, self.idle, self.is_local = target, shared, idle, is_local
+        self.target = target
+        self.shared = shared
+        self.idle = idle
+        self.is_local = is_local
         self.links: dict[object, Link] = {}
-        self.links_lock, self._pool = threading.Lock(), front._pool
+        self.links_lock = threading.Lock()
+        self._pool = front._pool
         self._begin_lock = threading.Lock()
         self.role = partial(Front, self)
         front._registry = self
@@ -820,7 +836,8 @@ class Bridge(Registry):
         """Log nothing: the tools are those of the server behind."""
 
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
-        """The link of a client. Raises RpcError: there are too many, or it says too much of itself."""
+        """The link of a client. Raises RpcError: there are too many, or it says too much of
+        itself."""
         key = None if self.shared else key
         if size_of(opening, OPENING_BYTES) > OPENING_BYTES:
             raise errors.InvalidParams(
@@ -869,7 +886,8 @@ class Bridge(Registry):
         return Route(serve, start=lambda incoming: self._pool.submit(incoming.run))
 
     def _link_alone(self, key: str, opening: Result, incoming: IncomingRequest) -> Link:
-        """Return the link of a client without a session, which counts as the client's that began it.
+        """Return the link of a client without a session, which counts as the client's that began
+        it.
 
         Raises:
             RpcError: As `link`, or the client has begun too many.
@@ -907,7 +925,8 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
     """Serve a stdio server over HTTP, or a server with a URL over stdio."""
     parser = Parser(
         prog,
-        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server with a "
+        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server "
+        "with a "
         "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
         "passed on both ways.",
     )
@@ -935,11 +954,13 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
         "--allow-host",
         action="append",
         metavar="NAME",
-        help="by which other machines know this one, where they reach HOST; may be given several times",
+        help="by which other machines know this one, where they reach HOST; may be given several "
+        "times",
     )
     add_web(
         parser,
-        "send this bearer token with every request to URL (default: what minimcp login has stored); with "
+        "send this bearer token with every request to URL (default: what minimcp login has "
+        "stored); with "
         "--http: serve only clients that send it",
     )
     own, command = split_command(arguments)
@@ -990,7 +1011,8 @@ def _command(
     if options.words or options.header is not None or not command:
         where = "--header goes with URL alone: " if options.header else ""
         raise UsageError(
-            f"{where}write {prog} --http 8000 -- {' '.join([*options.words, *command]) or 'COMMAND'}"
+            f"{where}write {prog} --http 8000 -- "
+            f"{' '.join([*options.words, *command]) or 'COMMAND'}"
         )
     token = options.token if options.token is not None else os.environ.get(TOKEN) or None
     if options.http[0] not in LOOPBACK and not (token and options.allow_host):

@@ -16,9 +16,9 @@ from ..http.headers import media_type
 from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
 from ..schema.checker import SchemaNotSupported, compile_peer_check
 from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
-from .check import LISTS, TEMPLATES, Check, Failed, NotApplicable, Probe, Reply
+from .probe import LISTS, TEMPLATES, Failed, NotApplicable, Probe, Reply, ServerCheck
 
-CHECKS: list[Check] = []
+CHECKS: list[ServerCheck] = []
 
 # Names that no server has.
 NOBODY, NOWHERE = "minimcp-check-no-such-name", "minimcp-check://no/such/resource"
@@ -31,10 +31,10 @@ Run = Callable[[Probe], Optional[str]]
 def check(
     about: str, row: Optional[str], row_alone: Optional[str] = None, **more: Any
 ) -> Callable[[Run], Run]:
-    """Put a function into the table; arguments as `Check`."""
+    """Put a function into the table; arguments as `ServerCheck`."""
 
     def put(run: Run) -> Run:
-        CHECKS.append(Check(about, row, row_alone, run, **more))
+        CHECKS.append(ServerCheck(about, row, row_alone, run, **more))
         return run
 
     return put

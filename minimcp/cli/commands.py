@@ -33,14 +33,14 @@ from urllib.parse import urlsplit
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
-from ..client.tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..errors import CapabilityNotSupported, McpError, MethodNotFound
+from ..extensions.client_tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..schema.mismatch import nearest
 from ..stdio.child import knows_python
 from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
 from .terminal import (
     STDIN,
-    Asker,
+    FormPrompter,
     ProgressBar,
     as_json,
     parameters,
@@ -54,9 +54,15 @@ from .terminal import (
 if TYPE_CHECKING:
     from ..auth.signin import SignIn
 
-TARGET_HELP = 'a file (server.py), a URL, a name in mcp.json, or a command line in quotes ("python -m server --flag")'
+TARGET_HELP = (
+    "a file (server.py), a URL, a name in mcp.json, or a command line in quotes "
+    '("python -m server --flag")'
+)
 
-ENDINGS = "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or connection, 4 timeout."
+ENDINGS = (
+    "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or "
+    "connection, 4 timeout."
+)
 
 SIGN_ENDINGS = "Exit codes: 0 done, 1 there is no token, 2 wrong usage, 3 no token could be had."
 
@@ -135,11 +141,12 @@ def _run(
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="show what a server process writes to stderr (default: its end, if the connection fails)",
+        help="show what a server process writes to stderr (default: its end, if the connection "
+        "fails)",
     )
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
     options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
-    asker = Asker(bar.end, options.answer)
+    asker = FormPrompter(bar.end, options.answer)
     written: deque[str] = deque(maxlen=KEPT_LINES)
     try:
         config = config_of(options)
@@ -183,12 +190,14 @@ def _run(
 
 
 def _warn_of_host(server: Any, prog: str) -> None:
-    """Warn of what a host may not find, or find another of: it has a folder and a PATH of its own."""
+    """Warn of what a host may not find, or find another of: it has a folder and a PATH of its
+    own."""
     for word in getattr(server, "command", ()) if getattr(server, "cwd", None) is None else ():
         if os.path.isfile(word) and not os.path.isabs(word):
             complain(
                 prog,
-                f"{word} is in this folder, and hosts start elsewhere: write {os.path.abspath(word)}",
+                f"{word} is in this folder, and hosts start elsewhere: write "
+                f"{os.path.abspath(word)}",
             )
         elif word in ("python", "python3") and knows_python():
             complain(
@@ -251,7 +260,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it has it)",
+        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it "
+        "has it)",
     )
     add_web(parser)
 
@@ -353,7 +363,8 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
 
 
 def _signature(tool: Tool) -> str:
-    """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer = 1)``."""
+    """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer =
+    1)``."""
     return one_line(f"{tool.name}({parameters(tool.input_schema, tool.input_schema)})")
 
 
@@ -537,10 +548,12 @@ def tasks_command(arguments: Sequence[str], prog: str) -> int:
             f"tasks goes on with {', '.join(TASK_COMMANDS)} and a TARGET (see {prog} --help)"
         )
     print(
-        f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run as tasks.\n"
+        f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run "
+        "as tasks.\n"
     )
     print(
-        f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and prints its ID."
+        f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and "
+        "prints its ID."
     )
     return 0
 
@@ -608,8 +621,10 @@ call_command = partial(
                 "nargs": "*",
                 "default": [],
                 "metavar": "key=value",
-                "help": "an argument, read as the tool's schema asks (a list: JSON, or the key several times); "
-                "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from stdin",
+                "help": "an argument, read as the tool's schema asks (a list: JSON, or the key "
+                "several times); "
+                "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from "
+                "stdin",
             },
         ),
         (
@@ -625,7 +640,8 @@ call_command = partial(
                 "action": "append",
                 "metavar": "key=value",
                 "default": [],
-                "help": "fill in this field where the server asks for it; may be given several times",
+                "help": "fill in this field where the server asks for it; may be given several "
+                "times",
             },
         ),
         (
@@ -640,7 +656,8 @@ call_command = partial(
             "--task",
             {
                 "action": "store_true",
-                "help": "run it as a task of a server with a URL: print its id, and do not wait (see: tasks get)",
+                "help": "run it as a task of a server with a URL: print its id, and do not wait "
+                "(see: tasks get)",
             },
         ),
     ),
@@ -767,7 +784,10 @@ def _token_lines(known: dict[str, Any]) -> str:
 
 def login_command(arguments: Sequence[str], prog: str) -> int:
     """Sign in at a server."""
-    about = "Sign in at a server with your browser, and keep the token: programs and commands use and refresh it."
+    about = (
+        "Sign in at a server with your browser, and keep the token: programs and commands "
+        "use and refresh it."
+    )
     return _sign(
         about,
         arguments,
@@ -779,7 +799,8 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                 "--no-browser",
                 {
                     "action": "store_true",
-                    "help": "print the address of the page, and take by paste where the browser was sent to",
+                    "help": "print the address of the page, and take by paste where the browser "
+                    "was sent to",
                 },
             ),
             (
@@ -851,5 +872,8 @@ def logout_command(arguments: Sequence[str], prog: str) -> int:
 
 def whoami_command(arguments: Sequence[str], prog: str) -> int:
     """Show what is known of a token."""
-    about = "Show which token is kept for a server: where it came from, until when, and for what. Never the token."
+    about = (
+        "Show which token is kept for a server: where it came from, until when, and for "
+        "what. Never the token."
+    )
     return _sign(about, arguments, prog, lambda auth, url, _: auth.whoami(url))

@@ -431,7 +431,10 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
                     return 0
     if not options.chapters:
         others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
-        more = f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: {prog} --all, or --step."
+        more = (
+            f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: "
+            f"{prog} --all, or --step."
+        )
         print()
         _say_wrapped(closing, *[more] * bool(others))
         _say_next(prog.rpartition(" ")[0], colour)
@@ -503,7 +506,10 @@ def _which_python() -> str:
                 "; or pip install that folder into a venv, and write the path of the venv's Python"
             )
         return note
-    return f"This is the Python of the environment where {PACKAGE} is installed; another one would not find it"
+    return (
+        f"This is the Python of the environment where {PACKAGE} is installed; another one "
+        "would not find it"
+    )
 
 
 def _is_elsewhere(folder: Path) -> bool:

@@ -120,7 +120,8 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         done = f"has {names[0]}" if entry else f"has no {', '.join(names)} any more"
         print(
             one_line(
-                f"{path} {done}{f'; {backup} is how it was' if backup else ''}: start {host.title} anew"
+                f"{path} {done}{f'; {backup} is how it was' if backup else ''}: start "
+                f"{host.title} anew"
             )
         )
     return 0
@@ -140,7 +141,8 @@ def _path_of(host: HostFile, options: Any) -> str:
             else ""
         )
         raise UsageError(
-            f"{host.title} seems not to be installed: there is no folder {folder}. Start it once{instead}"
+            f"{host.title} seems not to be installed: there is no folder {folder}. Start it "
+            f"once{instead}"
         )
     return host.user_path
 
@@ -243,13 +245,16 @@ def _changed(
         return text
     if entry is not None and name in servers and not force:
         raise UsageError(
-            f"{path} has another server {name!r}: --force replaces it, --name gives this one another name"
+            f"{path} has another server {name!r}: --force replaces it, --name gives this one "
+            "another name"
         )
     if strict_json(plain) != plain:
         how = "take out" if entry is None else "put in"
         raise UsageError(
-            f"{path} has comments, or a comma after the last item, which would be lost: {how} by hand, "
-            f"in {table}: {json.dumps(name)}: {json.dumps(entry or servers[name], ensure_ascii=False)}"
+            f"{path} has comments, or a comma after the last item, which would be lost: {how} by "
+            "hand, "
+            f"in {table}: {json.dumps(name)}: "
+            f"{json.dumps(entry or servers[name], ensure_ascii=False)}"
         )
     if entry is None:
         del servers[name]
@@ -334,7 +339,8 @@ def list_all() -> tuple[Any, list[str]]:
                 servers.target(name)
             except ValueError as error:
                 asks = "${input:" in str(error)
-                told += f"  ({'the host asks for an input' if asks else str(error).partition(f'{name!r}: ')[2]})"
+                reason = str(error).partition(f"{name!r}: ")[2]
+                told += f"  ({'the host asks for an input' if asks else reason})"
             texts.append("    " + one_line(f"{name}: {told}"))
             found.append(
                 {"host": title, "file": os.path.abspath(path), "name": name, "entry": _shown(entry)}

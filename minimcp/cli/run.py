@@ -15,7 +15,7 @@ from contextlib import redirect_stdout, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, Mapping, Sequence
 
-from ..client.connect import no_file
+from ..client.command import no_file
 from ..server.options import has_marks
 from ..server.server import Server
 from ..stdio.child import this_python
@@ -29,7 +29,8 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
     """Serve the server object, or plain class, in a file."""
     parser = Parser(
         prog,
-        "Serve the server object, or plain class, in a Python file: to the program that started it, "
+        "Serve the server object, or plain class, in a Python file: to the program that started "
+        "it, "
         "over stdin and stdout, or over HTTP, until Ctrl-C.",
     )
     parser.add_argument(
@@ -41,7 +42,8 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
         "--http",
         type=address,
         metavar="[HOST:]PORT",
-        help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A host "
+        help="serve over Streamable HTTP there, and say at which URL; port 0 takes a free one. A "
+        "host "
         "that other machines reach needs the server's allowed_hosts (default: 127.0.0.1)",
     )
     parser.add_argument(
@@ -158,7 +160,8 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
         )
     if len(found) > 1:
         raise UsageError(
-            f"{path} has several servers, say which: {', '.join(f'{path}:{each}' for each in found)}"
+            f"{path} has several servers, say which: "
+            f"{', '.join(f'{path}:{each}' for each in found)}"
         )
     ((name, value),) = found.items()
     if _is_server(value):

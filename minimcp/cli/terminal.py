@@ -16,8 +16,8 @@ import time
 from typing import Any, Callable, Mapping, Sequence
 
 from .. import Answer, ElicitRequest, Progress
-from ..errors import json_printable
 from ..schema.checker import compile_peer_check
+from ..text import json_printable
 from . import UsageError, clean, one_line, tell
 
 STYLES = {"bold": "1", "dim": "2", "green": "32", "cyan": "36"}
@@ -99,7 +99,8 @@ class ProgressBar:
     def _show(self) -> None:
         if self._drawn != self._shown:
             tell(self._drawn)
-        self._shown, self._shown_at = self._drawn, time.monotonic()
+        self._shown = self._drawn
+        self._shown_at = time.monotonic()
 
     def end(self) -> None:
         """Leave the line that was redrawn, or print the last one that was not. Idempotent."""
@@ -110,7 +111,7 @@ class ProgressBar:
             self._drawn = ""
 
 
-class Asker:
+class FormPrompter:
     """Given to `connect` as ``elicit=``: asks for the fields of a form one by one, and one question
     at a time.
 
@@ -128,7 +129,8 @@ class Asker:
     """
 
     def __init__(self, before: Callable[[], object] = int, answers: Sequence[str] = ()) -> None:
-        self._before, self._answers = before, answers
+        self._before = before
+        self._answers = answers
         self.unused = {split_pair(answer)[0].rstrip(":"): None for answer in answers}
         self._terminal_lock = threading.Lock()
 
@@ -177,7 +179,8 @@ def _ask(request: ElicitRequest, answered: Mapping[str, Any]) -> Answer:
         is_odd = request.host is not None and request.looks_odd
         odd = " (a name with letters beyond ASCII: it may look like another one)" if is_odd else ""
         tell(
-            f"Open this yourself, if you trust {one_line(request.host or 'it')}{odd}:\n{one_line(request.url or '')}"
+            "Open this yourself, if you trust "
+            f"{one_line(request.host or 'it')}{odd}:\n{one_line(request.url or '')}"
         )
     fields = properties(request.schema) if request.mode == "form" else {}
     if not fields:
@@ -447,7 +450,8 @@ def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, most: int
 
 
 def _resolved(schema: Any, root: Any) -> Mapping[str, Any]:
-    """A schema behind its local references; an empty one when there is none or it cannot be found."""
+    """A schema behind its local references; an empty one when there is none or it cannot be
+    found."""
     for _ in range(MOST_REFERENCES):
         if not isinstance(schema, Mapping):
             return {}

@@ -18,11 +18,12 @@ from contextlib import suppress
 from typing import Any, Callable, Optional, Sequence
 
 from ..engine.transport import LineSplitter, StreamTransport, TooLong, close_quietly, enlarge
-from ..errors import ConnectionLost, printable
+from ..errors import ConnectionLost
 from ..schema.mismatch import cut
 from ..stdio.streams import is_shared
 from ..testing import Entry, Transcript
 from ..testing.transcript import page_head, page_row
+from ..text import printable
 from . import Parser, UsageError, split_command
 from .terminal import styled, wants_colour
 
@@ -55,11 +56,15 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
     parser = Parser(
         prog,
         "Stand between a host and a server that it starts, pass every byte on, and write down each "
-        "message: what it is for, how long its answer took, and what in it breaks the specification. "
+        "message: what it is for, how long its answer took, and what in it breaks the "
+        "specification. "
         "In a host's config, put this before the server's command.",
         ENDINGS,
     )
-    parser.usage = f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} --html FILE JSONL"
+    parser.usage = (
+        f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} "
+        "--html FILE JSONL"
+    )
     parser.add_argument(
         "--html", metavar="FILE", help="also draw it, as one page to open in a browser"
     )
@@ -108,7 +113,8 @@ def _trace(command: list[str], recorder: _Recorder) -> int:
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"cannot start {command[0]}: {why}: after -- stands the program and its arguments, as in "
+            f"cannot start {command[0]}: {why}: after -- stands the program and its arguments, "
+            "as in "
             "-- python server.py"
         ) from None
     assert server.stdin is not None and server.stdout is not None
@@ -159,7 +165,8 @@ def _send(number: int, server: Any) -> None:
 
 
 def _copy(arrow: str, reading: int, writing: int, recorder: _Recorder) -> threading.Thread:
-    """Begin to pass bytes on from one descriptor to another; at the end of either, both are closed."""
+    """Begin to pass bytes on from one descriptor to another; at the end of either, both are
+    closed."""
     for number in (reading, writing):
         enlarge(number)
     way = StreamTransport(arrow, reading, writing, None, shared=is_shared(writing))
@@ -209,7 +216,8 @@ class _Recorder(threading.Thread):
         self._queue: queue.SimpleQueue[Optional[tuple[float, str, bytes, int]]] = (
             queue.SimpleQueue()
         )
-        self._lock, self._over = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
         self._waiting = 0  # bytes in the queue
         self._left_out = {"-->": 0, "<--": 0, "": 0}
         self._lines = {arrow: LineSplitter(MOST_BYTES) for arrow in ("-->", "<--")}
@@ -285,8 +293,8 @@ class _Recorder(threading.Thread):
 
 
 class _Output:
-    """A descriptor that gets the transcript. It has no stream: a thread that waits for the reader of
-    a stream keeps its lock, and then the interpreter cannot exit.
+    """A descriptor that gets the transcript. It has no stream: a thread that waits for the reader
+    of a stream keeps its lock, and then the interpreter cannot exit.
 
     Args:
         number: The descriptor; owned from now on.

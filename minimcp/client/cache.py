@@ -1,5 +1,6 @@
-"""What a client keeps of a server: results, as long as the server says that they stay true, and
-schemas of its tools.
+"""Results that a client keeps as long as the server says that they stay true.
+
+Imported when a result may be kept for the first time.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 """
@@ -9,36 +10,17 @@ from __future__ import annotations
 import json
 import threading
 import time
-from functools import cached_property
 from sys import getsizeof
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Union
+from typing import Any, Callable, Mapping, NamedTuple, Optional
 
-from .. import schema
-from ..errors import ProtocolViolation, logger, one_line
+from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..protocol.uri_template import normalize_uri
-from ..protocol.versions import Revision
-from ..types import ABSENT, CallToolResult, Text, Tool
-from ..types.tool import WRAPPED
+from ..protocol.urls import normalize_uri
+from ..protocol.versions import CACHEABLE, Revision
 
 log = logger("minimcp.client")
 
 Result = dict[str, Json]
-
-# As ``cache=``: take what is kept, ask and keep the result, or have nothing to do with what is
-# kept.
-USES = ("use", "refresh", "bypass")
-
-# The methods whose results say how long they stay true; by each, the kind of change that makes them
-# stale.
-CACHEABLE = {
-    "server/discover": None,
-    "resources/read": "resource_updated",
-    "tools/list": "tools_list_changed",
-    "prompts/list": "prompts_list_changed",
-    "resources/list": "resources_list_changed",
-    "resources/templates/list": "resources_list_changed",
-}
 
 # Seconds for which a result is kept at most, whatever the server says.
 LONGEST = 24 * 60 * 60
@@ -47,10 +29,6 @@ MOST_ENTRIES = 1000
 
 # Params that make a request one of a kind.
 NOT_CACHED = frozenset({"_meta", "inputResponses", "requestState"})
-
-# What FastMCP writes into an output schema in the place of `WRAPPED`: the value travels as
-# ``{"result": value}``.
-FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 
 
 class Key(NamedTuple):
@@ -100,7 +78,8 @@ class Cache:
     def __init__(
         self, max_bytes: Optional[int] = None, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._max_bytes, self._now = max_bytes, now
+        self._max_bytes = max_bytes
+        self._now = now
         # Until when each is fresh, its text, and the bytes of key and text.
         self._entries: dict[Key, tuple[float, str, int]] = {}
         self._evictions: dict[str, int] = {}
@@ -178,118 +157,3 @@ def _related(one: str, other: str) -> bool:
     """Whether two normalized URIs are the same, or one lies below the other."""
     above, below = sorted((one.rstrip("/") + "/", other.rstrip("/") + "/"), key=len)
     return below.startswith(above)
-
-
-# ------------------------------------------------------------ tools that were listed
-
-
-class OutputCheck:
-    """The output schema of one tool, and the check of results by it, made on first use."""
-
-    def __init__(self, name: str, shape: dict[str, Any]) -> None:
-        self._name, self._shape = name, shape
-        self.wraps = shape.get(WRAPPED) is True or shape.get(FASTMCP_WRAPPED) is True
-
-    @cached_property
-    def problem(self) -> Callable[[Any], Union[schema.Mismatch, str, None]]:
-        """Return what is wrong with a value, or why its schema cannot be checked; None if it fits."""
-        try:
-            return schema.compile_peer_check(self._shape, where=f"{self._name} output")
-        except ImportError as error:  # the schema may be fine: a package is missing here
-            log.warning("results of %s are handed over unchecked: %s", self._name, error)
-            return lambda value: None
-        except ValueError as error:
-            why = f"it cannot be checked: {error}"
-            return lambda value: why
-
-
-class OutputSchemas:
-    """The output schemas of one server's tools, as they were last listed, and the checks of results
-    by them.
-
-    Thread-safe: replaced as a whole.
-    https://modelcontextprotocol.io/specification/2026-07-28/server/tools
-    """
-
-    def __init__(self) -> None:
-        self._checks: dict[str, Optional[OutputCheck]] = {}
-        # Whether each listed tool runs as a task, as in `Tool.task`.
-        self.task_support: Mapping[str, Optional[str]] = {}
-
-    def remember(self, tools: Iterable[Tool]) -> None:
-        """Take in a fresh list of tools."""
-        tools = list(tools)
-        self.task_support = {tool.name: tool.task for tool in tools}
-        self._checks = {
-            tool.name: None
-            if tool.output_schema is None
-            else OutputCheck(tool.name, tool.output_schema)
-            for tool in tools
-        }
-
-    def fill_in(
-        self, name: str, result: CallToolResult, *, wraps: bool, validate: bool = True
-    ) -> bool:
-        """Check a result against the tool's output schema and set its ``value``.
-
-        Args:
-            name: Of the tool.
-            result: That is no error.
-            wraps: Whether it may hold a wrapped value of a tool that no list has named: only its
-                schema would tell.
-            validate: Whether it is checked.
-
-        Returns:
-            False where it may, so that the tools have to be listed first.
-
-        Raises:
-            ProtocolViolation: The structured content does not fit, its schema cannot be checked, or
-                it is missing though a schema was declared. ``result`` is the result.
-        """
-        checks, structured = (
-            self._checks,
-            vars(result)["structured_content"],
-        )  # ABSENT where there is none
-        check = checks.get(name)
-        violation = None
-        if check is not None:
-            if validate:
-                violation = _violation(name, check, structured)
-            wrapped = check.wraps and isinstance(structured, dict) and "result" in structured
-            if wrapped:
-                structured = structured["result"]
-        elif (
-            wraps
-            and name not in checks
-            and isinstance(structured, dict)
-            and structured.keys() == {"result"}
-        ):
-            return False
-        elif not wraps:
-            checks.setdefault(name, None)  # what a list does not tell is not asked for again
-        if structured is not ABSENT:
-            result.value = structured
-        elif result.content and all(isinstance(block, Text) for block in result.content):
-            result.value = result.text
-        if violation is not None:
-            violation.result = result
-            raise violation
-        return True
-
-
-def _violation(name: str, check: OutputCheck, structured: Any) -> Optional[ProtocolViolation]:
-    """Return what is wrong with the structured content of a result; None if it fits."""
-    if structured is ABSENT:
-        return ProtocolViolation(
-            f"{name} declares an output schema, and its result has no structured content"
-        )
-    problem = check.problem(structured)
-    if problem is None:
-        return None
-    if isinstance(problem, str):
-        way = "call_tool(..., validate=False) returns the result without a check"
-        text = f"the output schema of {one_line(name)}: {problem}. {way}"
-        return ProtocolViolation(text, structured)
-    return ProtocolViolation(
-        f"the result of {name} breaks its output schema: {problem}", structured
-    )

@@ -18,24 +18,25 @@ from ..engine.cancel import CancelToken
 from ..engine.timer import NEVER, Deadline
 from ..errors import (
     Busy,
+    ConnectionLost,
     InvalidParams,
     MethodNotFound,
     ProtocolViolation,
     RpcError,
     SessionGone,
     UnsupportedRevision,
-    logger,
-    one_line,
 )
+from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, PerRequest
 from ..protocol.messages import Failure, Json, size_of
+from ..protocol.versions import CACHEABLE
+from ..text import one_line
 from ..types.base import Faults, Wire
-from .cache import CACHEABLE, USES, Key
-from .host import Answerer, Result
-from .reconnect import Reconnector
+from .host import Answerer, Host, Result
 from .session import (
     MOST_BUSY,
     Cancel,
+    ClientSession,
     OnProgress,
     Outcome,
     Params,
@@ -81,8 +82,70 @@ NAMING = ("name", "uri", "uriTemplate", "taskId")
 MAX_REPORTED = 1000
 
 
+# As ``cache=``: use a kept result, request a new one and keep it, or ignore the cache.
+USES = ("use", "refresh", "bypass")
+
 # As ``timeout=``: what the client was connected with.
 DEFAULT: Any = ...
+
+
+class Sessions:
+    """The sessions of one client, of which it uses the newest. This class begins no second one.
+
+    Args:
+        first: The session.
+        host: The host's side of all of them.
+        timeout: Seconds for one call, if the call itself does not say; None means no limit.
+
+    Attributes:
+        begin: Begins the next session; None if there will be none. See `reconnect`.
+    """
+
+    begin: Any = None
+
+    def __init__(self, first: ClientSession, host: Host, timeout: Optional[float]) -> None:
+        self.newest = first
+        self.host = host
+        self.timeout = timeout
+        self._stop = CancelToken()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the client was closed."""
+        return self._stop.cancelled
+
+    @property
+    def restarts(self) -> bool:
+        """Whether another session follows when this one is lost."""
+        return False
+
+    def after(self, lost: ClientSession, deadline: Deadline, cancel: Cancel) -> ClientSession:
+        """Return the session that replaces a lost one, which is the lost one if none does.
+
+        Args:
+            lost: The session.
+            deadline: When to stop waiting for the next one.
+            cancel: Ends the wait; None for one that nobody cancels.
+
+        Raises:
+            ConnectionLost: The client was closed.
+            McpError: As `Reconnector.after`.
+        """
+        if self.closed:
+            raise ConnectionLost(
+                f"{lost.name}: this client is closed: call it inside its with block"
+            )
+        return self.newest
+
+    def close(self) -> None:
+        """End the newest session for good. Idempotent, from any thread."""
+        self._stop.cancel("the client was closed")
+        self.newest.close()
+
+    def abandon(self) -> None:
+        """End the newest session without waiting for anything, for a finalizer."""
+        self._stop.cancel("the client was closed")
+        self.newest.abandon()
 
 
 class Call:
@@ -96,17 +159,19 @@ class Call:
 
     Raises:
         CapabilityNotSupported: It does not.
-        McpError: As `Reconnector.after`.
+        McpError: As `Sessions.after`.
     """
 
     def __init__(
         self,
-        sessions: Reconnector,
+        sessions: Sessions,
         timeout: Seconds,
         cancel: Cancel = None,
         capability: Optional[str] = None,
     ) -> None:
-        self._sessions, self._host, self.cancel = sessions, sessions.host, cancel
+        self._sessions = sessions
+        self._host = sessions.host
+        self.cancel = cancel
         self.deadline = (
             Deadline(sessions.timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
         )
@@ -122,7 +187,8 @@ class Call:
     def within(self, seconds: Optional[float], cancel: Cancel) -> Call:
         """A call that is a part of this one, with a deadline and a token of its own."""
         part = copy(self)
-        part.deadline, part.cancel = self.deadline.within(seconds), cancel
+        part.deadline = self.deadline.within(seconds)
+        part.cancel = cancel
         return part
 
     # ------------------------------------------------------------ one request
@@ -186,7 +252,8 @@ class Call:
                 raise refusal
             if is_last:
                 refusal.args = (
-                    f"{refusal}, and the one before it: do several processes serve this URL? They need a "
+                    f"{refusal}, and the one before it: do several processes serve this URL? "
+                    "They need a "
                     "proxy that sends a client to the same one always, or sessions=False",
                 )
                 raise refusal
@@ -328,11 +395,14 @@ class Call:
         `Client.request`."""
         if cache not in USES:
             raise ValueError(f'cache is "use", "refresh" or "bypass", not {cache!r}')
-        kept, era = self._host.cache, self.session.era
+        era = self.session.era
+        if cache == "bypass" or method not in CACHEABLE or not era.revision.cache_hints:
+            return self.request(method, params, on_progress, raw=raw)
+        from .cache import Key
+
+        kept = self._host.needed_cache()
         identify = self.session.identity
-        key = None
-        if cache != "bypass" and method in CACHEABLE and era.revision.cache_hints:
-            key = Key.of(era.revision, method, params, identify())
+        key = Key.of(era.revision, method, params, identify())
         if key is None:
             return self.request(method, params, on_progress, raw=raw)
         check_token(self.cancel)
@@ -368,8 +438,8 @@ class Call:
             cache: As `Client.request`.
 
         Raises:
-            ProtocolViolation: The first page is not a list, a cursor comes twice, or there are over 1,000
-                pages, or 128 MiB.
+            ProtocolViolation: The first page is not a list, a cursor comes twice, or there are over
+                1,000 pages, or 128 MiB.
         """
         items: list[T] = []
         cursors: set[int] = set()  # their hashes, for one may be as long as a message
@@ -386,7 +456,8 @@ class Call:
                     return items
                 if not params or is_second_walk or not isinstance(error, InvalidParams):
                     raise
-                self._host.cache.evict(method)
+                if self._host.cache is not None:
+                    self._host.cache.evict(method)
                 items, cursors, params, left, is_second_walk = [], set(), {}, LIST_BYTES, True
                 continue
             page = result.get(member)

@@ -23,30 +23,23 @@ from ..engine.cancel import CancelToken
 from ..engine.incoming import current_trace_context
 from ..engine.pool import Pool, this_thread, waiting
 from ..engine.timer import Deadline
-from ..errors import (
-    HeaderMismatch,
-    InvalidParams,
-    McpError,
-    MethodNotFound,
-    ToolError,
-    logger,
-    one_line,
-)
+from ..errors import HeaderMismatch, InvalidParams, McpError, MethodNotFound, ToolError
+from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
-from ..protocol.messages import Json, to_json
+from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
+from ..text import one_line
 from ..types import CallToolResult, Prompt, Tool
-from .calls import DEFAULT, NOT_RUN, Call, Seconds
-from .host import Era, Rootlike, as_roots
-from .reconnect import Reconnector
-from .session import Cancel, OnProgress, Outcome, Params, check_token, expect, shown
-from .subscriptions import Changes, ClientSubscriptions, Filter
+from .calls import DEFAULT, NOT_RUN, Call, Seconds, Sessions
+from .host import Era, Rootlike
+from .session import Cancel, OnProgress, Outcome, Params, check_token, repr_of, require_type
 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
-    from .skills import Skill
-    from .tasks import Task
+    from ..extensions.client_skills import Skill
+    from ..extensions.client_tasks import Task
+    from .subscriptions import Changes, ClientSubscriptions
 
     P = ParamSpec("P")
 
@@ -134,7 +127,7 @@ class Client:
 
     def __init__(
         self,
-        sessions: Reconnector,
+        sessions: Sessions,
         *,
         send_shutdown: bool = False,
         validate_results: bool = True,
@@ -143,7 +136,9 @@ class Client:
             raise TypeError(
                 f"a Client is made by minimcp.connect(...), which takes {sessions!r:.60}"
             )
-        self._sessions, self._host, self._send_shutdown = sessions, sessions.host, send_shutdown
+        self._sessions = sessions
+        self._host = sessions.host
+        self._send_shutdown = send_shutdown
         self._validate_results = validate_results
         _open_clients.add(self)
 
@@ -282,10 +277,11 @@ class Client:
         if level not in LOG_LEVELS:
             raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = Call(self._sessions, timeout, cancel, "logging")
-        call.session.subscriptions.set_log_level(level, call.request)
-        call.session.subscriptions.log_level = (
-            level  # of another session, if it was to be sent again
-        )
+        from . import subscriptions
+
+        subscriptions.of(call.session).set_log_level(level, call.request)
+        # The request may have been sent again in another session than the first time.
+        subscriptions.of(call.session).log_level = level
         call.session.check()  # as in `ClientSubscriptions.change`
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
@@ -299,6 +295,8 @@ class Client:
             raise RuntimeError(
                 "set_roots replaces what connect was given as roots=, and there was nothing"
             )
+        from .questions import as_roots
+
         self._host.roots = as_roots(roots)
         self.roots_changed()
 
@@ -331,9 +329,9 @@ class Client:
 
     def _list_tools(self, call: Call, cache: str = "use") -> list[Tool]:
         tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
-        mirror = call.session.mirror
-        if mirror is not None and not call.session.era.revision.handshake:
-            tools = mirror.admitted(tools, call.deadline)
+        header_params = call.session.header_params
+        if header_params is not None and not call.session.era.revision.handshake:
+            tools = header_params.usable_tools(tools, call.deadline)
         call.session.schemas.remember(tools)
         offers = self._host.offers
         return tools if offers is None else [tool for tool in tools if offers(tool.name)]
@@ -388,7 +386,7 @@ class Client:
     def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
         """Return the params of a call. Raises InvalidParams: the config does not offer this tool."""
         if type(name) is not str:
-            expect(name, str, "a tool's name is a str")
+            require_type(name, str, "a tool's name is a str")
         offers = self._host.offers
         if offers is not None and not offers(name):
             raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
@@ -401,7 +399,7 @@ class Client:
     def _validates(self, validate: Optional[bool]) -> bool:
         if validate is None:
             return self._validate_results
-        expect(validate, bool, "validate is True, False or None")
+        require_type(validate, bool, "validate is True, False or None")
         return validate
 
     def _with_task(self, call: Call, params: dict[str, Json]) -> dict[str, Json]:
@@ -430,7 +428,7 @@ class Client:
                 raise
             return error.result
         except HeaderMismatch:  # its schema is not known, or has changed since it was listed
-            if call.session.mirror is None:
+            if call.session.header_params is None:
                 raise
             self._list_tools(call, "refresh")
             result = call.request("tools/call", params, on_progress)
@@ -440,7 +438,7 @@ class Client:
             result = call.request("tools/call", {**params, "task": {}})
         wire = result if result.get("resultType") == "task" else result.get("task")
         if wire is not None and "content" not in result:
-            from .tasks import Task
+            from ..extensions.client_tasks import Task
 
             task = Task.read(self, wire, params["name"])
             try:
@@ -544,14 +542,15 @@ class Client:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
                 way = 'such as [("forecast", {"city": "Oslo"})]'
                 raise TypeError(
-                    f"call_tools takes pairs of a tool's name and its arguments, {way}, not {each!r:.60}"
+                    f"call_tools takes pairs of a tool's name and its arguments, {way}, not "
+                    f"{each!r:.60}"
                 )
         validate = self._validates(validate)
         params = [self._with_task(call, self._call_params(*each)) for each in pairs]
         outcomes: list[Optional[Outcome]] = [
             *call.session.request_all("tools/call", params, call.deadline, cancel)
         ]
-        if call.session.mirror is not None and any(
+        if call.session.header_params is not None and any(
             isinstance(outcome, HeaderMismatch) for outcome in outcomes
         ):
             with suppress(
@@ -609,7 +608,7 @@ class Client:
         With a handshake the tools are listed once if they have not been: only a tool that declares
         it may be called as a task.
         """
-        from .tasks import Task, need_tasks
+        from ..extensions.client_tasks import Task, need_tasks
 
         call = Call(self._sessions, timeout, cancel, "tools")
         need_tasks(call)
@@ -638,7 +637,8 @@ class Client:
                 return
         if schemas.task_support.get(name) is None:
             raise MethodNotFound(
-                f"{call.session.name}: the tool {name!r:.100} does not run as a task, as the server "
+                f"{call.session.name}: the tool {name!r:.100} does not run as a task, as the "
+                "server "
                 "lists it: use call_tool"
             )
 
@@ -649,9 +649,9 @@ class Client:
             TypeError: The id is no str.
             ValueError: It is empty.
         """
-        from .tasks import Task
+        from ..extensions.client_tasks import Task
 
-        if not expect(id, str, "a task's id is a str"):
+        if not require_type(id, str, "a task's id is a str"):
             raise ValueError("a task's id is not empty: a call that was answered at once has none")
         return Task(self, id)
 
@@ -662,7 +662,7 @@ class Client:
             CapabilityNotSupported: The server does not list tasks; where requests stand alone none
                 does.
         """
-        from .tasks import Task
+        from ..extensions.client_tasks import Task
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need("tasks.list")
@@ -718,7 +718,7 @@ class Client:
         """
         call = Call(self._sessions, timeout, cancel, "resources")
         result = call.fetch(
-            "resources/read", {"uri": expect(uri, str, URI)}, on_progress, cache=cache
+            "resources/read", {"uri": require_type(uri, str, URI)}, on_progress, cache=cache
         )
         return call.read("resources/read", types.ReadResourceResult, result)
 
@@ -733,7 +733,7 @@ class Client:
         Raises:
             CapabilityNotSupported: The server declares no skills.
         """
-        from .skills import CAPABILITY, Skill
+        from ..extensions.client_skills import CAPABILITY, Skill
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need(CAPABILITY)
@@ -757,14 +757,14 @@ class Client:
             InvalidParams: It has no skill of this URI.
             CapabilityNotSupported: It declares no skills.
         """
-        from .skills import CAPABILITY, Skill, get_skill
+        from ..extensions.client_skills import CAPABILITY, Skill, get_skill
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need(CAPABILITY)
         found = (
             skill
             if isinstance(skill, Skill)
-            else get_skill(self, call, expect(skill, str, "a skill is a str"))
+            else get_skill(self, call, require_type(skill, str, "a skill is a str"))
         )
         found.load(call)
         return found
@@ -802,7 +802,7 @@ class Client:
             CapabilityNotSupported: The server declares no prompts.
             TypeError: An argument is neither text, number nor bool.
         """
-        params: dict[str, Json] = {"name": expect(name, str, "a prompt's name is a str")}
+        params: dict[str, Json] = {"name": require_type(name, str, "a prompt's name is a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
         call = Call(self._sessions, timeout, cancel, "prompts")
@@ -846,9 +846,9 @@ class Client:
             if prompt is None
             else {"type": "ref/prompt", "name": prompt}
         )
-        expect(prompt or template, str, "prompt or template is a str")
-        expect(argument, str, "an argument's name is a str")
-        expect(value, str, "a value is a str")
+        require_type(prompt or template, str, "prompt or template is a str")
+        require_type(argument, str, "an argument's name is a str")
+        require_type(value, str, "a value is a str")
         params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
         call = Call(self._sessions, timeout, cancel)
@@ -867,12 +867,15 @@ class Client:
     ) -> T:
         """Do something about what the server tells of, again where `Call.request` would send a
         request again."""
-        call, refusals = Call(self._sessions, timeout, cancel), list[type]()
+        from . import subscriptions
+
+        call = Call(self._sessions, timeout, cancel)
+        refusals: list[type] = []
         call.session.check()
         check_token(cancel)
         while True:
             try:
-                return do(call.session.subscriptions, call.deadline)
+                return do(subscriptions.of(call.session), call.deadline)
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
@@ -895,7 +898,7 @@ class Client:
         self._change(uri, False, timeout, cancel)
 
     def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
-        expect(uri, str, URI)
+        require_type(uri, str, URI)
         self._subscriptions(
             lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel
         )
@@ -938,9 +941,12 @@ class Client:
         """
         if isinstance(resource_subscriptions, str):
             raise TypeError(
-                f"resource_subscriptions is a sequence of URIs: did you mean [{resource_subscriptions!r}]?"
+                "resource_subscriptions is a sequence of URIs: did you mean "
+                f"[{resource_subscriptions!r}]?"
             )
-        uris = tuple(expect(uri, str, URI) for uri in resource_subscriptions)
+        from .subscriptions import Filter
+
+        uris = tuple(require_type(uri, str, URI) for uri in resource_subscriptions)
         wanted = Filter(
             tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {}
         )
@@ -965,7 +971,7 @@ class Client:
         if not callable(function):
             raise TypeError(
                 "submit takes a method of this client and then its arguments, as in "
-                f'client.submit(client.call_tool, "name", {{...}}), not {shown(function)}'
+                f'client.submit(client.call_tool, "name", {{...}}), not {repr_of(function)}'
             )
         given: Any = keywords.get("cancel")
         token = CancelToken()
@@ -990,8 +996,8 @@ class Client:
         """
         session = self._sessions.newest
         if self._send_shutdown and session.cause is None and session.era.revision.handshake:
-            try:  # no method of the specification: a server that does not know it is closed anyway
-                session.request("shutdown", {}, Deadline(SHUTDOWN_SECONDS))
+            try:  # a server that does not know this method is closed anyway
+                session.request(PARAPHRASE_SHUTDOWN, {}, Deadline(SHUTDOWN_SECONDS))
             except McpError as error:
                 log.debug("%s: shutdown: %s", session.name, error)
         self._sessions.close()
@@ -1012,7 +1018,7 @@ class Client:
         self.close()
 
     def __del__(self) -> None:
-        sessions: Optional[Reconnector] = getattr(self, "_sessions", None)
+        sessions: Optional[Sessions] = getattr(self, "_sessions", None)
         if sessions is None or sessions.closed or sys.is_finalizing():
             return
         self._host.close()
@@ -1069,8 +1075,8 @@ def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
 
 def _checked(method: Any, params: Any) -> Any:
     """The params of a message that a user writes by hand, if it can be one."""
-    expect(method, str, "a method is a str")
-    return expect(
+    require_type(method, str, "a method is a str")
+    return require_type(
         {} if params is None else params, Mapping, f"the params of {method} are a dict or None"
     )
 
@@ -1078,7 +1084,7 @@ def _checked(method: Any, params: Any) -> Any:
 def _mapping(name: str, arguments: Any) -> Any:
     """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
     what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
-    return expect(arguments, Mapping, what)
+    return require_type(arguments, Mapping, what)
 
 
 def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
@@ -1086,7 +1092,8 @@ def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
             what = (
-                f"the argument {name!r} of {of!r} is a str, a number or a bool, not {shown(value)}"
+                f"the argument {name!r} of {of!r} is a str, a number or a bool, not "
+                f"{repr_of(value)}"
             )
             hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
             raise TypeError(f"{what}: {hint}")
@@ -1105,5 +1112,7 @@ def _close_at_exit() -> None:
     loss as it dies."""
     for client in list(_open_clients):
         session = client._sessions.newest
-        if len(session.calls) <= (session.subscriptions.background is not None):
+        # The client's own stream of changes is a request that stays open; nobody waits for it.
+        listens = session.subscriptions is not None and session.subscriptions.background is not None
+        if len(session.calls) <= listens:
             client.close()

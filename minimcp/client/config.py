@@ -14,10 +14,10 @@ import sys
 from dataclasses import dataclass
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..errors import logger
+from ..log import logger
 from ..schema.mismatch import described, listed, nearest
 from ..stdio.child import StdioServer
-from .session import expect
+from .session import require_type
 
 log = logger("minimcp.client")
 
@@ -58,15 +58,20 @@ SHORTEST_MILLISECONDS = 1000
 """A shorter ``timeout`` is rejected: other hosts write seconds there."""
 
 MEMBERS = (
-    "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers", "env_http_headers",
-    "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING, *SECONDS, "trust", "source",
+    "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers",
+    "env_http_headers",
+    "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING, *SECONDS, "trust",
+    "source",
 )  # fmt: skip
 """What is read of an entry. ``trust`` (Gemini CLI) means nothing here, because no host asks."""
 
 READ_BY_HOSTS = {
-    "claude_desktop_config.json": "mcpServers", ".mcp.json": "mcpServers", ".cursor/mcp.json": "mcpServers",
-    ".vscode/mcp.json": "servers", "Code/User/mcp.json": "servers", ".gemini/settings.json": "mcpServers",
-    "windsurf/mcp_config.json": "mcpServers", ".lmstudio/mcp.json": "mcpServers", "zed/settings.json": "context_servers",
+    "claude_desktop_config.json": "mcpServers", ".mcp.json": "mcpServers",
+    ".cursor/mcp.json": "mcpServers",
+    ".vscode/mcp.json": "servers", "Code/User/mcp.json": "servers",
+    ".gemini/settings.json": "mcpServers",
+    "windsurf/mcp_config.json": "mcpServers", ".lmstudio/mcp.json": "mcpServers",
+    "zed/settings.json": "context_servers",
     ".codex/config.toml": "mcp_servers",
 }  # fmt: skip
 """Files of hosts, and what the object of servers is called there."""
@@ -92,9 +97,12 @@ MISSPELT = {
 are called."""
 
 EDITOR_VARIABLES = frozenset({
-    "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "fileExtname",
-    "fileWorkspaceFolder", "fileWorkspaceFolderBasename", "relativeFile", "relativeFileDirname", "lineNumber",
-    "columnNumber", "selectedText", "execPath", "execInstallFolder", "extensionInstallFolder", "defaultBuildTask", "cwd",
+    "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename",
+    "fileExtname",
+    "fileWorkspaceFolder", "fileWorkspaceFolderBasename", "relativeFile", "relativeFileDirname",
+    "lineNumber",
+    "columnNumber", "selectedText", "execPath", "execInstallFolder", "extensionInstallFolder",
+    "defaultBuildTask", "cwd",
     "workspaceRoot", "workspaceRootFolderName", "config", "command",
 })  # fmt: skip
 """Variables that only a running editor can resolve."""
@@ -110,7 +118,7 @@ _ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*?)\s*")
 _QUOTED = re.compile(r"""(["'])(.*)\1\s*(?:#.*)?""")
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """One server of a config, as `connect` uses it."""
 
     target: Any
@@ -158,7 +166,7 @@ class Servers:
         """What `connect` takes for this server. Errors as `entry`."""
         return self.entry(name).target
 
-    def entry(self, name: str) -> Entry:
+    def entry(self, name: str) -> ConfigEntry:
         """Return what the config says about a server.
 
         Raises:
@@ -181,7 +189,7 @@ class Servers:
         except ValueError as error:
             where = f"{self.where}: " if self.where else ""
             raise ValueError(f"{where}server {name!r}: {error}") from None
-        return Entry(entry)
+        return ConfigEntry(entry)
 
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any], Servers]
@@ -196,19 +204,20 @@ def read_servers(config: Config) -> Servers:
     LM Studio, Zed and Codex are read. TOML (Codex) needs Python 3.11. A JSON file is UTF-8 and may
     have comments, and commas after the last item, as VS Code writes them.
 
-    An entry has ``command`` and perhaps ``args``, ``env`` (laid over ``envFile`` and the environment
-    of this process) and ``cwd`` (a relative one begins at the file's folder; without it, ours); or
-    ``url``, ``httpUrl`` or ``serverUrl`` and perhaps ``headers``. ``type`` may say which;
-    ``disabled`` and ``enabled`` leave the server out; null counts as absent. ``tool_timeout_sec`` and ``timeout`` (in
-    milliseconds) bound a call, ``startup_timeout_sec`` bounds the start. The members in `ALLOWING`
-    and `DENYING` choose the tools that are offered. Misspelt members are rejected, others ignored.
+    An entry has ``command`` and perhaps ``args``, ``env`` (laid over ``envFile`` and the
+    environment of this process) and ``cwd`` (a relative one begins at the file's folder; without
+    it, ours); or ``url``, ``httpUrl`` or ``serverUrl`` and perhaps ``headers``. ``type`` may say
+    which; ``disabled`` and ``enabled`` leave the server out; null counts as absent.
+    ``tool_timeout_sec`` and ``timeout`` (in milliseconds) bound a call, ``startup_timeout_sec``
+    bounds the start. The members in `ALLOWING` and `DENYING` choose the tools that are offered.
+    Misspelt members are rejected, others ignored.
 
-    In all these texts ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment, and
-    ``${NAME:-text}`` for the text when that is not set. ``${workspaceFolder}`` is the folder of the
-    file, or the one above ``.vscode`` and the like; ``${workspaceFolderBasename}``, ``${userHome}``,
-    ``${pathSeparator}``, ``${/}``, ``${CLAUDE_PLUGIN_ROOT}`` and ``${file:PATH}`` (the content of a
-    file) are read too; in Gemini's file also ``$NAME``. Variables that only a host can resolve, such as ``${input:key}``, are
-    rejected.
+    In all these texts ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment,
+    and ``${NAME:-text}`` for the text when that is not set. ``${workspaceFolder}`` is the folder of
+    the file, or the one above ``.vscode`` and the like; ``${workspaceFolderBasename}``,
+    ``${userHome}``, ``${pathSeparator}``, ``${/}``, ``${CLAUDE_PLUGIN_ROOT}`` and ``${file:PATH}``
+    (the content of a file) are read too; in Gemini's file also ``$NAME``. Variables that only a
+    host can resolve, such as ``${input:key}``, are rejected.
 
     Args:
         config: A file, the mapping that it would hold, or a mapping of names to entries and targets
@@ -234,10 +243,10 @@ def read_servers(config: Config) -> Servers:
             config,
         )
         for name in table:
-            expect(name, str, "a server's name is a str")
+            require_type(name, str, "a server's name is a str")
         return Servers("", "", table)
     path = os.fspath(config)
-    expect(path, str, "a config is named by a str or a path")
+    require_type(path, str, "a config is named by a str or a path")
     return Servers(path, os.path.dirname(os.path.abspath(path)), _file(path))
 
 
@@ -270,7 +279,8 @@ def _file(path: str) -> Mapping[str, Any]:
     is_gemini = whole_path.endswith("/" + GEMINI_FILE)
     if found[0] == "mcpServers" and not is_gemini and strict_json(text) != text:
         log.warning(
-            "%s has comments, or a comma after the last item: other hosts than VS Code may refuse it",
+            "%s has comments, or a comma after the last item: other hosts than VS Code may "
+            "refuse it",
             path,
         )
     read = [table for end, table in READ_BY_HOSTS.items() if whole_path.endswith("/" + end)]
@@ -358,7 +368,7 @@ class _Reader:
         self._folder = folder
         self._sources: dict[str, str] = {}
 
-    def read(self, entry: Mapping[str, Any]) -> Entry:
+    def read(self, entry: Mapping[str, Any]) -> ConfigEntry:
         entry = {member: value for member, value in entry.items() if value is not None}
         _refuse_disabled(entry)
         _refuse_misspelt(entry)
@@ -375,12 +385,13 @@ class _Reader:
         needed, other = (url, "command") if REMOTE[named] else ("command", url)
         if other in entry:
             raise ValueError(
-                f"{other}: does not go together with {needed if needed in entry else f'type {named!r}'}"
+                f"{other}: does not go together with "
+                f"{needed if needed in entry else f'type {named!r}'}"
             )
         if entry.get("source") == "extension" and needed not in entry:
             raise ValueError("source: an extension of Zed starts this server: write its command")
         target = self._remote(url, entry) if REMOTE[named] else self._local(entry)
-        return Entry(
+        return ConfigEntry(
             target,
             timeout=_time(entry, "tool_timeout_sec", "timeout"),
             connect_timeout=_time(entry, "startup_timeout_sec", "startup_timeout_ms"),
@@ -495,7 +506,8 @@ class _Reader:
         )
 
     def _is_host(self, name: str) -> bool:
-        """Whether a name without ``env:`` is a variable of a host rather than of the environment."""
+        """Whether a name without ``env:`` is a variable of a host rather than of the
+        environment."""
         if name == PLUGIN_ROOT:
             return bool(self._where)
         known = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator")

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
-import shutil
 import sys
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -51,23 +49,18 @@ from ..protocol.lifecycle import (
     server_info,
 )
 from ..protocol.messages import Json, size_of
-from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
-from ..schema.mismatch import keywords_shown, nearest, refuse_options
+from ..schema.mismatch import keywords_shown, refuse_options
 from ..stdio.child import (
     CLOSE_SECONDS,
     ChildTransport,
     StdioServer,
-    knows_python,
-    this_python,
 )
 from ..types import Implementation
+from .calls import Sessions
 from .client import Client
-from .config import CONFIG_FILE, Config, Entry, read_servers
-from .host import NAMES, Host, Rootlike
-from .reconnect import Reconnector
-from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, expect
-from .subscriptions import ClientSubscriptions
+from .host import NAMES, NOTIFIED, Host, Rootlike
+from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, require_type
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -75,21 +68,31 @@ if TYPE_CHECKING:
     from ..engine.transport import Transport
     from ..http.client import HttpServer
     from ..types import ElicitRequest, LogMessage, SampleRequest, SampleResult
+    from .config import Config, ConfigEntry
 
-    class Served(Protocol):
+    class ServerObject(Protocol):
         """A server of this process, as `Server` is."""
 
         def open_pipe(self) -> Transport:
             """A client's end of a new connection."""
 
-    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, Served]
+    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerObject]
+
+LATE = frozenset(
+    {
+        "extensions.client_skills",
+        "extensions.client_tasks",
+        "http.client",
+        "http.client_sse",
+        "http.fetch",
+    }
+)
+"""Every module outside the core that a module of client/ may import, on first use. An import
+anywhere else is a mistake, which tests/test_layers.py reports."""
 
 GIVE_UP_SECONDS = 0.2
 """What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is
 over then."""
-
-SCRIPTS = {".py": "", ".js": "node", ".mjs": "node"}
-"""What runs a file, by its ending; empty for this Python. Other files run themselves."""
 
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
 """Those of `connect` that go with a URL."""
@@ -98,8 +101,12 @@ INTERPRETER = r"(?i)(python|pypy|node|bash|sh)[\d.]*(\.exe)?"
 """A program that alone would take the messages for a program."""
 
 LIKELY = {
-    "No module named 'minimcp'": "this Python has no minimcp: name the one that has it, or install it there with pip",
-    "can't open file": "is it there? Name it by its whole path: hosts start servers from a folder of their own",
+    "No module named "
+    "'minimcp'": "this Python has no minimcp: name the one that has it, or install it there with "
+    "pip",
+    "can't open "
+    "file": "is it there? Name it by its whole path: hosts start servers from a folder of their "
+    "own",
 }
 """What to mend where a server ended at once, by words of its stderr."""
 
@@ -253,13 +260,15 @@ def connect(
             )
         refuse_options("connect(...)", [name], connect)
     for name in ("restart", "cache", "send_shutdown", "validate_results"):
-        expect(given[name], bool, f"{name} is True or False")
-    expect(
+        require_type(given[name], bool, f"{name} is True or False")
+    require_type(
         extensions,
         (list, tuple, Mapping, type(None)),
         "extensions is a list of extensions, a mapping or None",
     )
-    limits = expect(Limits() if limits is None else limits, Limits, "limits is Limits(...) or None")
+    limits = require_type(
+        Limits() if limits is None else limits, Limits, "limits is Limits(...) or None"
+    )
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     check_interval("ping_interval", ping_interval)
@@ -294,12 +303,14 @@ def connect(
             os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION
         )
     elif not isinstance(client_info, Implementation):
-        info = expect(client_info, Mapping, "client_info is an Implementation, a mapping or None")
+        info = require_type(
+            client_info, Mapping, "client_info is an Implementation, a mapping or None"
+        )
         client_info = Implementation(**info)
     if found.is_web and not getattr(found.object, "has_auth", True):
         found = found._replace(object=with_stored_token(found.object))
     described, traced = client_info.to_wire(), tracer(trace)
-    plan = Plan(
+    options = ConnectOptions(
         found,
         wanted,
         described,
@@ -311,9 +322,15 @@ def connect(
         probe_timeout,
         ping_interval,
     )
-    renew = plan.open if restart or found.is_web else None
+    renew = options.open if restart or found.is_web else None
     try:
-        sessions = Reconnector(plan.open(cancel), renew, host, timeout, always=restart)
+        first = options.open(cancel)
+        if renew is None:
+            sessions = Sessions(first, host, timeout)
+        else:
+            from .reconnect import Reconnector
+
+            sessions = Reconnector(first, renew, host, timeout, always=restart)
     except BaseException:
         host.close()
         raise
@@ -325,9 +342,8 @@ def connect(
 # ------------------------------------------------------------ connecting
 
 
-class Plan(NamedTuple):
-    """How one client connects, the first time and again after a loss: whereto, what it may speak,
-    what it allows."""
+class ConnectOptions(NamedTuple):
+    """The options with which a client connects, for the first time and after each loss."""
 
     target: Target
     wanted: tuple[Revision, ...]
@@ -362,7 +378,7 @@ class Plan(NamedTuple):
         newest = self.handshake if revision.handshake else self.per_request
         return self.host.capabilities(newest or revision)
 
-    def without_probe(self) -> Plan:
+    def without_probe(self) -> ConnectOptions:
         """The same for a server that cannot bear to be probed."""
         return self._replace(
             wanted=tuple(revision for revision in self.wanted if revision.handshake)
@@ -379,23 +395,27 @@ class Plan(NamedTuple):
         """
         what = f"connect took the target for {self.target.what}"
         try:
-            return self.agreed(partial(self._agree, Deadline(self.connect_timeout), cancel, before))
+            return self.open_session(
+                partial(self._begin_session, Deadline(self.connect_timeout), cancel, before)
+            )
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"{what}: {error}",)
             raise
         except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
             raise ConnectionFailed(f"{what}: {error}") from error
 
-    def agreed(self, agree: Agree) -> ClientSession:
-        """Connect, and agree by this function, once for each way that the server may want. Errors
-        as `connect`."""
+    def open_session(self, begin: BeginSession) -> ClientSession:
+        """Connect, and begin a session in each way that the server may want, until one succeeds.
+
+        Errors as `connect`.
+        """
         if not self.target.is_web:
-            return self._agreed_locally(agree)
-        from ..http.client_sse import agree_over_http
+            return self._open_local_session(begin)
+        from ..http.client_sse import open_over_http
 
-        return agree_over_http(self, agree)
+        return open_over_http(self, begin)
 
-    def _agreed_locally(self, agree: Agree) -> ClientSession:
+    def _open_local_session(self, begin: BeginSession) -> ClientSession:
         """Connect, and once more without a probe if the server may have died of it: it has read of
         it, then."""
         first, is_probed = (
@@ -404,7 +424,7 @@ class Plan(NamedTuple):
         )
         try:
             try:
-                return agree(first, self)
+                return begin(first, self)
             except ConnectionLost:
                 if not (
                     isinstance(self.target.object, StdioServer)
@@ -412,7 +432,7 @@ class Plan(NamedTuple):
                     and first.transport.peer_has_read()
                 ):
                     raise
-                return agree(self._open_pipe(), self.without_probe())
+                return begin(self._open_pipe(), self.without_probe())
         except ConnectionLost as lost:  # the message of what is raised says all that the loss does
             only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
             hint = next((way for words, way in LIKELY.items() if words in lost.stderr_tail), "")
@@ -445,15 +465,17 @@ class Plan(NamedTuple):
         return ClientSession.over(pipe, self.host, self.limits, self.trace)
 
     @staticmethod
-    def _agree(
+    def _begin_session(
         deadline: Deadline,
         cancel: Cancel,
         before: Optional[ClientSession],
         session: ClientSession,
-        plan: Plan,
+        options: ConnectOptions,
     ) -> ClientSession:
-        """Agree with the server of a new session, which is closed when that fails. Errors as
-        `negotiate`."""
+        """Negotiate with the server of a new session, which is closed if that fails.
+
+        Errors as `negotiate`.
+        """
         try:
             with ExitStack() as afterwards:
                 if cancel is not None:
@@ -462,14 +484,11 @@ class Plan(NamedTuple):
                             lambda: session.stop(Cancelled(cancel.reason or "cancelled"))
                         )
                     )
-                negotiate(session, plan, deadline)
+                negotiate(session, options, deadline)
                 session.ready(deadline)
-                session.subscriptions = ClientSubscriptions(session)
-                session.subscriptions.begin(
-                    deadline, None if before is None else before.subscriptions
-                )
+                _begin_subscriptions(session, before, deadline)
             check_token(cancel)  # which ends nothing from here on
-            session.keep_alive(plan.ping_interval)
+            session.keep_alive(options.ping_interval)
         except BaseException:
             session.close()
             raise
@@ -478,9 +497,20 @@ class Plan(NamedTuple):
         return session
 
 
-Agree = Callable[[ClientSession, Plan], ClientSession]
-"""Agrees with the server of a new session, as a plan says, and returns it; closes it when that
-fails."""
+def _begin_subscriptions(
+    session: ClientSession, before: Optional[ClientSession], deadline: Deadline
+) -> None:
+    """Have a new session tell what the host has callbacks for, and what the one before told."""
+    if before is None and NOTIFIED.isdisjoint(session.host.functions):
+        return
+    from . import subscriptions
+
+    earlier = None if before is None else subscriptions.of(before)
+    subscriptions.of(session).begin(deadline, earlier)
+
+
+BeginSession = Callable[[ClientSession, ConnectOptions], ClientSession]
+"""Negotiates with the server of a new session and returns the session; closes it if that fails."""
 
 # ------------------------------------------------------------ agreeing
 
@@ -500,14 +530,14 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
     return (BY_NAME[revision],)
 
 
-def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
+def negotiate(session: ClientSession, options: ConnectOptions, deadline: Deadline) -> None:
     """Agree with the server on a new connection, which knows the era afterwards.
 
     The verdicts are a table in `lifecycle.judge_probe`; here is what is sent and waited for.
 
     Args:
         session: The connection.
-        plan: What this client may speak.
+        options: What this client may speak.
         deadline: For all of it.
 
     Raises:
@@ -518,37 +548,41 @@ def negotiate(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
         ProtocolViolation: Its answer was none.
     """
     verdict = (
-        "refused" if plan.per_request is None else _probe(session, plan, plan.per_request, deadline)
+        "refused"
+        if options.per_request is None
+        else _probe(session, options, options.per_request, deadline)
     )
     if verdict == "agreed":
         return
     try:
-        _initialize(session, plan, deadline)
+        _initialize(session, options, deadline)
     except UnsupportedRevision as error:
-        if verdict != "silent" or plan.per_request is None or not error.from_peer:
+        if verdict != "silent" or options.per_request is None or not error.from_peer:
             raise
         if (
-            _probe(session, plan, plan.per_request, deadline) != "agreed"
+            _probe(session, options, options.per_request, deadline) != "agreed"
         ):  # it was slow, and knows of the probe now
             raise
 
 
-def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Deadline) -> str:
+def _probe(
+    session: ClientSession, options: ConnectOptions, revision: Revision, deadline: Deadline
+) -> str:
     """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be
     tried."""
-    limited = plan.handshake is not None and plan.probe_timeout is not None
+    limited = options.handshake is not None and options.probe_timeout is not None
     for _ in range(MOST_PROBES):
         answer: Union[dict[str, Json], Exception, None] = None
-        envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+        envelope = PerRequest.envelope_for(revision, options.info, options.capabilities(revision))
         try:
-            seconds = plan.probe_timeout if limited else None
+            seconds = options.probe_timeout if limited else None
             answer = _described(session, "server/discover", {"_meta": envelope}, deadline, seconds)
         except RequestTimeout:
-            if plan.handshake is None or plan.probe_timeout is None:
+            if options.handshake is None or options.probe_timeout is None:
                 raise
         except (RpcError, ProtocolViolation) as error:
             answer = error
-        verdict = judge_probe(answer, plan.wanted)
+        verdict = judge_probe(answer, options.wanted)
         if verdict.error is not None:
             raise verdict.error
         if verdict.revision is None:
@@ -558,7 +592,9 @@ def _probe(session: ClientSession, plan: Plan, revision: Revision, deadline: Dea
             peer, instructions = described_server(
                 "server/discover", revision, server_info(answer), answer
             )
-            envelope = PerRequest.envelope_for(revision, plan.info, plan.capabilities(revision))
+            envelope = PerRequest.envelope_for(
+                revision, options.info, options.capabilities(revision)
+            )
             session.agree(PerRequest(revision, peer, envelope, instructions))
             return "agreed"
     raise UnsupportedRevision(
@@ -609,7 +645,8 @@ def _requested(
     deadline: Deadline,
     seconds: Optional[float],
 ) -> dict[str, Json]:
-    """Send a request of the handshake, again while the server is busy. Arguments as `_described`."""
+    """Send a request of the handshake, again while the server is busy. Arguments as
+    `_described`."""
     for _ in range(MOST_BUSY):
         try:
             within = deadline if seconds is None else deadline.within(seconds)
@@ -623,11 +660,11 @@ def _requested(
     return session.result_of(method, busy.answer)
 
 
-def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
-    revision = plan.handshake
+def _initialize(session: ClientSession, options: ConnectOptions, deadline: Deadline) -> None:
+    revision = options.handshake
     assert revision is not None  # the verdict is "handshake" only where one is wanted
     try:
-        params = Handshake.opening(revision, plan.info, plan.capabilities(revision))
+        params = Handshake.opening(revision, options.info, options.capabilities(revision))
         result = _described(session, "initialize", params, deadline)
     except UnsupportedRevision:
         raise
@@ -636,7 +673,7 @@ def _initialize(session: ClientSession, plan: Plan, deadline: Deadline) -> None:
             text = f"{error.message}: the server speaks {error.data['supported']}"
             raise error_from_peer(error.code, text, error.data, kind=UnsupportedRevision) from None
         raise ConnectionFailed(f"{session.name}: the server refused initialize: {error}") from None
-    session.agree(Handshake.from_result(result, plan.wanted))
+    session.agree(Handshake.from_result(result, options.wanted))
     session.notify("notifications/initialized", {}, deadline)
 
 
@@ -652,10 +689,11 @@ class Target(NamedTuple):
     what: str
     """In words, for messages."""
     object: Any
-    """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this process."""
+    """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this
+    process."""
     is_web: bool = False
     """Whether it is an `HttpServer`."""
-    entry: Optional[Entry] = None
+    entry: Optional[ConfigEntry] = None
     """What a config says about it; None if it was not named in one."""
 
 
@@ -686,7 +724,9 @@ def read_target(
     if config is not None:
         _refuse(local, "env and cwd are part of the config")
         _refuse(web, f"{_WEB} are part of the config")
-        expect(target, str, "with config= a server is given by its name, a str")
+        require_type(target, str, "with config= a server is given by its name, a str")
+        from .config import read_servers
+
         servers = read_servers(config)
         entry = servers.entry(target)
         what = f"the server {target!r}" + (f" of {servers.where}" if servers.where else "")
@@ -700,7 +740,9 @@ def read_target(
         return Target("a URL", HttpServer(target, **(web or {})), is_web=True)
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
     if web and isinstance(target, str):
-        _refuse_address(target)
+        from .command import refuse_address
+
+        refuse_address(target)
     _refuse(
         web,
         f"{_WEB} are part of the HttpServer"
@@ -728,15 +770,14 @@ def with_stored_token(server: Any) -> Any:
     The token is looked up when the server returns 401. None is stored for a server that is reached
     in the clear.
     """
+    from ..http.fetch import StoredAuth
+    from ..protocol.urls import parse_web_url
+
     parts = parse_web_url(server.url, userinfo=True)
     if parts.scheme != "https" and not parts.is_local:
         return server
-    try:
-        from ..auth.signin import StoredToken
-    except ImportError:  # this copy has no auth/
-        return server
     server = copy(server)
-    server.fetcher = partial(server.fetcher, auth=StoredToken())
+    server.fetcher = partial(server.fetcher, stored=StoredAuth())
     return server
 
 
@@ -747,113 +788,24 @@ def _refuse(given: object, why: str) -> None:
 
 
 def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
+    """Return the command for a target, and what the target was taken for."""
     if isinstance(target, (list, tuple)):
         return "an argument list", [os.fspath(part) for part in target]
+    from . import command
+
     if isinstance(target, os.PathLike):
-        return "a file", _run_file(target, cwd)
-    if not isinstance(target, str):
-        from ..server.options import has_marks
-
-        cls = target if isinstance(target, type) else type(target)
-        if cls is target:
-            way = (
-                f"connect(Server.of({cls.__name__}()))"
-                if has_marks(cls)
-                else "give an instance of it"
-            )
-            raise TypeError(f"{cls.__name__} is a class: {way}")
-        way = (
-            ": connect(Server.of(...)) serves an object with marked methods"
-            if has_marks(cls)
-            else ""
-        )
-        raise TypeError(
-            f"a server is named by a command, a file, a URL or a Server object, not by {cls.__name__}{way}"
-        )
-    first, is_script = "".join(target.split()[:1]), target.endswith(tuple(SCRIPTS))
-    if (os.path.dirname(first) and os.path.isfile(target)) or (
-        is_script and len(target.split()) == 1
-    ):
-        return "a file", _run_file(target, cwd)
-    if target.endswith(".json") and os.path.isfile(target):
-        way = (
-            f"say which: connect(NAME, config={target!r}), or all of them: connect_all({target!r})"
-        )
-        raise ConnectionFailed(f"{target!r} is a file of servers: {way}")
-    try:
-        words = shlex.split(target, posix=os.name != "nt")
-    except ValueError as error:
-        raise ValueError(f"{target!r} was taken for a command line: {error}") from None
-    if (
-        words and shutil.which(words[0]) is None
-    ):  # as in a shell, a program comes before a file of this folder
-        if os.path.isfile(target) and is_script:
-            return "a file", _run_file(target, cwd)
-        if os.path.isfile(target):
-            raise ConnectionFailed(
-                f"{target!r} was taken for a command line: write {'./' + target!r} for the file"
-            )
-        if words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]):
-            runner = SCRIPTS[os.path.splitext(words[0])[1]]
-            python = "sys.executable" if knows_python() else "'python3'"
-            first = repr(runner) if runner else python
-            way = f"write connect([{first}, {', '.join(map(repr, words))}])"
-            raise ConnectionFailed(
-                f"{target!r} was taken for a command line, and {words[0]} is no program: {way}"
-            )
-        if len(words) == 1:
-            _refuse_address(target)
-            _refuse_word(words[0])
-    return "a command line", words
-
-
-def _refuse_address(target: str) -> None:
-    """Raises ConnectionFailed: this looks like a URL without its scheme."""
-    if re.fullmatch(r"[\w.-]+:\d+(/\S*)?", target):
-        way = f"write 'http://{target}' for a URL, or https://"
-        raise ConnectionFailed(f"{target!r} was taken for a command line: {way}")
-
-
-def _refuse_word(word: str) -> None:
-    """Raises ConnectionFailed: this word is no program; it says what is there instead, or what may
-    be missing."""
-    near = next(
-        (f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None
+        return "a file", command.run_file(target, cwd)
+    if isinstance(target, str):
+        return command.of_text(target, cwd)
+    cls = target if isinstance(target, type) else type(target)
+    # Methods can be marked only if the module of the decorators was imported.
+    decorators = sys.modules.get(f"{__package__.rpartition('.')[0]}.server.options")
+    has_marks = decorators is not None and decorators.has_marks(cls)
+    if cls is target:
+        way = f"connect(Server.of({cls.__name__}()))" if has_marks else "give an instance of it"
+        raise TypeError(f"{cls.__name__} is a class: {way}")
+    way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks else ""
+    raise TypeError(
+        "a server is named by a command, a file, a URL or a Server object, not by "
+        f"{cls.__name__}{way}"
     )
-    with suppress(OSError, ValueError):  # there is no such config
-        name = nearest(word, read_servers(CONFIG_FILE).table)
-        near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
-    if near or not os.path.dirname(word):
-        way = (
-            f"did you mean {near}?"
-            if near
-            else "a server of a host's file wants it, too: config=FILE (--config)"
-        )
-        raise ConnectionFailed(f"{word!r} was taken for a command line, and is no program: {way}")
-
-
-def no_file(path: str, cwd: str = "") -> str:
-    """The message that there is no such file: where it was looked for, and which one may be meant."""
-    near, wanted = None, Path(cwd, path)
-    with suppress(OSError):  # there is no such folder either
-        there = [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix]
-        near = nearest(wanted.name, there, 0.87)  # names of files have much in common
-    where = "" if os.path.isabs(path) else f" in {os.path.abspath(cwd)}"
-    return f"there is no file {path!r}{where}" + (f", did you mean {near}?" if near else "")
-
-
-def _run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
-    """The command for a file. What is there is named from the root, because the server may run in
-    another directory."""
-    path = Path(file)
-    runner = SCRIPTS.get(path.suffix)
-    if runner is None:
-        return [str(path.absolute())]
-    is_here = path.is_file()
-    if not is_here and not (Path(cwd) / path).is_file():
-        raise ConnectionFailed(no_file(str(path), cwd))
-    command = str(path.absolute()) if is_here else str(path)
-    if not runner:
-        way = f"name the Python interpreter that runs the server: ['python3', {command!r}]"
-        runner = this_python(way)
-    return [runner, command]

@@ -21,37 +21,33 @@ from typing import (
 
 from ..engine.limits import check_interval
 from ..engine.pool import Pool, waiting
-from ..errors import (
-    Cancelled,
-    CapabilityNotSupported,
-    ConnectionFailed,
-    InvalidParams,
-    McpError,
-    logger,
-)
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
+from ..log import logger
 from ..schema.mismatch import keywords_shown, listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
 from .client import Arguments, Client, all_or_first, following, spawn
 from .config import Config, read_servers
 from .connect import connect, wanted_revisions
-from .session import Cancel, OnProgress, check_token, expect
+from .session import Cancel, OnProgress, check_token, require_type
 
 log = logger("minimcp.client")
 
 T = TypeVar("T")
 
 SERVER_FAILURES = (McpError, OSError, ValueError)
-"""What one server of several may fail with. A TypeError is a mistake of the caller, and ends all."""
+"""What one server of several may fail with. A TypeError is a mistake of the caller, and ends
+all."""
 
 GIVE_UP_SECONDS = 5.0
-"""How long an interrupted `connect_all` waits for its threads, each of which has been told to stop."""
+"""How long an interrupted `connect_all` waits for its threads, each of which has been told to
+stop."""
 
 MOST_GUESSES = 3
 """Names that a message suggests at most."""
 
 
-class Place(NamedTuple):
+class NamedServer(NamedTuple):
     """Where a tool of a group is."""
 
     server: str
@@ -94,7 +90,8 @@ class Group:
         self, clients: Mapping[str, Client], failed: Mapping[str, Exception], *, separator: str
     ) -> None:
         self.clients = Clients(clients, failed)
-        self._failed, self._unlisted = dict(failed), dict[str, Exception]()
+        self._failed = dict(failed)
+        self._unlisted = dict[str, Exception]()
         self._separator = separator
         self._names: list[str] = []
 
@@ -155,7 +152,8 @@ class Group:
                     log.warning(
                         "%r of %r is left out: a longer server's name fits as well", own, server
                     )
-        self._names, self._unlisted = [tool.name for tool in found], unlisted
+        self._names = [tool.name for tool in found]
+        self._unlisted = unlisted
         return found
 
     def call_tool(
@@ -236,7 +234,7 @@ class Group:
                 outcomes[number] = answers if isinstance(answers, Exception) else answers[at]
         return all_or_first(outcomes, return_exceptions)
 
-    def resolve(self, name: str) -> Place:
+    def resolve(self, name: str) -> NamedServer:
         """Which server a name of this group leads to; whether that has such a tool is not asked.
 
         Raises:
@@ -245,7 +243,7 @@ class Group:
             ConnectionFailed: It leads to a server that could not be opened; the cause says why.
             TypeError: It is no str.
         """
-        expect(name, str, "a tool's name is a str")
+        require_type(name, str, "a tool's name is a str")
         server = self._server_of(name)
         if server is None:
             raise InvalidParams(f"no server of this group has a tool {name!r}{self._hint(name)}")
@@ -254,7 +252,7 @@ class Group:
             raise ConnectionFailed(
                 f"{name!r} cannot be called, {server!r} was not opened: {cause}"
             ) from cause
-        return Place(server, self.clients[server], name[len(server) + len(self._separator) :])
+        return NamedServer(server, self.clients[server], name[len(server) + len(self._separator) :])
 
     def _server_of(self, name: str) -> Optional[str]:
         fitting = [
@@ -289,7 +287,10 @@ class Group:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, {len(self.errors)} errors>"
+        return (
+            f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, "
+            f"{len(self.errors)} errors>"
+        )
 
 
 def connect_all(
@@ -398,7 +399,8 @@ def _outcomes(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> dict[str
 
 
 def _close_all(clients: Mapping[str, Client]) -> None:
-    """Close side by side; each close has its own bounds, and goes on when this wait is interrupted."""
+    """Close side by side; each close has its own bounds, and goes on when this wait is
+    interrupted."""
     _side_by_side(
         {name: lambda client=client, **_: client.close() for name, client in clients.items()},
         None,

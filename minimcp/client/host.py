@@ -10,37 +10,37 @@ import os
 import threading
 from contextvars import Context, copy_context
 from functools import partial
-from time import thread_time
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Iterable,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Union,
+)
 
-from .. import errors, schema, types
+from .. import errors, types
 from ..engine.cancel import CancelToken
 from ..engine.incoming import IncomingRequest
 from ..engine.limits import BoundedQueue, Limits
 from ..engine.pool import Pool, this_thread
-from ..errors import (
-    USER_REJECTED,
-    InternalError,
-    InvalidParams,
-    MethodNotFound,
-    Refused,
-    RpcError,
-    describe,
-    exit_gate,
-    one_line,
-)
+from ..errors import USER_REJECTED, InternalError, InvalidParams, MethodNotFound, Refused, RpcError
+from ..log import exit_gate, logger
 from ..protocol.lifecycle import Handshake, Peer, PerRequest
 from ..protocol.messages import Json, Notification, size_of
-from ..protocol.uri_template import parse_web_url
 from ..protocol.versions import LISTS, Revision
-from ..schema.checker import MAX_SECONDS, TOO_MUCH
-from ..schema.mismatch import Mismatch, nearest, plain_json, unknown_field
-from ..schema.signature import refuse_async
-from ..types import Change, LogMessage, Root
-from ..types.meta import check_extensions
-from .cache import Cache
+from ..schema.mismatch import nearest, plain_json, refuse_async
+from ..text import describe, one_line
+from ..types import Change, LogMessage
 
-log = errors.logger("minimcp.client")
+if TYPE_CHECKING:
+    from ..types import Root
+    from .cache import Cache
+
+log = logger("minimcp.client")
 
 # Notifications that wait for their callback; when there are more, the oldest are dropped with one
 # warning.
@@ -50,12 +50,10 @@ MOST_NOTIFICATIONS = 10_000
 NOTIFICATION_BYTES = 1024
 
 # What a host may name a root by: a path, a ``file://`` URI or a `Root`.
-Rootlike = Union[str, "os.PathLike[str]", Root]
+Rootlike = Union[str, "os.PathLike[str]", "Root"]
 
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
-# What is wrong with a value; None when it fits.
-Check = Callable[[Any], Optional[Mismatch]]
 
 
 # Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or
@@ -101,7 +99,8 @@ class Host:
         cache: bool = False,
         connection: Optional[str] = None,
     ) -> None:
-        self.connection, limits = connection, limits or Limits()
+        self.connection = connection
+        limits = limits or Limits()
         # What is called here runs in copies of the context in which the client was made.
         self.context = copy_context()
         self.functions = _gathered(handlers, keywords or {})
@@ -112,7 +111,10 @@ class Host:
                 raise TypeError(
                     "roots and list_roots are two ways to say the same: give one of them"
                 )
-            self.roots, self.functions["list_roots"] = as_roots(roots), lambda: self.roots
+            from .questions import as_roots
+
+            self.roots = as_roots(roots)
+            self.functions["list_roots"] = lambda: self.roots
         if sampling and "sample" not in self.functions:
             raise TypeError("sampling says what else sample can do, and there is no sample")
         self._parts: dict[str, tuple[str, ...]] = {
@@ -129,9 +131,13 @@ class Host:
         by_name = {each.identifier: each.settings for each in objects}
         if len(by_name) < len(objects):
             raise ValueError("two of the extensions have one identifier")
-        declared = extensions if isinstance(extensions, Mapping) else by_name
-        checked = None if extensions is None else check_extensions(declared)
-        self._extensions = plain_json(checked, "extensions")
+        # What is declared of extensions; None declares nothing.
+        self._extensions: Json = None
+        if extensions is not None:
+            from ..types.meta import check_extensions
+
+            declared = extensions if isinstance(extensions, Mapping) else by_name
+            self._extensions = plain_json(check_extensions(declared), "extensions")
         # Runs questions as tasks that a server asks so; None lets it ask none so.
         self.asked_tasks: Any = next(
             (each.for_host(limits) for each in objects if hasattr(each, "for_host")), None
@@ -147,8 +153,9 @@ class Host:
             )
             self._notification_handlers.update(each.notification_handlers())
             self.names.update(each.names)
-        # What a change makes stale, before anybody hears of it.
-        self.cache = Cache(limits.cache_bytes if cache else 0)
+        self._cache_bytes = limits.cache_bytes if cache else 0
+        # Results that the server says stay true; None until the first of them may be kept.
+        self.cache: Optional[Cache] = None
         # Whether a tool of this name is offered to the program; None offers all.
         self.offers: Optional[Callable[[str], bool]] = None
         # Malformed parts of results that were logged already; see `Call.report`.
@@ -187,6 +194,20 @@ class Host:
             declared.update(self.asked_tasks.capability(declared))
         return declared
 
+    def needed_cache(self) -> Cache:
+        """Return the cache, which is made on first use."""
+        if self.cache is None:
+            from .cache import Cache
+
+            # `setdefault` is atomic, so two threads that come first share one cache.
+            self.cache = vars(self).setdefault("_made_cache", Cache(self._cache_bytes))
+        return self.cache
+
+    def changed(self, kind: str, uri: Optional[str] = None) -> None:
+        """Drop the kept results that a change of the server makes stale; as `Cache.changed`."""
+        if self.cache is not None:
+            self.cache.changed(kind, uri)
+
     # ------------------------------------------------------------ questions
 
     def read(
@@ -210,12 +231,15 @@ class Host:
         parts = None if kind is None else self.capabilities(peer.revision).get(kind.capability)
         if kind is None or parts is None:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
+        from .questions import read_question
+
         try:
-            request, write = kind.read(params, parts, peer.revision)
+            request, write = read_question(method, params, parts, peer.revision)
         except ValueError as error:
             raise InvalidParams(f"{method}: {error}") from None
         if request is not None:
-            request.server, request.asked = types.Implementation.of_peer(peer.info), asked
+            request.server = types.Implementation.of_peer(peer.info)
+            request.asked = asked
             request.connection = self.connection
         handler = self.functions[kind.handler]
         arguments = () if request is None else (request,)
@@ -328,33 +352,6 @@ def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) 
     return tuple(given)
 
 
-def as_roots(roots: Any) -> list[Root]:
-    """Roots from what a host names them by.
-
-    Raises:
-        TypeError: This is no sequence of paths, URIs and `Root` objects.
-        ValueError: A URI is no ``file://`` URI, or goes up by "..".
-    """
-    if isinstance(roots, (str, os.PathLike, Root, Mapping)) or not isinstance(roots, Iterable):
-        raise TypeError(
-            f"roots are a list of paths, URIs or Root objects, not {type(roots).__name__}"
-        )
-    read: list[Root] = []
-    for given in roots:
-        if not isinstance(given, (str, os.PathLike, Root)):
-            raise TypeError(f"a root is a path, a URI or a Root, not {type(given).__name__}")
-        if not isinstance(given, Root):
-            given = (
-                Root(given) if isinstance(given, str) and "://" in given else Root.from_path(given)
-            )
-        if given.uri[:7].lower() != "file://" or (
-            given.path is not None and ".." in given.path.parts
-        ):
-            raise ValueError(f"a root is a file:// URI that does not go up, unlike {given.uri!r}")
-        read.append(given)
-    return read
-
-
 # ------------------------------------------------------------ where callbacks run
 
 
@@ -401,7 +398,8 @@ class Dispatcher:
                 log.error("a callback failed: %s", describe(error), exc_info=error)
 
     def close(self) -> None:
-        """Let the thread end when everything that waits has run, and take nothing more. Idempotent."""
+        """Let the thread end when everything that waits has run, and take nothing more.
+        Idempotent."""
         # without the lock, which another thread may have held when this process was forked
         self._closed = True
         self.waiting.put(None)
@@ -411,169 +409,19 @@ class Dispatcher:
 
 
 class QuestionKind(NamedTuple):
-    """One kind of question."""
+    """One kind of question: the host's function that answers it, and the capability that it
+    needs."""
 
     handler: str
     capability: str
-    # From the params, the declared parts and the revision to the request and the way to write what
-    # is returned. Raises ValueError.
-    read: Callable[
-        [Mapping[str, Json], Mapping[str, Json], Revision], tuple[Any, Callable[[Any], Result]]
-    ]
 
 
-def _read_sample(
-    params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
-) -> tuple[types.SampleRequest, Callable[[Any], Result]]:
-    request = types.SampleRequest.from_wire(params)
-    if "tools" not in parts and (request.tools is not None or request.tool_choice is not None):
-        raise ValueError("this client does not declare sampling.tools")
-    fault = types.conversation_fault(request.messages)
-    if fault is not None:
-        raise ValueError(fault)
-    return request, partial(_write_sample, revision)
-
-
-def _write_sample(revision: Revision, returned: Any) -> Result:
-    result = (
-        types.SampleResult(returned, stop_reason="endTurn")
-        if isinstance(returned, str)
-        else returned
-    )
-    if not isinstance(result, types.SampleResult):
-        raise TypeError(f"sample returns a str or a SampleResult, not {type(result).__name__}")
-    kinds = {block.type for block in result.content}
-    if not kinds <= revision.sampling_kinds:
-        raise ValueError(
-            f"{revision.name} has no content {', '.join(sorted(kinds - revision.sampling_kinds))} here"
-        )
-    written = result.to_wire()
-    if len(result.content) != 1 and not revision.sampling_tools:
-        if kinds != {"text"}:
-            raise ValueError(f"in {revision.name} a model answers with one block")
-        written["content"] = types.Text(result.text).to_wire()
-    return written
-
-
-def _read_elicit(
-    params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
-) -> tuple[types.ElicitRequest, Callable[[Any], Result]]:
-    request = types.ElicitRequest.from_wire(params)
-    if request.mode not in (parts or ("form",)):
-        raise ValueError(f"this client does not declare elicitation by {one_line(request.mode)}")
-    if request.mode == "url":
-        parse_web_url(request.url or "")
-
-        def consent(returned: Any) -> Result:
-            answer = _as_answer(returned)
-            _fields(answer.content)  # False and the like are neither a yes nor a no
-            return {"action": answer.action}
-
-        return request, consent
-    if request.schema is None:
-        raise ValueError("requestedSchema is missing")
-    check, fits = _checks_of(request.schema)
-    _drop_wrong_defaults(request, fits)
-    defaults, needed = request.defaults, request.schema.get("required", ())
-    fields: Any = (
-        None if "additionalProperties" in request.schema else request.schema.get("properties")
-    )
-
-    def write(returned: Any) -> Result:
-        answer = _as_answer(returned)
-        if answer.action != "accept":
-            return {"action": answer.action}
-        given = {
-            name: value
-            for name, value in _fields(answer.content).items()
-            if value is not None
-            or fits({name: None}) is None
-            or name in needed  # else it was not filled in
-        }
-        content = {**defaults, **given}
-        odd = None if fields is None else next((name for name in given if name not in fields), None)
-        missing = [name for name in needed if name not in content]
-        fault = check(content) if odd is None else unknown_field(given, odd, fields, missing)
-        if fault is not None:
-            raise ValueError(f"what elicit returned does not fit the schema: {fault}")
-        return {"action": "accept", "content": content}
-
-    return request, write
-
-
-def _checks_of(wanted: Json) -> tuple[Check, Check]:
-    """The check of an answer, and that of some of its members.
-
-    Raises:
-        ValueError: This is no schema of an object.
-    """
-    says = wanted.get("type", "object")
-    if says != "object":
-        raise ValueError(f"requestedSchema is of the type {says!r:.60}, not 'object'")
-    part = {
-        word: wanted[word]
-        for word in ("$schema", "$defs", "definitions", "properties")
-        if word in wanted
-    }
-    try:
-        whole = schema.compile_peer_check(wanted, where="requestedSchema")
-        return whole, schema.compile_peer_check(part, where="requestedSchema")
-    except ImportError as error:
-        log.warning("an answer is sent unchecked: %s", error)
-        return (lambda content: None), (lambda content: None)
-
-
-def _drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
-    """Leave the defaults out of a form that do not fit it."""
-    until = thread_time() + MAX_SECONDS  # for all together
-    found = {
-        name: fits({name: value}) if thread_time() < until else TOO_MUCH
-        for name, value in request.defaults.items()
-    }
-    faults = {name: fault for name, fault in found.items() if fault is not None}
-    if faults:
-        told = "; ".join(map(str, faults.values()))
-        log.warning("a form with defaults that do not fit, which are left out: %s", told)
-        shape: Json = request.schema
-        fields = {
-            name: {**field} if name in faults else field
-            for name, field in shape["properties"].items()
-        }
-        for name in faults:
-            del fields[name]["default"]
-        request.schema = {**shape, "properties": fields}
-
-
-def _as_answer(returned: Any) -> types.Answer:
-    if isinstance(returned, types.Answer):
-        return returned
-    return types.Answer("decline") if returned is None else types.Answer("accept", returned)
-
-
-def _fields(content: Any) -> Result:
-    """The members of a dict or an object; an object's member that is None has no value."""
-    written = {} if content is None else schema.write_any(content)
-    if not isinstance(written, dict):
-        what = f"a dict, a dataclass, None or an Answer, not {type(content).__name__}"
-        raise TypeError(f"elicit returns {what}: {{}} accepts a form without fields, None declines")
-    if isinstance(content, dict):
-        return written
-    return {name: value for name, value in written.items() if value is not None}
-
-
-# By method.
 QUESTIONS = {
-    "sampling/createMessage": QuestionKind("sample", "sampling", _read_sample),
-    "elicitation/create": QuestionKind("elicit", "elicitation", _read_elicit),
-    "roots/list": QuestionKind(
-        "list_roots",
-        "roots",
-        lambda params, parts, revision: (
-            None,
-            lambda returned: {"roots": [root.to_wire() for root in as_roots(returned)]},
-        ),
-    ),
+    "sampling/createMessage": QuestionKind("sample", "sampling"),
+    "elicitation/create": QuestionKind("elicit", "elicitation"),
+    "roots/list": QuestionKind("list_roots", "roots"),
 }
+"""By method. `questions` reads them."""
 
 UPDATED = "notifications/resources/updated"
 
@@ -587,3 +435,6 @@ CALLBACKS: dict[str, tuple[str, Optional[Callable[[Result], Any]]]] = {
 
 # The functions that a host may give; `connect` has a keyword of each name.
 NAMES = (*(kind.handler for kind in QUESTIONS.values()), *(name for name, _ in CALLBACKS.values()))
+
+# Those that are called with notifications.
+NOTIFIED = frozenset(name for name, _ in CALLBACKS.values())

@@ -15,7 +15,11 @@ from typing import Callable, Optional, Union
 from ..engine.cancel import CancelToken
 from ..engine.pool import renewed_in_fork
 from ..engine.timer import Deadline
-from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone, describe, logger
+from ..errors import ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone
+from ..log import logger
+from ..text import describe
+from . import subscriptions
+from .calls import Sessions
 from .host import Host
 from .session import Cancel, ClientSession, check_token, wait_until
 
@@ -36,8 +40,8 @@ Begin = Callable[[CancelToken, ClientSession], ClientSession]
 Attempt = Future[Union[ClientSession, Exception]]
 
 
-class Reconnector:
-    """A client's newest session, and the way to the next one. Thread-safe.
+class Reconnector(Sessions):
+    """The sessions of a client that begins another one after a loss. Thread-safe.
 
     Args:
         first: The session.
@@ -57,17 +61,13 @@ class Reconnector:
         *,
         always: bool = True,
     ) -> None:
-        self.newest, self.begin, self.host, self.timeout, self._always = (
-            first,
-            begin,
-            host,
-            timeout,
-            always,
-        )
-        self._stop = CancelToken()
+        super().__init__(first, host, timeout)
+        self.begin = begin
+        self._always = always
         self._changed = threading.Condition()
         self._attempt: Optional[Attempt] = None
-        self._steady, self._quick = Deadline(STEADY), 0
+        self._steady = Deadline(STEADY)
+        self._quick = 0
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
@@ -75,13 +75,8 @@ class Reconnector:
         self.begin = self._attempt = None
 
     @property
-    def closed(self) -> bool:
-        """Whether the client was closed."""
-        return self._stop.cancelled
-
-    @property
     def restarts(self) -> bool:
-        """Whether a loss is followed by another session."""
+        """As `Sessions`."""
         return self.begin is not None and (
             self._always or isinstance(self.newest.cause, SessionGone)
         )
@@ -104,12 +99,9 @@ class Reconnector:
             Cancelled: The token was cancelled; the attempt goes on.
             ConnectionLost: The client was closed.
         """
-        if self.closed:
-            raise ConnectionLost(
-                f"{lost.name}: this client is closed: call it inside its with block"
-            )
+        newest = super().after(lost, deadline, cancel)
         if not self.restarts:
-            return self.newest
+            return newest
         check_token(cancel)
         with self._changed:
             if self.newest is not lost:
@@ -149,11 +141,12 @@ class Reconnector:
             check_token(self._stop)
             assert self.begin is not None
             self._steady = Deadline(STEADY)
-            self.newest = outcome = self.begin(self._stop, lost)
+            begun: ClientSession = self.begin(self._stop, lost)
+            self.newest = outcome = begun
             if self.closed:
-                outcome.close()
+                begun.close()
             else:
-                outcome.subscriptions.missed_all()
+                subscriptions.of(begun).missed_all()
         except BaseException as error:
             log.debug("%s: not started again: %s", lost.name, error)
             outcome = ConnectionFailed(f"the server could not be started again: {describe(error)}")
@@ -170,14 +163,7 @@ class Reconnector:
     def close(self) -> None:
         """End the newest session, and an attempt at the next one, for good. Idempotent, from any
         thread."""
-        self._stop.cancel("the client was closed")
-        self.newest.close()
+        super().close()
         attempt = self._attempt
         if attempt is not None:
             wait([attempt], JOIN_SECONDS)
-
-    def abandon(self) -> None:
-        """The same without waiting for anything, for a finalizer: an attempt ends when it has an
-        outcome."""
-        self._stop.cancel("the client was closed")
-        self.newest.abandon()

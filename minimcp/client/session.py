@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from copy import copy
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from ..engine.calls import Calls, PendingCall
 from ..engine.cancel import CancelToken
@@ -31,9 +31,8 @@ from ..errors import (
     ProtocolViolation,
     ToolError,
     error_from_peer,
-    logger,
-    one_line,
 )
+from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import (
     Failure,
@@ -46,14 +45,11 @@ from ..protocol.messages import (
     size_of,
 )
 from ..protocol.versions import NEWEST_HANDSHAKE
-from ..schema.mismatch import explained
-from ..schema.signature import refuse_async
+from ..schema.mismatch import explained, refuse_async
+from ..text import one_line
 from ..types import CHANGES, CallToolResult, Progress, Text
-from .cache import OutputSchemas
 from .host import QUESTIONS, Era, Host
-
-if TYPE_CHECKING:
-    from .subscriptions import ClientSubscriptions
+from .outputs import OutputSchemas
 
 log = logger("minimcp.client")
 
@@ -84,13 +80,14 @@ class ClientSession(ConnectionRole):
         calls: Our requests on it.
         era: What is spoken; None before the two sides have agreed.
         schemas: What was learned of the server's tools.
-        subscriptions: What the server is to tell; set when the two sides have agreed.
+        subscriptions: What `subscriptions.of` returned for this session; None before the first
+            call.
         streams: By the id of a request that stays open: what gets the notifications that name it.
         listeners: What gets each notification, on the reading thread: be quick.
         ended: Cancelled when the connection has ended, and its cause is known.
-        mirror: What is to know of the tools that are listed, because their arguments travel in
-            headers too: an object with ``admitted(tools, deadline)``, which returns those that can
-            be called. None where there are no headers.
+        header_params: An object with ``usable_tools(tools, deadline)``, which notes the arguments of
+            listed tools that are sent in headers too, and returns the tools that can be called.
+            None over transports without headers.
         transport: What carries lines; None where nothing does.
         in_order: Whether what the server sends on several streams comes in the order in which it
             was sent.
@@ -98,15 +95,18 @@ class ClientSession(ConnectionRole):
 
     _connection: Connection
     calls: Calls
-    era: Era = None  # type: ignore[assignment]  # who calls a method of the protocol does so after `agree`
-    subscriptions: ClientSubscriptions
-    mirror: Any = None
+    # Methods of the protocol are called after `agree` only.
+    era: Era = None  # type: ignore[assignment]
+    subscriptions: Any = None
+    header_params: Any = None
     transport: Any = None
     in_order = True
     takes_batches = True
 
     def __init__(self, name: str, host: Host) -> None:
-        self.name, self.host, self.schemas = name, host, OutputSchemas()
+        self.name = name
+        self.host = host
+        self.schemas = OutputSchemas()
         self.streams: dict[Id, OnMessage] = {}
         self.listeners: dict[object, OnMessage] = {}
         self.ended = CancelToken()
@@ -148,7 +148,8 @@ class ClientSession(ConnectionRole):
         """This is spoken from now on. Called before the server hears that all is well and may ask
         questions."""
         self.era = era
-        self.takes_batches, self.takes_requests = era.revision.batches, era.revision.handshake
+        self.takes_batches = era.revision.batches
+        self.takes_requests = era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
         """Wait until what was sent so far has arrived, and until all ways are open that messages
@@ -201,11 +202,13 @@ class ClientSession(ConnectionRole):
             raise CapabilityNotSupported(f"{self.name}: the server declares no {what}")
 
     def stop(self, cause: Exception) -> None:
-        """End every request with this exception and refuse new ones, before `close`. Never blocks."""
+        """End every request with this exception and refuse new ones, before `close`. Never
+        blocks."""
         self.calls.close(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
-        """Wait until the connection has ended. Blocks: for so many seconds at most; None for ever."""
+        """Wait until the connection has ended. Blocks: for so many seconds at most; None for
+        ever."""
         return self._connection.wait_until_ended(seconds)
 
     def close(self) -> None:
@@ -444,7 +447,7 @@ class ClientSession(ConnectionRole):
         if kind is not None:
             uri = params.get("uri")
             is_long = size_of(params, CHANGE_BYTES) > CHANGE_BYTES
-            self.host.cache.changed(kind, uri if isinstance(uri, str) and not is_long else None)
+            self.host.changed(kind, uri if isinstance(uri, str) and not is_long else None)
             if is_long:
                 log.warning(
                     "<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES
@@ -574,7 +577,7 @@ def check_token(cancel: Cancel) -> None:
     """
     if not isinstance(cancel, (CancelToken, type(None))):
         way = "make a CancelToken(), and call its cancel()"
-        raise TypeError(f"cancel is a CancelToken or None, not {shown(cancel)}: {way}")
+        raise TypeError(f"cancel is a CancelToken or None, not {repr_of(cancel)}: {way}")
     if cancel is not None and cancel.cancelled:
         raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
@@ -595,18 +598,18 @@ def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
             raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
         return Deadline(seconds)
     except TypeError:
-        raise TypeError(f"{name} is a number of seconds or None, not {shown(seconds)}") from None
+        raise TypeError(f"{name} is a number of seconds or None, not {repr_of(seconds)}") from None
 
 
-def expect(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
+def require_type(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
     """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what
     it has to be."""
     if not isinstance(value, kind):
-        raise TypeError(f"{says}, not {shown(value)}")
+        raise TypeError(f"{says}, not {repr_of(value)}")
     return value
 
 
-def shown(value: object) -> str:
+def repr_of(value: object) -> str:
     """A wrong argument, for a message: "the str 'x'"."""
     return f"the {type(value).__name__} {repr(value):.60}"
 
@@ -619,7 +622,7 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
     """
     if not callable(on_progress):
         raise TypeError(
-            f"on_progress is a function that takes a Progress, or None, not {shown(on_progress)}"
+            f"on_progress is a function that takes a Progress, or None, not {repr_of(on_progress)}"
         )
     refuse_async(on_progress, "on_progress")
 

@@ -16,7 +16,6 @@ from functools import partial
 from random import uniform
 from typing import AbstractSet, Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
-from .. import errors
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import (
     CapabilityNotSupported,
@@ -26,15 +25,15 @@ from ..errors import (
     RequestTimeout,
     RpcError,
 )
+from ..log import logger
 from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, LOG_LEVEL_KEY, Handshake
 from ..protocol.messages import Json, Notification, size_of
-from ..protocol.uri_template import normalize_uri
+from ..protocol.urls import by_normalized, covering, normalize_uri
 from ..protocol.versions import LISTS
 from ..types import Change
-from ..types.notifications import by_normalized, covering
 from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, deadline_of, wait_until
 
-log = errors.logger("minimcp.client")
+log = logger("minimcp.client")
 
 MOST_WAITING = 10_000
 """Changes that wait for the program that iterates; beyond that one of a collection stands for all
@@ -44,13 +43,15 @@ WAITING_BYTES = 16 * 1024 * 1024
 """Bytes of memory of what a server may say that it agrees to."""
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before a background stream that the server ended is opened again: at first, and at most."""
+"""Seconds before a background stream that the server ended is opened again: at first, and at
+most."""
 
 STEADY = 30.0
 """Seconds after which the end of a background stream is no repetition of the one before."""
 
 BACKGROUND_SECONDS = 5.0
-"""What a server gets to agree to the background stream where no call of the program waits for it."""
+"""What a server gets to agree to the background stream where no call of the program waits for
+it."""
 
 OVERLAP_SECONDS = 1.0
 """How long a stream stays open when another has taken its place, where each has a connection of its
@@ -127,7 +128,8 @@ class Changes:
     """
 
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
-        self._session, self._forward = session, forward
+        self._session = session
+        self._forward = forward
         self.honored: Optional[Filter] = None
         self._subscribed: dict[str, str] = {}
         # What ends the stream on the wire, once.
@@ -273,6 +275,16 @@ def with_uri(uris: Mapping[str, str], uri: str, wanted: bool) -> dict[str, str]:
     return {**others, key: uris.get(key, uri)} if wanted else others
 
 
+def of(session: ClientSession) -> ClientSubscriptions:
+    """Return what a client has the server tell on a connection. It is made on first use."""
+    if session.subscriptions is None:
+        # `setdefault` is atomic, so two threads that come first share one object.
+        made = ClientSubscriptions(session)
+        session.subscriptions = vars(session).setdefault("_first_subscriptions", made)
+    found: ClientSubscriptions = session.subscriptions
+    return found
+
+
 class ClientSubscriptions:
     """What a client has the server tell on one connection. Thread-safe.
 
@@ -281,7 +293,8 @@ class ClientSubscriptions:
     """
 
     def __init__(self, session: ClientSession) -> None:
-        self.session, self._host = session, session.host
+        self.session = session
+        self._host = session.host
         self.log_level: Optional[str] = None
         self._lists = Filter.of(
             lambda name: f"on_{MEMBERS[name][0]}_changed" in session.host.functions
@@ -310,8 +323,10 @@ class ClientSubscriptions:
         """
         session, uris = self.session, dict[str, str]()
         if before is not None:
-            self.log_level, uris = before.log_level, before.uris
-            self._host.cache.clear()
+            self.log_level = before.log_level
+            uris = before.uris
+            if self._host.cache is not None:
+                self._host.cache.clear()
         level = self.log_level
         if (
             level is None
@@ -349,7 +364,8 @@ class ClientSubscriptions:
         `wait_until`."""
 
         def take() -> bool:
-            free, self._held = not self._held, True
+            free = not self._held
+            self._held = True
             return free
 
         if not wait_until(take, self._changed, deadline, cancel, self.session):
@@ -408,7 +424,8 @@ class ClientSubscriptions:
     def _subscribe(
         self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel
     ) -> None:
-        """In a session: subscribe to resources, and have a stream choose among all notifications."""
+        """In a session: subscribe to resources, and have a stream choose among all
+        notifications."""
         session = self.session
         uris = (
             wanted.resource_subscriptions
@@ -449,7 +466,8 @@ class ClientSubscriptions:
     # ------------------------------------------------------------ the client's own
 
     def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Hear of a resource from now on, or no more; arguments and errors as `Client.subscribe`."""
+        """Hear of a resource from now on, or no more; arguments and errors as
+        `Client.subscribe`."""
         session, key = self.session, normalize_uri(uri)
         session.need("resources.subscribe")
         with self._locked(deadline, cancel):
@@ -564,8 +582,8 @@ class ClientSubscriptions:
     def _missed(self, gap: Filter) -> None:
         """Notifications may have gone unheard: call the callbacks for whatever they were about."""
         for name in filter(partial(getattr, gap), MEMBERS):
-            self._host.cache.changed(name)
+            self._host.changed(name)
             self._host.call(f"on_{MEMBERS[name][0]}_changed")
         for uri in gap.resource_subscriptions:
-            self._host.cache.changed("resource_updated", uri)
+            self._host.changed("resource_updated", uri)
             self._host.call("on_resource_updated", uri)

@@ -21,13 +21,9 @@ from typing import (
     Union,
 )
 
-from ..errors import (
-    Cancelled,
-    ConnectionLost,
-    RequestTimeout,
-    logger,
-    one_line,
-)
+from ..errors import Cancelled, ConnectionLost, RequestTimeout
+from ..log import logger
+from ..text import one_line
 from ..protocol.messages import (
     Failure,
     Id,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Callable, Optional
 
-from ..errors import logger
+from ..log import logger
 
 log = logger("minimcp.requests")
 

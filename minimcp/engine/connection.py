@@ -38,16 +38,9 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, Callable, Optional, Union
 
-from ..errors import (
-    INVALID_REQUEST,
-    PARSE_ERROR,
-    ConnectionLost,
-    ProtocolViolation,
-    describe,
-    exit_gate,
-    logger,
-    one_line,
-)
+from ..errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLost, ProtocolViolation
+from ..log import exit_gate, logger
+from ..text import describe, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
-from ..errors import ConnectionLost, RpcError, logger, one_line
+from ..errors import ConnectionLost, RpcError
+from ..log import logger
+from ..text import one_line
 from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import (
     Failure,

@@ -21,14 +21,8 @@ from typing import (
     Union,
 )
 
-from ..errors import (
-    Cancelled,
-    CapabilityNotSupported,
-    InternalError,
-    InvalidRequest,
-    RpcError,
-    logger,
-)
+from ..errors import Cancelled, CapabilityNotSupported, InternalError, InvalidRequest, RpcError
+from ..log import logger
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Failure,

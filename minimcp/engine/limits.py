@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from queue import Empty, SimpleQueue
 from typing import Any, Optional
 
-from ..errors import logger
+from ..log import logger
 from ..schema.mismatch import options_checked
 
 log = logger("minimcp.limits")

@@ -8,15 +8,8 @@ from __future__ import annotations
 import threading
 from typing import Callable, Optional
 
-from ..errors import (
-    Busy,
-    Cancelled,
-    ConnectionFailed,
-    ConnectionLost,
-    RequestTimeout,
-    SessionGone,
-    logger,
-)
+from ..errors import Busy, Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone
+from ..log import logger
 from .calls import Calls, PendingCall
 from .timer import Timer, timer as process_timer
 

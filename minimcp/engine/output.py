@@ -19,7 +19,7 @@ from collections import deque
 from contextlib import contextmanager, suppress
 from typing import Any, Iterator, Optional
 
-from ..errors import exit_gate
+from ..log import exit_gate
 from .pool import renewed_in_fork
 
 # Bytes that may wait for a reader. Above this, what is written is dropped.

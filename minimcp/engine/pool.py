@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterator, Optional
 from weakref import WeakSet
 
-from ..errors import exit_gate, logger
+from ..log import exit_gate, logger
 
 log = logger("minimcp.pool")
 

@@ -8,7 +8,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Callable, Hashable, Optional
 
-from ..errors import logger, one_line
+from ..log import logger
+from ..text import one_line
 from .timer import LOOK_SECONDS, Timer, timer
 
 if TYPE_CHECKING:

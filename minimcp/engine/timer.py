@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from typing import Callable, Optional
 
-from ..errors import exit_gate, logger
+from ..log import exit_gate, logger
 from .pool import renewed_in_fork
 
 log = logger("minimcp.timer")

@@ -17,7 +17,9 @@ import threading
 from contextlib import suppress
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ..errors import ConnectionLost, exit_gate, logger, printable
+from ..errors import ConnectionLost
+from ..log import exit_gate, logger
+from ..text import printable
 from .output import open_outlet
 
 try:

@@ -13,12 +13,13 @@ from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ..engine.incoming import Handler, IncomingRequest, Route
-from ..errors import InvalidParams, describe, logger
+from ..errors import InvalidParams
+from ..log import logger
+from ..text import describe
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
-from ..schema.mismatch import plain_json
-from ..schema.signature import refuse_async
+from ..schema.mismatch import plain_json, refuse_async
 from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
 from ..server.subscriptions import MOST_URIS

@@ -23,16 +23,18 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optio
 from urllib.parse import quote
 
 from ..engine.incoming import Route
-from ..errors import InvalidParams, ResourceNotFound, describe, logger, one_line
-from ..protocol.front_matter import check_front_matter, read_front_matter
+from ..errors import InvalidParams, ResourceNotFound
+from ..log import logger
+from ..text import describe, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, to_json
-from ..protocol.uri_template import normalize_uri
+from ..protocol.urls import normalize_uri
 from ..server.context import Context
 from ..server.options import method
 from ..server.paths import path_fault
 from ..types import BlobResourceContents, TextResourceContents
 from .extension import Extension, cursor_at, position_of
+from .front_matter import check_front_matter, read_front_matter
 
 log = logger("minimcp.skills")
 

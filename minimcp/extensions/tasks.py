@@ -36,8 +36,8 @@ from ..errors import (
     MethodNotFound,
     RequestTimeout,
     error_from_peer,
-    logger,
 )
+from ..log import logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,

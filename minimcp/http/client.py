@@ -46,9 +46,9 @@ from ..errors import (
     ProtocolViolation,
     RequestTimeout,
     SessionGone,
-    logger,
-    one_line,
 )
+from ..log import logger
+from ..text import one_line
 from ..protocol.lifecycle import VERSION_KEY
 from ..protocol.messages import (
     Failure,
@@ -60,11 +60,10 @@ from ..protocol.messages import (
     decode,
     encode,
 )
-from ..protocol.sse import MEDIA_TYPE, Event, EventReader
-from ..protocol.uri_template import parse_web_url
-from ..schema.header_params import Mirrored, header_value, mirrored
+from ..protocol.urls import parse_web_url
+from ..schema.header_params import HeaderParam, header_params, header_value
 from ..types import Tool
-from .fetch import AbortableRequest, Auth, Fetcher, HttpResponse, is_credential, without_secrets
+from .fetch import AbortableRequest, Auth, Fetcher, FetchResponse, is_credential, without_secrets
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -76,6 +75,7 @@ from .headers import (
     VERSION_HEADER,
     media_type,
 )
+from .sse import MEDIA_TYPE, EventReader, SseEvent
 
 log = logger("minimcp.client")
 
@@ -210,32 +210,32 @@ class RequestHeaders:
 
     def __init__(self, name: str, extended: Mapping[str, str]) -> None:
         self._name, self._named_by = name, {**NAMED_BY, **extended}
-        self._tools: dict[str, list[Mirrored]] = {}
+        self._tools: dict[str, list[HeaderParam]] = {}
         self._warned: set[str] = set()
 
-    def admitted(self, tools: Iterable[Tool], deadline: Deadline) -> list[Tool]:
+    def usable_tools(self, tools: Iterable[Tool], deadline: Deadline) -> list[Tool]:
         """Note which arguments of freshly listed tools travel in headers; the tools but for those
         that cannot be called, because what they say about headers is wrong.
 
         Raises:
             RequestTimeout: The deadline came first.
         """
-        known: dict[str, list[Mirrored]] = {}
-        warned, admitted = set(), []
+        known: dict[str, list[HeaderParam]] = {}
+        warned, usable = set(), []
         for tool in tools:
             if deadline.expired:
                 raise RequestTimeout(
                     f"{self._name}: tools/list: not read within {deadline.seconds:g} s"
                 )
             try:
-                known[tool.name] = mirrored(tool.input_schema)
-                admitted.append(tool)
+                known[tool.name] = header_params(tool.input_schema)
+                usable.append(tool)
             except ValueError as error:
                 warned.add(tool.name)
                 if tool.name not in self._warned:
                     log.warning("%s: the tool %s is left out: %s", self._name, tool.name, error)
         self._tools, self._warned = known, warned
-        return admitted
+        return usable
 
     def of(self, method: str, params: Mapping[str, Json]) -> dict[str, str]:
         """The headers of a request or notification that carries its revision; none for another.
@@ -427,7 +427,7 @@ class HttpClientSession(ClientSession, Pinged):
     ) -> None:
         self._fetcher, self._url, self._has_auth = server.fetcher(), server.url, server.has_auth
         super().__init__(self._fetcher.shown, host)
-        self.mirror: Any = RequestHeaders(self.name, host.names)
+        self.header_params: Any = RequestHeaders(self.name, host.names)
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
         self._session_id: Optional[str] = None
@@ -585,7 +585,7 @@ class HttpClientSession(ClientSession, Pinged):
             self._sender.submit(partial(self._send, line))
 
     def _exchange(
-        self, send: Callable[[AbortableRequest], HttpResponse], deadline: Deadline = NEVER
+        self, send: Callable[[AbortableRequest], FetchResponse], deadline: Deadline = NEVER
     ) -> bool:
         """Send an HTTP request whose response says nothing; what goes wrong is logged."""
         left = deadline.remaining()
@@ -622,7 +622,7 @@ class HttpClientSession(ClientSession, Pinged):
         http: AbortableRequest,
         line: bytes,
         message: Union[Request, Notification, None] = None,
-    ) -> HttpResponse:
+    ) -> FetchResponse:
         """Send a POST. Errors as `Fetcher.send`."""
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
@@ -630,7 +630,7 @@ class HttpClientSession(ClientSession, Pinged):
         if message is not None:
             if not self._resumes:
                 headers[METHOD_HEADER] = message.method
-            headers.update(self.mirror.of(message.method, message.params))
+            headers.update(self.header_params.of(message.method, message.params))
         return self._fetcher.send(http, "POST", headers, line, self._endpoint)
 
     def _session_headers(self) -> dict[str, str]:
@@ -715,7 +715,7 @@ class HttpClientSession(ClientSession, Pinged):
         is_own = answer is not None and answer.id == request.id
         return not self._may_end_session(response.status, answer if is_own else None)
 
-    def _read_answer(self, response: HttpResponse, call: _Call) -> None:
+    def _read_answer(self, response: FetchResponse, call: _Call) -> None:
         if call.method == "initialize":
             session = response.headers.get(SESSION_HEADER)
             if session is not None and not _SESSION_ID.fullmatch(session):
@@ -746,7 +746,7 @@ class HttpClientSession(ClientSession, Pinged):
         )
 
     def _receive_mislabeled(
-        self, body: bytes, response: HttpResponse, kind: str, call: _Call
+        self, body: bytes, response: FetchResponse, kind: str, call: _Call
     ) -> None:
         """Read the response to a call whose content type is wrong: the call has run already.
 
@@ -767,7 +767,7 @@ class HttpClientSession(ClientSession, Pinged):
         written = one_line(kind) or "no content type"
         told("<-- %s: %s has %s instead of %s", self.name, call.method, written, JSON_TYPE)
 
-    def error_of(self, response: HttpResponse) -> tuple[Union[Response, Failure, None], McpError]:
+    def error_of(self, response: FetchResponse) -> tuple[Union[Response, Failure, None], McpError]:
         """Read an HTTP error.
 
         Returns:
@@ -821,7 +821,7 @@ class HttpClientSession(ClientSession, Pinged):
     # ------------------------------------------------------------ streams
 
     def _follow(
-        self, http: AbortableRequest, response: Optional[HttpResponse], call: Optional[_Call]
+        self, http: AbortableRequest, response: Optional[FetchResponse], call: Optional[_Call]
     ) -> None:
         """Read a stream, and those that take its place when it ends, until the answer is there.
 
@@ -893,7 +893,7 @@ class HttpClientSession(ClientSession, Pinged):
             self._opened.set()
 
     def _read_events(
-        self, response: HttpResponse, reader: EventReader, call: Optional[_Call]
+        self, response: FetchResponse, reader: EventReader, call: Optional[_Call]
     ) -> str:
         """Read a stream until it ends, or has brought the answer to a call, or that has ended; how
         it was cut, in words."""
@@ -911,7 +911,7 @@ class HttpClientSession(ClientSession, Pinged):
         response.read_rest(REST_SECONDS)
         return ""
 
-    def _take_event(self, event: Event, call: Optional[_Call]) -> None:
+    def _take_event(self, event: SseEvent, call: Optional[_Call]) -> None:
         if event.event == "message" and event.data:  # one without data only says an id
             self._receive(event.data.encode(), call)
 

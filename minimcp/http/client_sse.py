@@ -1,4 +1,4 @@
-"""HTTP+SSE, the client's side, and `agree_over_http`, which finds out what a server with a URL
+"""HTTP+SSE, the client's side, and `open_over_http`, which finds out what a server with a URL
 speaks.
 
 HTTP+SSE came before Streamable HTTP, and many servers still speak it.
@@ -14,7 +14,7 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from ..client.connect import Agree, Plan
+from ..client.connect import BeginSession, ConnectOptions
 from ..client.session import ClientSession
 from ..engine.timer import Deadline
 from ..errors import (
@@ -23,11 +23,11 @@ from ..errors import (
     McpError,
     ProtocolViolation,
     UnsupportedRevision,
-    one_line,
 )
-from ..protocol.sse import Event
+from ..text import one_line
 from .client import ERROR_BYTES, HttpClientSession
-from .fetch import AbortableRequest, HttpResponse, same_origin
+from .fetch import AbortableRequest, FetchResponse, same_origin
+from .sse import SseEvent
 
 # What the server gets to name the URL for messages.
 ENDPOINT_SECONDS = 10.0
@@ -70,7 +70,7 @@ class SseSession(HttpClientSession):
         finally:
             self._named.set()
 
-    def _take_event(self, event: Event, call: Any) -> None:
+    def _take_event(self, event: SseEvent, call: Any) -> None:
         if event.event != "endpoint" or self._endpoint:
             super()._take_event(event, call)
             return
@@ -84,7 +84,7 @@ class SseSession(HttpClientSession):
         self._endpoint = url
         self._named.set()
 
-    def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> HttpResponse:
+    def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> FetchResponse:
         """As `HttpClientSession`; waits for the endpoint first."""
         limit = http.deadline.within(ENDPOINT_SECONDS)
         self._named.wait(limit.to_wait())
@@ -95,20 +95,20 @@ class SseSession(HttpClientSession):
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 
-    def _read_answer(self, response: HttpResponse, call: Any) -> None:
+    def _read_answer(self, response: FetchResponse, call: Any) -> None:
         """The answer comes in the stream."""
         response.start(ERROR_BYTES)
 
 
-def agree_over_http(plan: Plan, agree: Agree) -> ClientSession:
+def open_over_http(options: ConnectOptions, begin: BeginSession) -> ClientSession:
     """Connect in the newest way that the server knows: without a handshake, with one, over
     HTTP+SSE.
 
     The probe itself is judged as over any transport. An outage is never a verdict.
 
     Args:
-        plan: Whereto, and what this client may speak.
-        agree: Agrees over a session, and closes it when that fails.
+        options: The server, and what this client may speak.
+        begin: Negotiates over a new session; closes it if that fails.
 
     Raises:
         ConnectionFailed: It cannot be reached, or refuses; or there is nothing that speaks the
@@ -116,17 +116,20 @@ def agree_over_http(plan: Plan, agree: Agree) -> ClientSession:
         AuthorizationError: It wants to know who asks.
         McpError: As `negotiate`.
     """
-    plan = plan._replace(probe_timeout=None)
-    server, common = plan.target.object, (plan.target.object, plan.host, plan.limits, plan.trace)
-    known = _known.get(server.url) if plan.per_request and plan.handshake else None
+    options = options._replace(probe_timeout=None)
+    server, common = (
+        options.target.object,
+        (options.target.object, options.host, options.limits, options.trace),
+    )
+    known = _known.get(server.url) if options.per_request and options.handshake else None
     if known is not None:
         try:
-            return _agreed(plan.without_probe(), agree, known(*common))
+            return _open(options.without_probe(), begin, known(*common))
         except (ConnectionFailed, ProtocolViolation, UnsupportedRevision):
             _known.pop(server.url, None)  # it may have become another server since
     session = HttpClientSession(*common)
     try:
-        return _agreed(plan, agree, session)
+        return _open(options, begin, session)
     except (ProtocolViolation, ConnectionFailed) as error:
         if session.refused is None:
             raise
@@ -134,24 +137,26 @@ def agree_over_http(plan: Plan, agree: Agree) -> ClientSession:
             raise ConnectionFailed(str(error)) from error
         first = error
     try:
-        return _agreed(plan.without_probe(), agree, SseSession(*common))
+        return _open(options.without_probe(), begin, SseSession(*common))
     except McpError as error:
         older = "the same answer" if f"HTTP {session.refused} " in str(error) else error
         raise ConnectionFailed(f"{first} (the older HTTP+SSE was tried too: {older})") from error
 
 
-def _agreed(plan: Plan, agree: Agree, session: HttpClientSession) -> ClientSession:
-    """Agree over this session, and remember what is to be remembered."""
-    url = plan.target.object.url
+def _open(
+    options: ConnectOptions, begin: BeginSession, session: HttpClientSession
+) -> ClientSession:
+    """Begin this session, and remember its kind for the next connection to the URL."""
+    url = options.target.object.url
     try:
-        found = agree(session, plan)
+        found = begin(session, options)
     except ConnectionLost as lost:
         is_plain = url.startswith("http:") and "the connection broke" in str(lost)
         raise ConnectionFailed(
             f"{lost}: does the server speak https?" if is_plain else str(lost)
         ) from lost
     if session.era.revision.handshake and (
-        plan.per_request or isinstance(session, SseSession)
+        options.per_request or isinstance(session, SseSession)
     ):  # else not asked
         if len(_known) >= MOST_KNOWN:
             _known.clear()

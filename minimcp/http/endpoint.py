@@ -24,15 +24,9 @@ from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
-from ..errors import (
-    ConnectionLost,
-    HeaderMismatch,
-    InternalError,
-    InvalidRequest,
-    RpcError,
-    logger,
-    one_line,
-)
+from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError
+from ..log import logger
+from ..text import one_line
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import (
     Failure,
@@ -45,7 +39,6 @@ from ..protocol.messages import (
     encode,
     failure,
 )
-from ..protocol.sse import MEDIA_TYPE, format_event
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
 from ..stores.base import StoreUnavailable, owner_of
@@ -82,6 +75,7 @@ from .sessions import (
     Trace,
 )
 from .shared import SharedSession, SharedSessions
+from .sse import MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
     from ..auth.bearer import Bearer
@@ -525,7 +519,7 @@ class Endpoint(HttpService):
             if method == "tools/call"
             else None
         )
-        for each in () if tool is None else tool.mirrored:
+        for each in () if tool is None else tool.header_params:
             name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
             if value is None and name in headers:
                 raise HeaderMismatch(f"the header {name} is there, and its argument is not")

@@ -33,10 +33,9 @@ from ..errors import (
     ConnectionLost,
     McpError,
     ProtocolViolation,
-    describe,
-    one_line,
 )
-from ..protocol.uri_template import parse_web_url
+from ..text import describe, one_line
+from ..protocol.urls import parse_web_url
 
 # For TCP, a proxy's tunnel and TLS.
 CONNECT_SECONDS = 10.0
@@ -173,7 +172,7 @@ class AbortableConnection(_Mixed):
             if self.sock is not None:
                 self.sock.settimeout(
                     None
-                )  # after `HttpResponse.read_rest`, before another thread may have it
+                )  # after `FetchResponse.read_rest`, before another thread may have it
             return
         if time.monotonic() - self._idle_since > KEPT_SECONDS:
             self.close()
@@ -293,7 +292,7 @@ class KeptPool(_Mixed):
         super()._put_conn(connection)
 
 
-class HttpResponse:
+class FetchResponse:
     """The head of a response, and its body as it comes. For one thread at a time.
 
     ``headers`` knows names without regard to case. ``cut`` is why `start` could not read on; None
@@ -400,6 +399,23 @@ class HttpResponse:
             self._raw.close()
 
 
+class StoredAuth:
+    """The token that ``minimcp login`` has stored, shared by all connections to one server.
+
+    The package `minimcp.auth` is imported, and the token file is read, when the server first
+    returns 401. Thread-safe.
+    """
+
+    def authorizer(self, url: str) -> Any:
+        """Return the object that authorizes requests to a server, or None in a copy without auth/."""
+        try:
+            from ..auth.signin import StoredToken
+        except ImportError:
+            return None
+        # `setdefault` is atomic, so two threads that both get 401 share one object.
+        return vars(self).setdefault("_grant", StoredToken()).for_server(url)
+
+
 class Fetcher:
     """Sends requests to one server. Thread-safe.
 
@@ -411,6 +427,7 @@ class Fetcher:
         headers, auth, verify, cert, proxies: As `HttpServer`.
         redirects: Whether those are followed.
         cookies: The cookie jar of another `Fetcher` for the same origin; None makes a new one.
+        stored: Authorizes requests after the server has returned 401; None leaves the 401 as it is.
 
     Attributes:
         settings: What the requests that are sent beside this one, for a token, have in common with
@@ -436,6 +453,7 @@ class Fetcher:
         proxies: Optional[Mapping[str, str]] = None,
         redirects: bool = True,
         cookies: Any = None,
+        stored: Optional[StoredAuth] = None,
     ) -> None:
         try:
             import requests
@@ -447,9 +465,14 @@ class Fetcher:
             Retry(False, redirect=False),
             Timeout(connect=CONNECT_SECONDS, read=None),
         )
-        self.shown, self._requests = without_secrets(url), requests
-        self._url, self._auth, self._has_auth_object = url, auth, isinstance(auth, AuthBase)
-        self._redirects, self._authorizer = redirects, None
+        self.shown = without_secrets(url)
+        self._requests = requests
+        self._url = url
+        self._auth = auth
+        self._has_auth_object = isinstance(auth, AuthBase)
+        self._redirects = redirects
+        self._stored = stored
+        self._authorizer: Any = None
         if hasattr(auth, "for_server"):
             self._auth = None
             self._authorizer = auth.for_server(url)
@@ -514,7 +537,7 @@ class Fetcher:
         headers: Mapping[str, str],
         body: Optional[bytes] = None,
         url: Optional[str] = None,
-    ) -> HttpResponse:
+    ) -> FetchResponse:
         """Send a request and wait for the head of its response.
 
         Args:
@@ -532,15 +555,21 @@ class Fetcher:
         Blocks: until then; a connection that is not there in `CONNECT_SECONDS` has failed.
         """
         url, authorizer = url or self._url, self._authorizer
-        if authorizer is None:
+        if authorizer is None and self._stored is None:
             return self._send(request, method, headers, body, url)
         for left in reversed(range(MOST_SENDS)):
-            sent = authorizer.authorize(method, url, request, self.settings)
+            sent = {}
+            if authorizer is not None:
+                sent = authorizer.authorize(method, url, request, self.settings)
             response = self._send(request, method, {**headers, **sent}, body, url)
             try:
-                again = left and authorizer.answered(
-                    response.status, response.headers, sent, request, self.settings
-                )
+                if authorizer is None:
+                    authorizer = self._stored_authorizer(response)
+                again = left and authorizer is not None
+                if again:
+                    again = authorizer.answered(
+                        response.status, response.headers, sent, request, self.settings
+                    )
             except BaseException:
                 response.close()
                 raise
@@ -550,6 +579,12 @@ class Fetcher:
                 response.start(PIECE_BYTES)
         return response
 
+    def _stored_authorizer(self, response: FetchResponse) -> Any:
+        """Return what authorizes requests from now on, or None if the server wants no token."""
+        if response.status == 401 and self._stored is not None:
+            self._authorizer = self._stored.authorizer(self._url)
+        return self._authorizer
+
     def _send(
         self,
         request: AbortableRequest,
@@ -557,7 +592,7 @@ class Fetcher:
         headers: Mapping[str, str],
         body: Optional[bytes],
         url: str,
-    ) -> HttpResponse:
+    ) -> FetchResponse:
         where = f"{method} {without_secrets(self._moved.get(url, url))}"
         headers = {**self._headers, **headers}
         if self._auth is not None and not self._has_auth_object:
@@ -569,7 +604,7 @@ class Fetcher:
             if request.aborted.is_set():
                 raise ConnectionLost(f"{where}: given up before it was sent")
             raw = self._sent(method, self._moved.get(url, url), headers, body)
-            response = HttpResponse(where, raw, self.masked)
+            response = FetchResponse(where, raw, self.masked)
             location = response.headers.get("Location") if self._redirects else None
             if response.status in (307, 308) and location is not None and url not in self._moved:
                 target = same_origin(url, location)
@@ -578,7 +613,7 @@ class Fetcher:
                     response.close()
                     self._moved[url] = target
                     raw = self._sent(method, target, headers, body)
-                    response = HttpResponse(where, raw, self.masked)
+                    response = FetchResponse(where, raw, self.masked)
             return response
         except McpError:
             raise

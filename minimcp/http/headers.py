@@ -17,8 +17,8 @@ from ..engine.rates import whole_seconds
 from ..engine.shares import RETRY_SECONDS, Name, ShareExceeded
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
-from ..protocol.sse import MEDIA_TYPE
-from ..protocol.uri_template import WebUrl, parse_web_url
+from ..protocol.urls import WebUrl, parse_web_url
+from .sse import MEDIA_TYPE
 
 HeaderPairs = Iterable[tuple[str, str]]
 

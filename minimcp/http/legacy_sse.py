@@ -15,11 +15,11 @@ from urllib.parse import parse_qs
 from ..engine.pool import waiting
 from ..engine.timer import LONGEST_WAIT, Deadline
 from ..engine.transport import Frame, Transport
-from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from .endpoint import HttpService
 from .headers import Headers, HttpError, HttpRequest, ResponseWriter, accepted, require
 from .options import HttpOptions
 from .sessions import SHORT_BYTES, STREAM_HEADERS
+from .sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
     from ..auth.bearer import Bearer

@@ -32,7 +32,8 @@ from ..engine.cancel import CancelToken
 from ..engine.pool import Pool
 from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.timer import LONGEST_WAIT
-from ..errors import ConnectionLost, logger
+from ..errors import ConnectionLost
+from ..log import logger
 from .framing import (
     BODY,
     CONTINUE,

@@ -33,12 +33,13 @@ from ..engine.pool import waiting
 from ..engine.rates import whole_seconds
 from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
-from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost, logger
+from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost
+from ..log import logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import ERROR_CODE, Failure, Id, Notification, Response, Result
-from ..protocol.sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 from ..protocol.versions import Revision
 from .headers import JSON_TYPE, ResponseWriter
+from .sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint

@@ -27,7 +27,8 @@ from ..engine.calls import Calls
 from ..engine.cancel import CancelToken
 from ..engine.incoming import Line
 from ..engine.pool import waiting
-from ..errors import InternalError, logger
+from ..errors import InternalError
+from ..log import logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,
@@ -41,7 +42,6 @@ from ..protocol.messages import (
     read_json,
     to_json,
 )
-from ..protocol.sse import KEEP_ALIVE, format_event
 from ..protocol.versions import BY_NAME
 from ..server.processes import RENEW_SECONDS, Processes, Told
 from ..stores.base import (
@@ -65,6 +65,7 @@ from .sessions import (
     ResponseSink,
     Session,
 )
+from .sse import KEEP_ALIVE, format_event
 
 if TYPE_CHECKING:
     from .endpoint import Endpoint

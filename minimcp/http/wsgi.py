@@ -15,7 +15,8 @@ from functools import partial
 from socketserver import ThreadingMixIn
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
 
-from ..errors import ConnectionLost, logger
+from ..errors import ConnectionLost
+from ..log import logger
 from .endpoint import Endpoint
 from .framing import REASONS
 from .headers import HttpRequest, HttpResponse, ResponseWriter

@@ -21,10 +21,10 @@ from ..errors import (
     ProtocolViolation,
     RpcError,
     UnsupportedRevision,
-    logger,
-    one_line,
 )
-from .messages import Json, Request, size_of
+from ..log import logger
+from ..text import one_line
+from .messages import PARAPHRASE_LEVELS, Json, Request, size_of
 from .versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 
 log = logger("minimcp.protocol")
@@ -93,7 +93,8 @@ class Peer:
         self, revision: Revision, *, info: Optional[Mapping[str, Json]] = None,
         capabilities: Optional[Mapping[str, Json]] = None, log_rank: Optional[int] = None,
     ) -> None:  # fmt: skip
-        self.revision, self.log_rank = revision, log_rank
+        self.revision = revision
+        self.log_rank = log_rank
         self.info: Mapping[str, Json] = info or {}
         self.capabilities: Mapping[str, Json] = capabilities or {}
         self.session: Optional[dict[str, Any]] = {} if revision.handshake else None
@@ -183,8 +184,8 @@ def log_rank(level: Json) -> int:
     Raises:
         InvalidParams: It is none of the protocol's.
     """
-    if level == "warn":
-        level = "warning"  # taken, never sent: a widely read paraphrase of the specification has it
+    if isinstance(level, str):
+        level = PARAPHRASE_LEVELS.get(level, level)
     if not isinstance(level, str) or level not in LOG_LEVELS:
         raise InvalidParams(f"level is one of {', '.join(LOG_LEVELS)}")
     return LOG_LEVELS[level]
@@ -379,7 +380,8 @@ class Offer:
         accept_batches: bool = False,
     ) -> None:
         self.revisions = tuple(revisions)
-        self.strict_version, self.accept_batches = strict_version, accept_batches
+        self.strict_version = strict_version
+        self.accept_batches = accept_batches
         self.per_request = {
             revision.name: revision for revision in revisions if not revision.handshake
         }

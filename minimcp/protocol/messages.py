@@ -22,22 +22,22 @@ from ..errors import (
     KINDS,
     METHOD_NOT_FOUND,
     MISSING_CAPABILITY,
-    OLD_KINDS,
     PARSE_ERROR,
     RESOURCE_NOT_FOUND,
     SERVER_CODES,
     URL_ELICITATION_REQUIRED,
     Cancelled,
     CapabilityNotSupported,
+    InvalidParams,
     McpError,
     ResourceAccessDenied,
     ResourceNotFound,
     RpcError,
     ToolError,
-    describe,
     error_from_peer,
-    logger,
 )
+from ..log import logger
+from ..text import describe
 from .versions import Revision
 
 log = logger("minimcp.protocol")
@@ -59,6 +59,21 @@ ERROR_CODE = rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error"
 
 # Characters of an id of text that is looked for in a line that cannot be read.
 MAX_ID = 200
+
+# A widely read paraphrase of the specification names methods, levels and error codes that the
+# specification does not have, and some peers were written after it. All of them are in this table.
+# They are accepted in the revisions with a handshake.
+PARAPHRASE_RESOURCE_NOT_FOUND = -32001
+PARAPHRASE_TOOL_FAILED = -32003
+PARAPHRASE_INVALID_ARGUMENTS = -32004
+PARAPHRASE_ERRORS: dict[int, type[RpcError]] = {
+    PARAPHRASE_INVALID_ARGUMENTS: InvalidParams,
+    -32005: InvalidParams,  # unknown prompt
+    -32006: CapabilityNotSupported,  # sampling
+    -32007: CapabilityNotSupported,
+}
+PARAPHRASE_LEVELS = {"warn": "warning"}
+PARAPHRASE_SHUTDOWN = "shutdown"
 
 _SURROGATE = "[\ud800-\udfff]"
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
@@ -166,8 +181,10 @@ Decoded = Union[Message, InvalidMessage, list[Union[Message, InvalidMessage]]]
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    """The members of an object, none of which may be named twice: two readers of it could disagree."""
-    members = {name: value for name, value in pairs}  # noqa: C416 (an empty dict takes less room so)
+    """The members of an object, none of which may be named twice: two readers of it could
+    disagree."""
+    # A comprehension, because an empty dict made by `dict` takes more memory.
+    members = {name: value for name, value in pairs}  # noqa: C416
     if len(members) != len(pairs):
         raise ValueError("an object names a member twice")
     return members
@@ -616,12 +633,15 @@ def exception_of(failure: Failure, method: str, revision: Revision) -> McpError:
         method: Of the request.
         revision: That the request was sent in.
     """
-    code, old, reading = failure.code, revision.handshake, method == "resources/read"
+    code = failure.code
+    reading = method == "resources/read"
     data = failure.data if isinstance(failure.data, dict) else {}
-    kind = OLD_KINDS.get(code) if old else None
-    if reading and old and code == -32001:
-        kind = ResourceNotFound
-    elif code == RESOURCE_NOT_FOUND or (reading and code == INVALID_PARAMS and "uri" in data):
+    kind: Optional[type[RpcError]] = None
+    if revision.handshake:
+        kind = PARAPHRASE_ERRORS.get(code)
+        if reading and code == PARAPHRASE_RESOURCE_NOT_FOUND:
+            kind = ResourceNotFound
+    if code == RESOURCE_NOT_FOUND or (reading and code == INVALID_PARAMS and "uri" in data):
         # servers of the newest revision answer -32602 in the revisions before it too
         kind = (
             ResourceAccessDenied if re.search(ACCESS_DENIED, failure.message) else ResourceNotFound
@@ -630,7 +650,7 @@ def exception_of(failure: Failure, method: str, revision: Revision) -> McpError:
         undeclarable = method == "completion/complete" and not revision.completions_capability
         kind = CapabilityNotSupported if undeclarable or "requiredCapabilities" in data else None
     error = error_from_peer(code, failure.message, failure.data, kind=kind)
-    if old and code == -32003:
+    if revision.handshake and code == PARAPHRASE_TOOL_FAILED:
         failed = ToolError(failure.message)
         failed.__cause__ = error
         return failed

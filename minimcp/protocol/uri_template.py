@@ -1,40 +1,39 @@
-"""URI templates (RFC 6570), and the values in a URI; the check and the comparison of URIs (RFC
-3986); http URLs.
+"""URI templates (RFC 6570): expansion to a normal form, and the values in a URI that matches.
 
-Nothing is resolved or fetched.
+The RFC defines no matching. Here a URI matches if the template, expanded with the values that are
+found, gives that URI. A template is a row of steps, which are texts and gaps. For each step, the
+positions of the URI from which the remaining steps fit are the bits of one integer. They are found
+from the last step to the first, in a few operations on whole integers. Then one pass from the left
+gives each gap the longest text that leads to such a position. Nothing is tried twice, so a URI
+cannot make matching slow.
 
-Matching is our own, since the RFC has none: it finds values whose expansion is the URI. A template
-is a row of steps, texts and gaps. For each step the positions of the URI from which the rest of the
-row fits are the bits of one integer; they are found from the last step to the first, in a few
-operations on whole integers. Then one pass from the left gives each gap the most that leads to such
-a position. So nothing is tried twice, whatever the URI says.
-
-URIs that RFC 3986 calls equivalent (sections 6.2.2 and 6.2.3) are one: `normalize_uri` writes them
-in the same way, and a template matches each of them.
+A template matches each of several equivalent URIs (see `urls.normalize_uri`).
 
 https://www.rfc-editor.org/rfc/rfc6570
-https://www.rfc-editor.org/rfc/rfc3986
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 from functools import lru_cache
 from typing import Iterator, NamedTuple, Optional, Sequence, Union
 
-from ..errors import one_line
+from ..text import one_line
+from .urls import (
+    UNRESERVED,
+    escaped,
+    fold_case,
+    has_parent_segment,
+    normal_components,
+    plain_escapes,
+)
 
-# Patterns are compiled when they are first used: most servers and clients never do.
+# Patterns are compiled on first use, because most servers and clients never need them.
 
-# Text that a URI contains only percent-encoded.
-_ILLEGAL = r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+|%(?![0-9A-Fa-f]{2})"
-
-# Text that does not match a variable even though the rest of `_ILLEGAL` does.
+# Text that does not match a variable although `plain_escapes` would escape it.
 _UNREADABLE = r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})"
 
 _NO_LITERAL = r"[\x00-\x20\"<>\\^`|{}\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})"
-_ESCAPE = "%[0-9A-Fa-f]{2}"
 _LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
 _VARIABLE = rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\*))?"
 
@@ -107,7 +106,7 @@ class UriTemplate:
         self.text = text
         texts, gaps = _parse(text)
         self.variables = tuple(dict.fromkeys(each.name for gap in gaps for each in gap.variables))
-        self.example = _join([_escaped(each) for each in texts], [_example(gap) for gap in gaps])
+        self.example = _join([escaped(each) for each in texts], [_example(gap) for gap in gaps])
         texts = _normalized(texts, gaps)
         self.normalized = _join(texts, [gap.text for gap in gaps])
         self._start = texts[0]
@@ -125,8 +124,8 @@ class UriTemplate:
         * In a path, a value is any text without "/", "\\", "?" and "#" that is neither "." nor
           ".."; so ``{x}`` does not match "%2F".
         * In a query, a value is any text without "&" and "#", which may be percent-encoded there.
-        * The value of ``{+x}`` and ``{#x}`` is any text, without "?" and "#" if the template goes on
-          with a query or a fragment.
+        * The value of ``{+x}`` and ``{#x}`` is any text, without "?" and "#" if the template goes
+          on with a query or a fragment.
         * Parameters (``{?x}``, ``{&x}``, ``{;x}``) may come in any order, and each may be missing.
           A parameter that is repeated or unknown does not match.
         * A list (``{x*}``) is one text: its members joined by "/" for ``{/x*}``, by "." for
@@ -231,17 +230,16 @@ _PLACE = "\0"
 def _normalized(texts: Sequence[str], gaps: Sequence[_Gap]) -> list[str]:
     """Return the texts of a template as a normalized URI has them."""
     whole = _join(
-        [_plain_escapes(text) for text in texts], [gap.operator.first + _PLACE for gap in gaps]
+        [plain_escapes(text) for text in texts], [gap.operator.first + _PLACE for gap in gaps]
     )
     if not has_parent_segment(whole):
-        whole = _fold_case(_normal_components(whole))
+        whole = fold_case(normal_components(whole))
     pieces = whole.split(_PLACE)
     for index, gap in enumerate(gaps):
         pieces[index] = pieces[index].removesuffix(gap.operator.first)
     return pieces
 
 
-_UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"
 _RESERVED = ":/?#[]@!$&'()*+,;="
 
 
@@ -260,7 +258,7 @@ def _steps(texts: Sequence[str], gaps: Sequence[_Gap]) -> Iterator[_Step]:
             excluded = "#"
         else:
             excluded = "/?#" if in_path else "#" if "#" in before else "&#"
-        characters = _without(_UNRESERVED + "%" + _RESERVED, excluded)
+        characters = _without(UNRESERVED + "%" + _RESERVED, excluded)
         if operator.named:
             in_path = in_path and operator.separator != "&"
             yield gap._replace(characters=characters, first=operator.first, in_path=in_path)
@@ -309,9 +307,9 @@ def _forms(uri: str) -> tuple[tuple[str, str], ...]:
 
     Each form comes twice, with the case that values have, and with the case of comparisons.
     """
-    given = _plain_escapes(uri)
-    forms = (given, _normal_components(given, "/"), _normal_components(given, ""))
-    return tuple((form, _fold_case(form)) for form in dict.fromkeys(forms))
+    given = plain_escapes(uri)
+    forms = (given, normal_components(given, "/"), normal_components(given, ""))
+    return tuple((form, fold_case(form)) for form in dict.fromkeys(forms))
 
 
 @lru_cache(maxsize=1000)
@@ -381,9 +379,9 @@ def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
             given.setdefault(name, []).append(value)
     else:
         is_list = gap.variables[0].explode and not operator.reserved
-        given[_plain_escapes(gap.variables[0].name)] = text.split(joiner) if is_list else [text]
+        given[plain_escapes(gap.variables[0].name)] = text.split(joiner) if is_list else [text]
     for variable in gap.variables:
-        members = [_decoded(gap, each) for each in given.pop(_plain_escapes(variable.name), ())]
+        members = [_decoded(gap, each) for each in given.pop(plain_escapes(variable.name), ())]
         several = len(members) > 1
         if several and (not variable.explode or any(joiner in each for each in members)):
             raise ValueError(text)
@@ -408,213 +406,7 @@ def _decoded(gap: _Gap, text: str) -> str:
     return value
 
 
-# ---------------------------------------------------------------- URIs and segments
-
-
 def is_safe_segment(text: str) -> bool:
     """Whether a decoded text stays one segment of a path: without "/", "\\" or NUL, and neither "."
     nor ".."."""
     return not ("/" in text or "\\" in text or "\0" in text or text in (".", ".."))
-
-
-_SEGMENT_ENDS = r"(?i)%2F|%5C|[\\?#]"
-
-
-def has_parent_segment(text: str) -> bool:
-    """Whether a URI or a path has a ".." segment, as it is or escaped. A "\\" ends a segment too."""
-    text = text.replace("%2E", ".").replace("%2e", ".")
-    return ".." in text and "/../" in f"/{re.sub(_SEGMENT_ENDS, '/', text)}/"
-
-
-# ---------------------------------------------------------------- equivalent URIs
-
-# A scheme, a user, and a host with its port. A template has a _PLACE for each gap.
-_SCHEME_AND_HOST = r"([A-Za-z\0][A-Za-z0-9+.\-\0]*:)(?://([^/?#]*@)?([^/?#]*))?"
-_HOST_AND_PORT = r"([^:]*|\[.*\]):([0-9]*)"
-_DOT_SEGMENT = r"(?:^|/)\.\.?(?:/|$)"
-
-# Longer texts are compared as they are, because normalizing takes time for each character.
-_MAX_NORMALIZED = 64 * 1024
-
-_DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "ftp:": "21"}
-
-
-def normalize_uri(uri: str, *, keep_values: bool = False) -> str:
-    """Return the one way to write this URI and all that are equivalent (RFC 3986, 6.2.2 and 6.2.3).
-
-    Never fails; a text that is not a URI is written like one. Idempotent. A text of more than 64 KiB
-    is returned as it is.
-
-    Args:
-        uri: The URI.
-        keep_values: Whether to keep the case of the host if the scheme is not one of the web. Such
-            a host may be the value of a template's variable, whose case a server can see.
-
-    https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
-    """
-    if len(uri) > _MAX_NORMALIZED:
-        return uri
-    normal = _normal_components(_plain_escapes(uri), "")
-    is_web = normal.partition(":")[0].lower() + ":" in _DEFAULT_PORTS
-    return _fold_case(normal, host=is_web or not keep_values)
-
-
-def _escape(found: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in found.group().encode(errors="surrogatepass"))
-
-
-def _escaped(text: str) -> str:
-    return re.sub(_ILLEGAL, _escape, text)
-
-
-def _unescape(found: re.Match[str]) -> str:
-    character = chr(int(found.group()[1:], 16))
-    return character if character in _UNRESERVED else found.group().upper()
-
-
-def _plain_escapes(text: str) -> str:
-    """Escape what must be escaped, and nothing that need not be."""
-    text = _escaped(text)
-    return re.sub(_ESCAPE, _unescape, text) if "%" in text else text
-
-
-def _fold_case(uri: str, *, host: bool = True) -> str:
-    """Write the scheme and the host in lower case. The length stays the same."""
-    found = re.match(_SCHEME_AND_HOST, uri)
-    if found is None:
-        return uri
-    begin, end = found.start(3), found.end(3)
-    if host and begin >= 0:
-        name = re.sub(_ESCAPE, lambda escape: escape.group().upper(), found[3].lower())
-        uri = uri[:begin] + name + uri[end:]
-    return found[1].lower() + uri[found.end(1) :]
-
-
-def _normal_components(uri: str, empty_path: Optional[str] = None) -> str:
-    """Remove a default port and dot segments, and write an empty path behind a host in this way.
-
-    Args:
-        uri: With `_plain_escapes`.
-        empty_path: "/" or "". None keeps an empty path as it is.
-    """
-    found = re.match(_SCHEME_AND_HOST, uri)
-    if found is None:
-        return uri
-    begin, host = found.group(), found[3]
-    after = uri[found.end() :]
-    path = re.sub("[?#].*", "", after, flags=re.DOTALL)
-    more = after[len(path) :]
-    port = re.fullmatch(_HOST_AND_PORT, host or "")
-    if port and port[2] in ("", _DEFAULT_PORTS.get(found[1].lower())):
-        begin = begin.removesuffix(f":{port[2]}")
-        host = port[1]
-    if re.search(_DOT_SEGMENT, path):
-        path = _without_dot_segments(path)
-    if empty_path is not None and (host or found[2]) and path in ("", "/"):
-        path = empty_path
-    if host is None and path.startswith("//"):
-        path = "/." + path  # as an authority it would be read otherwise
-    return begin + path + more
-
-
-def _without_dot_segments(path: str) -> str:
-    kept: list[str] = []
-    floor = 1 if path.startswith("/") else 0
-    segments = path.split("/")
-    for segment in segments:
-        if segment == "..":
-            del kept[max(floor, len(kept) - 1) :]
-        elif segment != ".":
-            kept.append(segment)
-    if segments[-1] in (".", ".."):
-        kept.append("")
-    return "/".join(kept)
-
-
-# ---------------------------------------------------------------- other checks
-
-_SCHEME = r"[A-Za-z][A-Za-z0-9+.\-]*:"
-_ADDRESS = r"\[(?:[0-9A-Fa-f.]*:[0-9A-Fa-f.:]*|[vV][0-9A-Fa-f]+\.[A-Za-z0-9\-._~!$&'()*+,;=:]+)\]"
-_AUTHORITY = rf"(?:[^@\[\]]*@)?(?:{_ADDRESS}|[^@:\[\]]*)(?::[0-9]*)?"
-_AFTER_AUTHORITY = r"[^\[\]#]*(?:#[^\[\]#]*)?"
-
-
-def check_uri(text: str) -> None:
-    """Refuse what is no URI by RFC 3986. Dot segments are legal there: `has_parent_segment` finds
-    them.
-
-    Raises:
-        ValueError: It is none; one sentence says why.
-    """
-    bad, fault = re.search(_ILLEGAL, text), ""
-    authority = re.match("[^:]*://([^/?#]*)", text)
-    if not re.match(_SCHEME, text):
-        fault = "it does not begin with a scheme and a colon"
-    elif bad:
-        fault = (
-            f"'{one_line(bad.group()[0])}' at character {bad.start() + 1} must be percent-encoded"
-        )
-    elif authority and not re.fullmatch(_AUTHORITY, authority[1]):
-        fault = "its host or port is malformed"
-    elif not re.fullmatch(_AFTER_AUTHORITY, text[authority.end() if authority else 0 :]):
-        fault = "brackets stand round an address only, and '#' once"
-    if fault:
-        raise ValueError(f"'{one_line(text)}' is no URI: {fault}")
-
-
-_WEB_URL = r"(?ai)(https?)://([\w\-.~!$&'()*+,;=:%]*@)?(\w[\w.\-]*|\[[0-9A-F:.]+\])(?::([0-9]{1,5}))?(?:[/?#][^ \\]*)?"
-
-# The last label of a name that browsers take for an address.
-_NUMBER = r"(?ai)(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?"
-
-
-class WebUrl(NamedTuple):
-    """Where an http or https URL leads: the scheme and the host in lower case, an address of IPv6
-    without brackets."""
-
-    scheme: str
-    host: str
-    port: int
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the host is this machine."""
-        from ipaddress import ip_address
-
-        with suppress(ValueError):
-            return ip_address(self.host).is_loopback
-        return self.host == "localhost"
-
-
-def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:
-    """Take an http or https URL apart: the only place where that is done with a URL whose host
-    matters.
-
-    What two readers of URLs could take for different hosts is refused: backslashes, blanks,
-    controls, hosts with letters beyond ASCII (their ``xn--`` form is none of these) or escapes, and
-    numbers that some take for an address.
-
-    Args:
-        url: Absolute.
-        userinfo: Whether a user's name and password may stand before the host.
-
-    Raises:
-        ValueError: It is none, or may be misread.
-    """
-    from ipaddress import IPv4Address, IPv6Address
-
-    found = re.fullmatch(_WEB_URL, url) if url.isprintable() else None
-    if found and (userinfo or not found[2]):
-        scheme, host = found[1].lower(), found[3].lower()
-        port = int(found[4] or (443 if scheme == "https" else 80))
-        with suppress(ValueError):
-            if host.startswith("["):
-                host = str(IPv6Address(host[1:-1]))
-            elif re.fullmatch(_NUMBER, host):
-                host = str(IPv4Address(host))
-            if 0 < port < 65536:
-                return WebUrl(scheme, host, port)
-    what = "a URL begins with http:// or https:// and names a host in ASCII that all programs read alike"
-    # a password stands before the host, and a key in the query
-    shown = re.split("[?#]", re.sub("(?s)//.*@", "//...@", url), maxsplit=1)[0]
-    raise ValueError(f"{what}, and not so '{one_line(shown, 100)}'")

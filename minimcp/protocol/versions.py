@@ -272,6 +272,17 @@ LISTS = {
     "resources": "resourcesListChanged",
 }
 
+# The methods whose results say how long they stay true, in revisions with `cache_hints`. By each,
+# the kind of change that makes its results stale.
+CACHEABLE = {
+    "server/discover": None,
+    "resources/read": "resource_updated",
+    "tools/list": "tools_list_changed",
+    "prompts/list": "prompts_list_changed",
+    "resources/list": "resources_list_changed",
+    "resources/templates/list": "resources_list_changed",
+}
+
 # What a client speaks over HTTP when neither a header nor a session says it.
 WITHOUT_HEADER = _2025_03_26
 

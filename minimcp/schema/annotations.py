@@ -6,19 +6,17 @@ from __future__ import annotations
 import json
 import sys
 import typing
-from dataclasses import dataclass, replace
-from decimal import Decimal
+from dataclasses import replace
+from enum import Enum
 from functools import lru_cache
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Union
 
 from ..types import Wire
 from . import introspection, kinds
-from .checker import WORDS, compile_require, is_exact_step
-from .introspection import Scope, is_union
-from .kinds import JSON_TYPES, OBJECTS, Convert, Kind
+from .introspection import Scope, is_field, is_union
+from .kinds import OBJECTS, Convert, Kind
 from .mismatch import NOTHING, Mismatch, no_class, no_type, plain_json
-from .published import mapped, published
-from .validators import field_words, is_field, refusal, validated, validators_in, whole
+from .values import JSON_TYPES, NONE_TYPE
 
 Schema = dict[str, Any]
 
@@ -27,7 +25,8 @@ _TYPES = {"string": frozenset({str}), "object": OBJECTS, "array": frozenset({lis
 _LISTS = ("Sequence", "MutableSequence", "Iterable", "Collection")
 # What values of the classes of `collections.abc` become.
 _ABSTRACT: dict[str, type] = {
-    **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset, "MutableSet": set,
+    **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset,
+    "MutableSet": set,
 }  # fmt: skip
 
 
@@ -98,6 +97,24 @@ def _writer_of(cls: Any) -> Convert:
         raise
 
 
+# Modules of the classes in `classes`.
+_IN_CLASSES = frozenset({"datetime", "decimal", "pathlib", "uuid"})
+
+
+def _of_plain_class(cls: Any, *, writing: bool) -> Optional[Kind]:
+    """Return the kind of a class of JSON or of the standard library without parts, or None."""
+    if cls in kinds.SCALARS:
+        return kinds.SCALARS[cls]
+    if issubclass(cls, Enum):
+        return kinds.enumeration(cls)
+    if _IN_CLASSES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__):
+        return None
+    # Few servers use these classes, and importing `datetime` and `uuid` takes a tenth of a start.
+    from .classes import of_standard_class
+
+    return of_standard_class(cls, writing=writing)
+
+
 class ContentClass(TypeError):
     """An annotation is made of a class whose instances are sent as they are.
 
@@ -108,7 +125,8 @@ class ContentClass(TypeError):
 
     def __init__(self, cls: type, in_list: bool = False) -> None:
         super().__init__(no_class(cls))
-        self.cls, self.in_list = cls, in_list
+        self.cls = cls
+        self.in_list = in_list
 
 
 class Builder:
@@ -145,7 +163,7 @@ class Builder:
         if annotation in (Any, object, getattr(sys.modules.get("typing_extensions"), "Any", Any)):
             return _ANYTHING
         if annotation is None:
-            return kinds.SCALARS[kinds.NONE_TYPE]
+            return kinds.SCALARS[NONE_TYPE]
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is None and isinstance(annotation, type):
             return self._class(annotation, (), scope)
@@ -189,7 +207,7 @@ class Builder:
         """
         annotation = scope.resolve(annotation)
         kind = self.kind(annotation, scope)
-        if default is None and kinds.NONE_TYPE not in kind.accepts:
+        if default is None and NONE_TYPE not in kind.accepts:
             kind = self.kind(Optional[annotation], scope)
         if description and "description" not in kind.schema:
             kind = kind.with_words(description=description)
@@ -201,17 +219,22 @@ class Builder:
             return kind
 
     def _annotated(self, annotation: Any, scope: Scope) -> Kind:
-        metadata = list(_flat(annotation.__metadata__))
+        from .bounds import Bounds, flat, narrowed
+        from .validators import validated, validators_in
+
+        metadata = list(flat(annotation.__metadata__))
         after, is_whole = validators_in(metadata)
         self.has_validators = self.has_validators or is_whole or bool(after)
         if is_whole:
             label = getattr(annotation.__origin__, "__name__", str(annotation.__origin__))
             kind = self._by_pydantic(annotation, f"a value ({label})")
-            return narrowed(kind, [each for each in metadata if isinstance(each, (str, Limits))])
+            return narrowed(kind, [each for each in metadata if isinstance(each, (str, Bounds))])
         kind = narrowed(self.kind(annotation.__origin__, scope), metadata)
         return validated(kind, after, writing=self.writing) if after else kind
 
     def _by_pydantic(self, annotation: Any, label: str) -> Kind:
+        from .validators import whole
+
         kind = whole(annotation, label, writing=self.writing)
         return replace(kind, schema=self._adopted(kind.schema, label))
 
@@ -244,7 +267,7 @@ class Builder:
     def _class(self, cls: type, arguments: tuple[Any, ...], scope: Scope) -> Kind:
         if issubclass(cls, self.content):
             raise ContentClass(cls)
-        known = kinds.of_class(cls, writing=self.writing)
+        known = _of_plain_class(cls, writing=self.writing)
         if known is not None:
             return known
         if cls.__module__ == "collections.abc":
@@ -358,14 +381,16 @@ class Builder:
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
 
     def _pydantic(self, cls: Any, own: str) -> Kind:
-        """Return the kind of a type of pydantic: its own schema decides what fits, then it makes the
-        object.
+        """Return the kind of a type of pydantic: its own schema decides what fits, then it makes
+        the object.
 
         Args:
             cls: A model, a dataclass of pydantic, or a type such as ``HttpUrl``.
             own: The name of its definition; empty for a type without fields.
         """
+        from .checker import compile_require
         from .pydantic_types import schema_of
+        from .validators import refusal
 
         adapter = sys.modules["pydantic"].TypeAdapter(cls)
         schema = schema_of(adapter, writing=self.writing)
@@ -415,6 +440,8 @@ class Builder:
         Raises:
             TypeError, ValueError: It holds what JSON does not have, such as an infinite default.
         """
+        from .published import mapped
+
         schema = plain_json(schema, owner)
         definitions = schema.pop("$defs", {})
         chosen = {**(names or {})}
@@ -482,6 +509,8 @@ class Builder:
         """`schema` as it is published: complete, with ``$defs`` for recursive types only."""
         if not self.definitions and not self.strict:
             return schema
+        from .published import published
+
         return published(schema, self.definitions, strict=self.strict)
 
 
@@ -496,115 +525,3 @@ def _name_part(argument: Any) -> str:
     return "_".join(
         ["Union" if name == "UnionType" else str(name), *map(_name_part, typing.get_args(argument))]
     )
-
-
-# ------------------------------------------------------------ what Annotated adds: a description, bounds
-
-# The words of JSON Schema for the attributes of a bound, by what it bounds.
-_BOUNDS = {
-    "ge": ("minimum",), "gt": ("exclusiveMinimum",), "le": ("maximum",), "lt": ("exclusiveMaximum",),
-    "multiple_of": ("multipleOf",), "pattern": ("pattern",), "min_length": ("minLength", "minItems", "minProperties"),
-    "max_length": ("maxLength", "maxItems", "maxProperties"),
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Bounds for a parameter or field, inside `Annotated`: ``Annotated[int, Limits(ge=1, le=10)]``.
-
-    Args:
-        ge: Smallest number allowed. None sets no bound; so for all that follow.
-        gt: Number that must be exceeded.
-        le: Largest number allowed.
-        lt: Number that must not be reached.
-        multiple_of: Number that the value is a multiple of.
-        min_length: Fewest characters, items or fields.
-        max_length: Most characters, items or fields.
-        pattern: Regular expression that some part of a string matches.
-    """
-
-    ge: Optional[float] = None
-    gt: Optional[float] = None
-    le: Optional[float] = None
-    lt: Optional[float] = None
-    multiple_of: Optional[float] = None
-    min_length: Optional[int] = None
-    max_length: Optional[int] = None
-    pattern: Optional[str] = None
-
-
-def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
-    """`kind` with what stands behind it in `Annotated`; what is not known here is ignored.
-
-    Strings are descriptions. Bounds come from `Limits`, from `annotated_types`, or from any object
-    that has the same attribute names. Values are checked in their JSON form, those of a Decimal as
-    they are, for it may be a string.
-
-    Raises:
-        TypeError: A bound cannot apply to the type, such as a length to a number.
-    """
-    words: dict[str, Any] = {}
-    is_decimal = kind.writes is not None and issubclass(kind.writes, Decimal)
-    limited_types = {Decimal} if is_decimal else kind.accepts
-    for each in _flat(metadata):
-        text = (
-            each
-            if isinstance(each, str)
-            else getattr(each, "documentation", getattr(each, "description", None))
-        )
-        if isinstance(text, str):
-            kind = kind.with_words(description=text)
-        if is_field(each):
-            kind = kind.with_words(**field_words(each))
-        for name, meant in _BOUNDS.items():
-            bound = None if isinstance(each, str) else getattr(each, name, None)
-            if (
-                bound is None
-                or callable(bound)
-                or (name == "pattern" and not isinstance(bound, str))
-            ):
-                continue  # a method of that name, or something of another library
-            fitting = [word for word in meant if not WORDS[word].only.isdisjoint(limited_types)]
-            if len(fitting) != 1:
-                raise TypeError(f"{name}={bound!r:.60} cannot limit {kind.label}")
-            words[fitting[0]] = bound
-    if not words:
-        return kind
-    if is_decimal:  # 0.1 as it is written, not the float that is nearest to it
-        exact = [
-            Decimal(repr(each)) if isinstance(each, float) else each for each in words.values()
-        ]
-        require = compile_require(dict(zip(words, exact)), where="Annotated")
-    else:
-        require = compile_require(words, where="Annotated")
-    words = {
-        word: kinds.NUMBER.write(bound) if isinstance(bound, Decimal) else bound
-        for word, bound in words.items()
-    }
-    json.dumps(words, allow_nan=False)  # ValueError for a bound that JSON does not have
-    if not is_exact_step(words.get("multipleOf", 1)):
-        del words["multipleOf"]
-
-    def read(value: Any) -> Any:
-        result = kind.read(value)
-        require(Decimal(result) if is_decimal else value)
-        return result
-
-    def write(value: Any) -> Any:
-        result = kind.write(value)
-        require(Decimal(value) if is_decimal else result)
-        return result
-
-    return replace(
-        kind.with_words(**words), read=read, write=write, exact=frozenset(), exact_items=frozenset()
-    )
-
-
-def _flat(metadata: Iterable[Any]) -> Iterable[Any]:
-    """`annotated_types` and pydantic group several bounds in one object."""
-    for each in metadata:
-        grouped = hasattr(each, "__is_annotated_types_grouped_metadata__")
-        inner: Any = each if grouped else getattr(each, "metadata", None)
-        if not grouped:
-            yield each
-        yield from _flat(inner if grouped or isinstance(inner, (list, tuple)) else ())

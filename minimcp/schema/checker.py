@@ -23,10 +23,9 @@ from math import inf, isfinite
 from time import thread_time
 from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
-from ..errors import logger
-from .kinds import JSON_TYPES, SCALARS, frozen, has_twins
+from ..log import logger
 from .mismatch import MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
-from .published import mapped
+from .values import JSON_TYPES, LABELS, TYPE_NAMES, frozen, has_twins
 
 log = logger("minimcp.schema")
 
@@ -339,7 +338,8 @@ class _Run:
 
 # ------------------------------------------------------------ patterns of a peer
 
-_parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009  # its name until 3.10
+# The second name is that of Python 3.10 and older.
+_parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009
 # Sets that `re` may read in another way some day, of which it would warn on stderr in the peer's
 # words: not run.
 _UNSURE_SET = r"(?s)\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))"
@@ -399,13 +399,9 @@ def _cost(pieces: Any, length: int) -> tuple[float, float]:
 
 # ------------------------------------------------------------ the words
 
-_OF_TYPE = {kind.schema["type"]: kind.label for kind in SCALARS.values()}
-# What messages call a value of each type of JSON Schema.
-LABELS = {**_OF_TYPE, "array": "a list", "object": "an object"}
-
 # What each type of decoded JSON is called in a schema.
-_NAMES = {cls: {kind.schema["type"]} for cls, kind in SCALARS.items()}
-_NAMES.update({int: {"integer", "number"}, Decimal: {"number"}, list: {"array"}, dict: {"object"}})
+_NAMES = {cls: {name} for cls, name in TYPE_NAMES.items()}
+_NAMES.update({int: {"integer", "number"}, Decimal: {"number"}})
 
 Found = Optional[Mismatch]
 
@@ -574,7 +570,9 @@ def _all_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 def _any_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     errors = [*takewhile(lambda error: error is not None, map(run.apply, rule, repeat(value)))]
-    return None if len(errors) < len(rule) else _none_fits(value, errors, run)  # type: ignore[arg-type]
+    if len(errors) < len(rule):
+        return None
+    return _none_fits(value, errors, run)  # type: ignore[arg-type]
 
 
 def _one_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -693,8 +691,10 @@ _WORDS_FOR = {
 }
 
 _NOT_COMMON = frozenset({
-    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains", "minContains",
-    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$anchor", "$dynamicRef",
+    "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains",
+    "minContains",
+    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$anchor",
+    "$dynamicRef",
     "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
@@ -730,8 +730,13 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         from referencing.exceptions import Unresolvable
         from referencing.jsonschema import specification_with
     except ImportError as error:
-        needed = "this schema has words that need the package jsonschema to be checked: pip install jsonschema"
+        needed = (
+            "this schema has words that need the package jsonschema to be checked: pip "
+            "install jsonschema"
+        )
         raise ImportError(needed) from error
+    from .published import mapped
+
     dialect = schema.get("$schema", _LATEST)
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
@@ -742,7 +747,10 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         text = json.dumps(schema)
         large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
         if large or '"patternProperties":' in text:
-            what = "a peer's schema that is so large, or has patternProperties, is not given to jsonschema"
+            what = (
+                "a peer's schema that is so large, or has patternProperties, is not given to "
+                "jsonschema"
+            )
             raise SchemaNotSupported(what)
     base = getattr(jsonschema, name)
     if isinstance(schema, dict):
@@ -793,7 +801,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     validator = jsonschema.validators.extend(base, judges)(schema, registry=REGISTRY)
 
     def check(value: Any) -> Optional[Mismatch]:
-        state.run, state.nested = _Run(peer, {}, MAX_SECONDS, [value] * 5), 0  # which is slower
+        state.run = _Run(peer, {}, MAX_SECONDS, [value] * 5)  # which is slower
+        state.nested = 0
         try:
             worst = jsonschema.exceptions.best_match(islice(validator.iter_errors(value), 20))
         except (_TooMuch, RecursionError):

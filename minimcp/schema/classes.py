@@ -18,8 +18,8 @@ from uuid import UUID
 from .kinds import NUMBER, TEXT, Kind, class_of, matched
 from .mismatch import Mismatch
 
-# Also published as patterns, so they are valid in ECMA 262. They bound every number by itself; that a
-# month lacks a day is found by ``fromisoformat``.
+# Also published as patterns, so they are valid in ECMA 262. They bound every number by itself; that
+# a month lacks a day is found by ``fromisoformat``.
 _DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _HOUR = r"(?:[01]\d|2[0-3])"
 _OFFSET = rf"[Zz]|[+-]{_HOUR}:?[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"

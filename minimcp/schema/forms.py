@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from typing import Any, Mapping, Optional, TypedDict, Union
 
-from ..errors import logger
+from ..log import logger
 from .annotations import kind_of, write_any
-from .checker import LABELS, compile_check, compile_require
-from .kinds import JSON_TYPES, Convert, Field, Kind, record_reader
+from .checker import compile_check, compile_require
+from .kinds import Convert, Field, Kind, record_reader
 from .mismatch import Mismatch, listed
+from .values import JSON_TYPES, LABELS
 
 log = logger("minimcp.forms")
 
@@ -37,7 +38,8 @@ _SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
 # is made.
 _FIELDS: dict[str, dict[str, Any]] = {
     "string": {
-        **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY, "format": {"enum": _FORMATS},
+        **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY,
+        "format": {"enum": _FORMATS},
         "enum": _CHOICES, "enumNames": {"type": "array", "items": _TEXT}, "oneOf": _TITLED,
     },
     "number": {**_SHOWN, "minimum": _ANY, "maximum": _ANY},
@@ -53,10 +55,14 @@ _ROOT = {
     "type": {"const": "object"}, "$schema": _TEXT, "required": {"type": "array", "items": _TEXT},
     "properties": {"type": "object", "additionalProperties": {"type": "object"}},
     # not sent
-    **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"), _ANY),
+    **dict.fromkeys(("title", "description", "additionalProperties", "$defs", "$id", "$comment"),
+    _ANY),
 }  # fmt: skip
 
-_ADVICE = '; choices are strings: Literal["a", "b"] or an Enum with string values, or list[...] of that for several'
+_ADVICE = (
+    '; choices are strings: Literal["a", "b"] or an Enum with string values, or list[...] '
+    "of that for several"
+)
 
 _NULL = {"type": "null"}
 _typed_dict: Any = TypedDict
@@ -100,7 +106,8 @@ class Form:
                 )
         self._properties = {field.name: field.kind.schema for field in fields}
         self._required = [field.name for field in fields if field.required]
-        self._dialect, self._read = schema.get("$schema"), read or record_reader(fields, dict)
+        self._dialect = schema.get("$schema")
+        self._read = read or record_reader(fields, dict)
         unknown = [name for name in needed if name not in self._properties]
         if unknown:
             raise ValueError(f"the form requires {unknown[0]!r}, which is none of its fields")
@@ -148,7 +155,8 @@ def form_of(schema: Any) -> Form:
     """
     if not isinstance(schema, (type, Mapping)):
         raise TypeError(
-            f"a form is a JSON Schema, a dataclass or a mapping of names to types, not {schema!r:.80}"
+            "a form is a JSON Schema, a dataclass or a mapping of names to types, not "
+            f"{schema!r:.80}"
         )
     cls: Any = schema
     if isinstance(schema, Mapping):
@@ -158,7 +166,8 @@ def form_of(schema: Any) -> Form:
         for name, annotation in schema.items():
             if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
                 raise TypeError(
-                    f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON Schema"
+                    f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON "
+                    "Schema"
                 )
         cls = _typed_dict("Form", dict(schema))
     kind = kind_of(cls)

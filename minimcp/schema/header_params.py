@@ -1,6 +1,6 @@
 """Arguments of tools that travel in an HTTP header too, and how values are written there.
 
-A property of an input schema with ``x-mcp-header`` is mirrored in the header ``Mcp-Param-<its
+A property of an input schema with ``x-mcp-header`` is sent in the header ``Mcp-Param-<its
 value>``, so that whatever stands between client and server can route by it; the body stays what
 counts. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
@@ -13,8 +13,8 @@ from typing import Any, Mapping, NamedTuple, Optional
 
 ANNOTATION = "x-mcp-header"
 
-# Mirrored integers are not further from zero than this: readers that know only floats see the same
-# number.
+# Integers in headers are not further from zero than this: readers that know only floats see the
+# same number.
 LARGEST = 2**53 - 1
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
@@ -31,9 +31,9 @@ _BY_NAME = ("patternProperties", "$defs", "definitions", "dependentSchemas")
 _NO_SCHEMAS = ("default", "const", "enum", "examples")
 
 
-class Mirrored(NamedTuple):
-    """One mirrored argument: its header without the prefix, where it stands in the arguments, and
-    its type."""
+class HeaderParam(NamedTuple):
+    """One argument in a header: its header without the prefix, where it stands in the arguments,
+    and its type."""
 
     name: str
     path: tuple[str, ...]
@@ -53,14 +53,14 @@ class Mirrored(NamedTuple):
         return text == plain_text(value)
 
 
-def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
-    """The mirrored arguments of an input schema.
+def header_params(schema: Mapping[str, Any]) -> list[HeaderParam]:
+    """Return the arguments of an input schema that are sent in headers too.
 
     Raises:
         ValueError: An annotation stands where none may, is no header's name, or is there twice; or
             it is too large to be looked through.
     """
-    found: dict[str, Mirrored] = {}
+    found: dict[str, HeaderParam] = {}
     parts: list[tuple[Any, Optional[tuple[str, ...]]]] = [(schema, ())]
     for part, path in parts:  # without a path no argument stands there
         if len(parts) > MOST_PARTS:
@@ -92,8 +92,8 @@ def mirrored(schema: Mapping[str, Any]) -> list[Mirrored]:
     return list(found.values())
 
 
-def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """An input schema whose properties say in which header each is mirrored.
+def with_header_params(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
+    """An input schema whose properties say in which header each is sent.
 
     Args:
         schema: Without annotations.
@@ -111,7 +111,7 @@ def in_headers(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[st
     return whole or {"type": "object"}
 
 
-def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> Mirrored:
+def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> HeaderParam:
     name, kind, where = (
         schema[ANNOTATION],
         schema.get("type"),
@@ -121,20 +121,21 @@ def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> Mi
         raise ValueError(f"{ANNOTATION} of {where} is the name of a header, not {name!r:.80}")
     if not path:
         raise ValueError(
-            f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one another, count"
+            f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one "
+            "another, count"
         )
     if kind not in ("string", "integer", "boolean"):
         raise ValueError(
             f"{ANNOTATION} {name!r} is for a string, an integer or a boolean, and {where} is none"
         )
-    return Mirrored(name, path, kind)
+    return HeaderParam(name, path, kind)
 
 
 # ------------------------------------------------------------ values
 
 
 def plain_text(value: Any) -> Optional[str]:
-    """Return a value as text; None for a value that is never mirrored.
+    """Return a value as text; None for a value that is never sent in a header.
 
     A float that is a whole number is an integer, as in JSON Schema: 42.0 is "42".
     """

@@ -33,7 +33,8 @@ class Scope(NamedTuple):
 
     @classmethod
     def of_class(cls, owner: type, variables: Mapping[Any, Any]) -> Scope:
-        """The scope of the annotations in the body of `owner`: its module, its body, its own name."""
+        """The scope of the annotations in the body of `owner`: its module, its body, its own
+        name."""
         parameters = {each.__name__: each for each in getattr(owner, "__type_params__", ())}
         names = {**names_of(owner.__module__), **vars(owner), **parameters, owner.__name__: owner}
         return cls(names, variables)
@@ -74,8 +75,12 @@ HIDEABLE = ("bool", "dict", "float", "int", "list", "set", "str", "tuple", "type
 
 
 def hidden_by(name: str) -> str:
-    """What to write where a function has taken the name of one of Python's types from annotations."""
-    return f"a function named {name} hides Python's {name}: call it {name}_ and write name={name!r} in its decorator"
+    """What to write where a function has taken the name of one of Python's types from
+    annotations."""
+    return (
+        f"a function named {name} hides Python's {name}: call it {name}_ and write "
+        f"name={name!r} in its decorator"
+    )
 
 
 def _evaluated(text: str, names: dict[str, Any]) -> Any:
@@ -206,7 +211,8 @@ def variables_of(cls: Any, arguments: tuple[Any, ...]) -> dict[Any, Any]:
 # ------------------------------------------------------------ docstrings
 
 _PARAMETERS = {
-    "args", "arguments", "parameters", "params", "arg", "argument", "parameter", "inputs", "input parameters",
+    "args", "arguments", "parameters", "params", "arg", "argument", "parameter", "inputs",
+    "input parameters",
     "attributes", "fields",  # of a class
     *(f"{which} {what}" for which in ("other", "keyword", "required", "optional")
       for what in ("args", "arguments", "parameters")),
@@ -217,7 +223,8 @@ _SECTIONS = _PARAMETERS | {
 }  # fmt: skip
 # Patterns are texts here, which `re` compiles when they are first used: most docstrings need none.
 _SPHINX = (
-    r"[:@](?:(param|parameter|arg|argument|keyword|key|kwarg)|type|raises?|except|exception|returns?|rtype|yields?|ytype"
+    r"[:@](?:(param|parameter|arg|argument|keyword|key|kwarg)"
+    r"|type|raises?|except|exception|returns?|rtype|yields?|ytype"
     r"|[ic]?var|vartype|meta)(?:\s+([^:]*))?:\s*(.*)"
 )
 _NAME = r"[`*]{0,2}\*{0,2}(\w+)[`*]{0,2}"
@@ -309,3 +316,11 @@ def _section_at(line: str, underlined: bool) -> str:
     decorated = re.match(_DECORATION, line) if line[0] in "#*" else None
     name = (decorated[1] if decorated else line.rstrip(":")).strip().lower()
     return name if name in _SECTIONS and (decorated or underlined or line.endswith(":")) else ""
+
+
+def is_field(default: Any) -> bool:
+    """Return whether a default is the result of pydantic's ``Field(...)``."""
+    return any(
+        each.__name__ == "FieldInfo" and each.__module__ == "pydantic.fields"
+        for each in type(default).__mro__
+    )

@@ -19,7 +19,6 @@ from typing import (
     Any,
     Callable,
     Collection,
-    Hashable,
     Iterable,
     Mapping,
     NamedTuple,
@@ -29,12 +28,9 @@ from typing import (
 )
 
 from .mismatch import Mismatch, cut, listed, one_of, unknown_field
+from .values import JSON_TYPES, LABELS, NONE_TYPE, TYPE_NAMES, frozen, has_twins, hashed_apart
 
 Convert = Callable[[Any], Any]
-
-NONE_TYPE = type(None)
-# The Python types that decoded JSON consists of.
-JSON_TYPES: frozenset[type] = frozenset({str, int, float, bool, NONE_TYPE, list, dict})
 
 _LISTS, OBJECTS = frozenset({list}), frozenset({dict})
 
@@ -78,7 +74,8 @@ class Kind:
 
 
 def native(value: Any) -> Any:
-    """Return a scalar of NumPy as the Python object that it stands for; any other value as it is."""
+    """Return a scalar of NumPy as the Python object that it stands for; any other value as it
+    is."""
     generic = getattr(sys.modules.get("numpy"), "generic", None)
     if generic is None or not isinstance(value, generic):
         return value
@@ -143,30 +140,31 @@ def _null(value: Any) -> None:
         raise Mismatch("null", value)
 
 
-def _scalar(cls: type, json_type: str, label: str, convert: Convert, *accepts: type) -> Kind:
+def _scalar(cls: type, convert: Convert, *accepts: type) -> Kind:
+    name = TYPE_NAMES[cls]
     return Kind(
-        {"type": json_type},
+        {"type": name},
         convert,
         convert,
-        label,
+        LABELS[name],
         frozenset({cls, *accepts}),
         frozenset({cls}),
         writes=cls,
     )
 
 
-TEXT = _scalar(str, "string", "a string", _text)
-NUMBER = _scalar(float, "number", "a number", _number, int)
+TEXT = _scalar(str, _text)
+NUMBER = _scalar(float, _number, int)
 SCALARS: dict[Any, Kind] = {
     str: TEXT,
     float: NUMBER,
-    int: _scalar(int, "integer", "an integer", _integer, float),
-    bool: _scalar(bool, "boolean", "true or false", _boolean),
-    NONE_TYPE: _scalar(NONE_TYPE, "null", "null", _null),
+    int: _scalar(int, _integer, float),
+    bool: _scalar(bool, _boolean),
+    NONE_TYPE: _scalar(NONE_TYPE, _null),
 }
 
 
-# ------------------------------------------------------------ classes that travel as strings or numbers
+# -------------------------------------------------------- classes that travel as strings or numbers
 
 
 def class_of(
@@ -228,55 +226,8 @@ INTEGER_NAME = class_of(
     pattern=_INTEGER_NAME,
 )
 
-# Modules of the classes in `classes`.
-_IN_CLASSES = frozenset({"datetime", "decimal", "pathlib", "uuid"})
-
-
-def of_class(cls: Any, *, writing: bool) -> Optional[Kind]:
-    """The kind of a class of JSON or of the standard library that has no parts; None for any other."""
-    if cls in SCALARS:
-        return SCALARS[cls]
-    if issubclass(cls, Enum):
-        return enumeration(cls)
-    if _IN_CLASSES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__):
-        return None
-    from .classes import (
-        of_standard_class,
-    )  # most servers have none, and `datetime` and `uuid` take a start's tenth
-
-    return of_standard_class(cls, writing=writing)
-
 
 # ------------------------------------------------------------ one value of a few
-
-
-def frozen(value: Any) -> Hashable:
-    """Something hashable that is equal for equal JSON values only: 1 and 1.0 are, 1 and true are
-    not."""
-    if isinstance(value, bool):
-        return (bool, value)
-    if isinstance(
-        value, (int, float)
-    ):  # a peer can choose numbers that all have one hash, but no such bytes
-        return (f"{int(value):x}" if value % 1 == 0 else repr(value)).encode()
-    if isinstance(value, list):
-        return (list, *map(frozen, value))
-    if isinstance(value, dict):
-        return (dict, frozenset((name, frozen(part)) for name, part in value.items()))
-    return value  # type: ignore[no-any-return]
-
-
-def hashed_apart(values: list[Any]) -> list[Any]:
-    """Values for a set or a dict, where those that all have one hash take time without end, as a
-    peer knows."""
-    if len(values) - len(set(map(hash, values))) > 100:
-        raise Mismatch("", values, instead="too many values have the same hash")
-    return values
-
-
-def has_twins(values: Sequence[Any]) -> bool:
-    """Whether two values of a list are the same; in linear time."""
-    return len(set(map(frozen, values))) < len(values)
 
 
 def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
@@ -317,7 +268,8 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
 
 
 def literal(values: Sequence[Any]) -> Kind:
-    """``Literal[...]``. Raises TypeError when there is no value, or one of them has no JSON form."""
+    """``Literal[...]``. Raises TypeError when there is no value, or one of them has no JSON
+    form."""
     pairs = [(value.value if isinstance(value, Enum) else value, value) for value in values]
     if not pairs or not all(isinstance(value, tuple(SCALARS)) for value, _ in pairs):
         raise TypeError(
@@ -348,9 +300,9 @@ def enumeration(cls: Any) -> Kind:
 # ------------------------------------------------------------ unions
 
 
-# Of each thread, while it reads a value that a union takes: ``results``, what each union has made of
-# each list and object inside it, all unions together. Each union tries its members on all that is
-# below: without this, every level of nesting would multiply the work.
+# Of each thread, while it reads a value that a union takes: ``results``, what each union has made
+# of each list and object inside it, all unions together. Each union tries its members on all that
+# is below: without this, every level of nesting would multiply the work.
 _reading = threading.local()
 
 
@@ -711,7 +663,10 @@ def _converted(field: Field, convert: Convert, part: str, names: dict[str, Any])
     if kind.exact:
         test = f"type(v := {part}) {word} {types}{' and v - v == 0.0' if float in exact else ''}"
     else:
-        test = f"type(v := {part}) is list and not [item for item in v if not type(item) {word} {types}]"
+        test = (
+            f"type(v := {part}) is list and not [item for item in v if not type(item) {word} "
+            f"{types}]"
+        )
     return f"(v if {test} else {converted}(v))"
 
 

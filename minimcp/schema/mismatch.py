@@ -17,7 +17,7 @@ from io import IOBase
 from itertools import islice
 from typing import Any, NoReturn, Optional, TypeVar, Union
 
-from ..errors import printable
+from ..text import printable
 from ..types.base import ABSENT, Wire
 
 # Characters of a wrong value that a message repeats.
@@ -116,7 +116,10 @@ class Mismatch(ValueError):
         choices: Optional[Mapping[str, Any]] = None,
     ) -> None:
         super().__init__(expected, value)
-        self.expected, self.value, self.instead, self.choices = expected, value, instead, choices
+        self.expected = expected
+        self.value = value
+        self.instead = instead
+        self.choices = choices
         self.path: list[Key] = []
 
     def inside(self, key: Key) -> Mismatch:
@@ -274,7 +277,8 @@ MAX_LEVELS = 200
 
 
 def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
-    """Return a copy of an author's value that consists of dict, list, str, int, float, bool and None.
+    """Return a copy of an author's value that consists of dict, list, str, int, float, bool and
+    None.
 
     A tuple becomes a list, as `json.dumps` writes it, and a member of an `IntEnum` its number.
 
@@ -340,9 +344,11 @@ def explained(method: str, params: Any, error: Exception) -> Exception:
 
 # Options of other libraries: what to write here.
 PORTED = {
-    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain class, do it",
+    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain "
+                "class, do it",
     "middleware": "write @server.middleware above each function",
-    "tools": "write server.add_tool(function) for each, or hand over a plain object: Server(name, Tools())",
+    "tools": "write server.add_tool(function) for each, or hand over a plain object: "
+             "Server(name, Tools())",
     "stateless_http": "did you mean sessions=False?",
     "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
     **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
@@ -409,6 +415,18 @@ def options_checked(cls: type[T]) -> type[T]:
     return cls
 
 
+def refuse_async(function: Any, owner: str) -> None:
+    """Reject a function that returns an awaitable instead of running when it is called.
+
+    Raises:
+        TypeError: It is async; the message says what to write instead.
+    """
+    plain = getattr(function, "__func__", function)
+    flags = getattr(getattr(plain, "__code__", None), "co_flags", 0)
+    if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
+
+
 def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> NoReturn:
     """Refuse what was given to a call of a tool by keyword: it is an argument of the tool, or a
     misspelt option.
@@ -447,8 +465,14 @@ def no_class(cls: type) -> str:
     if issubclass(cls, type):
         return 'a class has no JSON form: use its name, as in Literal["int", "str"]'
     if issubclass(cls, IOBase):
-        return f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, file.read(), or its path"
-    return f"{cls.__qualname__} has no JSON form: write list[...], dict[...] or str, or make it a dataclass"
+        return (
+            f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, "
+            "file.read(), or its path"
+        )
+    return (
+        f"{cls.__qualname__} has no JSON form: write list[...], dict[...] or str, or make it "
+        "a dataclass"
+    )
 
 
 def no_type(annotation: Any) -> str:

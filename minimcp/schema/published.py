@@ -63,7 +63,8 @@ def published(schema: Schema, definitions: dict[str, Schema], *, strict: bool) -
 
 
 def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return a copy of a schema in which `change` was applied to each schema, the innermost first."""
+    """Return a copy of a schema in which `change` was applied to each schema, the innermost
+    first."""
     made: Schema = {}
     for word, rule in schema.items():
         if word in BY_NAME and isinstance(rule, dict):

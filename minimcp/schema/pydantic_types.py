@@ -13,8 +13,8 @@ from .checker import is_exact_step
 
 Schema = dict[str, Any]
 
-# Formats that are narrower than what pydantic writes: it writes brackets and bars in URIs, letters of
-# any language in email addresses, zones in IPv6 addresses, and patterns of another dialect.
+# Formats that are narrower than what pydantic writes: it writes brackets and bars in URIs, letters
+# of any language in email addresses, zones in IPv6 addresses, and patterns of another dialect.
 _NARROW_FORMATS = frozenset({"uri", "email", "ipv6", "regex"})
 _NAMED = ("properties", "patternProperties", "$defs")
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -88,7 +88,8 @@ def _generator() -> type:
             return _described(super().timedelta_schema(schema), "ISO 8601 duration")
 
         def decimal_schema(self, schema: Any) -> Schema:
-            """The pattern of some versions does not match 1E+2, which is how a Decimal is written."""
+            """The pattern of some versions does not match 1E+2, which is how a Decimal is
+            written."""
             made: Schema = super().decimal_schema(schema)
             for part in [made, *made.get("anyOf", ())]:
                 part.pop("pattern", None)

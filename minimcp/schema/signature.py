@@ -16,10 +16,18 @@ from types import FunctionType, MethodType
 from typing import Annotated, Any, Callable, Iterator, Mapping, NamedTuple, Optional
 
 from .annotations import Builder, ContentClass, kind_of
-from .introspection import HIDEABLE, Scope, hidden_by, is_union, read_docstring, signature_of
-from .kinds import NONE_TYPE, Convert, Field, Kind, record_reader, record_schema
-from .mismatch import NOTHING, Mismatch
-from .validators import field_default, is_field
+from .introspection import (
+    HIDEABLE,
+    Scope,
+    hidden_by,
+    is_field,
+    is_union,
+    read_docstring,
+    signature_of,
+)
+from .kinds import Convert, Field, Kind, record_reader, record_schema
+from .mismatch import NOTHING, Mismatch, refuse_async
+from .values import NONE_TYPE
 
 
 @dataclass(eq=False, repr=False)
@@ -121,6 +129,8 @@ def read_signature(
                 annotation = Annotated[annotation, default]
             field = default if is_field(default) else _field_in(annotation, default)
             if field is not None:
+                from .validators import field_default
+
                 default, make = field_default(field)
                 if make is not None:
                     defaults[name] = make
@@ -136,11 +146,13 @@ def read_signature(
             doubts.append(f"has the default {name}={default!r:.60}, and takes {kind.label} there")
     if len(contexts) > 1:
         raise TypeError(
-            f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: keep one"
+            f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: "
+            "keep one"
         )
     known = [*(each.name for each in parameters), *contexts]
     doubts += [
-        f"has no parameter {name!r}, of which its docstring tells (there is {', '.join(known) or 'none'})"
+        f"has no parameter {name!r}, of which its docstring tells (there is "
+        f"{', '.join(known) or 'none'})"
         for name in texts
         if name not in known
     ]
@@ -174,7 +186,8 @@ def read_signature(
 
 
 def _field_in(annotation: Any, default: Any) -> Any:
-    """The ``Field(default=...)`` in an annotation whose parameter has no default; None without one."""
+    """The ``Field(default=...)`` in an annotation whose parameter has no default; None without
+    one."""
     for each in getattr(annotation, "__metadata__", ()) if default is NOTHING else ():
         if is_field(each) and (each.default_factory is not None or not each.is_required()):
             return each
@@ -329,17 +342,20 @@ def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bou
 
 
 def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) -> None:
-    """Refuse a parameter that no argument could be for, or of which nobody can tell what it takes."""
+    """Refuse a parameter that no argument could be for, or of which nobody can tell what it
+    takes."""
     name, annotated = parameter.name, parameter.annotation is not parameter.empty
     if name == "self" and first and not annotated:
         raise TypeError(
-            f"{owner} takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, "
+            f"{owner} takes self, so it is a method and needs an object: mark it with "
+            "@minimcp.tool (or resource, "
             "or prompt) and add an object of its class, or register the method of an object"
         )
     _refuse_star(parameter, owner)
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise TypeError(
-            f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove the '/'"
+            f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove "
+            "the '/'"
         )
     where = f"{owner}: parameter {name!r}"
     if not annotated:
@@ -350,19 +366,6 @@ def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) 
             else "give it a type, such as "
         )
         raise TypeError(f"{where} has no annotation: {way}{likely}{')' if '(' in way else ''}")
-
-
-def refuse_async(function: Any, owner: str) -> None:
-    """Refuse a function whose call runs nothing and only makes something to await.
-
-    Raises:
-        TypeError: It is async; the message says what to write instead.
-    """
-    flags = getattr(
-        getattr(getattr(function, "__func__", function), "__code__", None), "co_flags", 0
-    )
-    if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
-        raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
 
 
 def refuse_async_and_stars(function: Any, owner: str) -> None:
@@ -445,6 +448,9 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
         and cls.__name__ == context_type.__name__
         and cls.__module__.endswith(tail)
     ):
-        what = f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, and the server from {'.'.join(own[:-2])}"
+        what = (
+            f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, and the server from "
+            f"{'.'.join(own[:-2])}"
+        )
         raise TypeError(f"{what}: import both from one")
     return issubclass(cls, context_type)

@@ -1,4 +1,5 @@
-"""Checks that pydantic and annotated_types attach to a type in `Annotated`, and pydantic's ``Field``.
+"""Checks that pydantic and annotated_types attach to a type in `Annotated`, and pydantic's
+``Field``.
 
 A check that an author wrote always runs, or registration rejects it. This module imports neither
 package: an annotation that holds their objects has imported it.
@@ -13,8 +14,9 @@ from dataclasses import replace
 from typing import Annotated, Any, Callable, NamedTuple, Optional, Sequence
 
 from .checker import ASSERTIONS, compile_require
-from .kinds import JSON_TYPES, Convert, Kind
+from .kinds import Convert, Kind
 from .mismatch import NOTHING, Mismatch, cut, plain_json
+from .values import JSON_TYPES
 
 # What pydantic's metadata says that this package checks itself, or that JSON always meets.
 _INERT = frozenset({"AllowInfNan", "FailFast", "FieldInfo", "SkipValidation", "Strict"})
@@ -189,14 +191,6 @@ def refusal(label: str, value: Any, error: ValueError) -> Mismatch:
 
 
 # ------------------------------------------------------------ pydantic's Field as a default
-
-
-def is_field(default: Any) -> bool:
-    """Whether a default is what pydantic's ``Field(...)`` returns."""
-    return any(
-        each.__name__ == "FieldInfo" and each.__module__ == "pydantic.fields"
-        for each in type(default).__mro__
-    )
 
 
 def field_words(field: Any) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from typing import Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
 from ..engine.incoming import BEGIN, DONE, Handler, IncomingRequest, Route
-from ..errors import RpcError, exit_gate, logger
+from ..errors import RpcError
+from ..log import exit_gate, logger
 
 log = logger("minimcp.executors")
 

@@ -28,7 +28,8 @@ from .. import errors
 from ..engine.connection import Connection
 from ..engine.incoming import DEFERRED, LEAVE, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import waiting
-from ..errors import logger, one_line
+from ..log import logger
+from ..text import one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
 from .options import where

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from ..engine.cancel import CancelToken
 from ..engine.pool import renewed_in_fork
-from ..errors import logger
+from ..log import logger
 from ..protocol.messages import Json, to_json
 from ..stores.base import (
     Store,

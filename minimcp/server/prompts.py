@@ -15,7 +15,8 @@ from itertools import islice
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from ..engine.incoming import IncomingRequest, Route
-from ..errors import InvalidParams, one_line
+from ..errors import InvalidParams
+from ..text import one_line
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.kinds import Kind

@@ -13,7 +13,8 @@ from typing import Any, Callable, Mapping, Union
 from ..engine.incoming import IncomingRequest, Route
 from ..engine.rates import Rate, RateLimiter, whole_seconds
 from ..engine.shares import client_names
-from ..errors import InternalError, logger
+from ..errors import InternalError
+from ..log import logger
 from ..protocol.messages import Json, Result
 from .registered import ServerConfig
 from .tools import error_result

@@ -23,7 +23,9 @@ from typing import (
 from ..engine.incoming import IncomingRequest, OnFinished, Route
 from ..engine.limits import Limits
 from ..engine.timer import Timeout
-from ..errors import InvalidParams, ToolError, logger, one_line
+from ..errors import InvalidParams, ToolError
+from ..log import logger
+from ..text import one_line
 from ..protocol.lifecycle import SERVER_KEY, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision

@@ -11,9 +11,11 @@ from weakref import WeakSet
 from ..engine.calls import MakeParams
 from ..engine.connection import ConnectionRole
 from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink, set_initialized
-from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
+from ..errors import ConnectionLost, InvalidRequest, MethodNotFound
+from ..log import logger
+from ..text import one_line
 from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
-from ..protocol.messages import Json, Notification, Request, Response, encode
+from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .context import Context
@@ -59,10 +61,6 @@ DECLARED: Mapping[str, Mapping[str, Json]] = {
 
 # What an author registers.
 CHANGING = ("tools", "prompts", "resources", "methods")
-
-# No method of the specification, whose sessions end with their connection; a widely read paraphrase
-# of it has it.
-SHUTDOWN = "shutdown"
 
 # Where the requests of a method go: a route, or what finds one for the params (it may raise an
 # RpcError).
@@ -454,7 +452,7 @@ class ServerRole(ConnectionRole):
                 self._registry.subscriptions.close_session(before.peer)
             if self.later is not None:
                 self._registry.subscriptions.open_session(peer, self.later, paused=self.is_shared)
-        elif request.method == SHUTDOWN and before is not None and peer is before.peer:
+        elif request.method == PARAPHRASE_SHUTDOWN and before is not None and peer is before.peer:
             self._shut_down = True
             return peer, Route(self._end, immediate=True)
         if "requestState" in request.params and is_retry(request, peer):

@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, Callable, Optional, Protocol
 
 from ..engine.timer import Deadline
-from ..errors import logger
+from ..log import logger
 from .executors import Main
 
 log = logger("minimcp.stdio")

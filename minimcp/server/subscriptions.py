@@ -18,9 +18,8 @@ from ..engine.incoming import DEFERRED, IncomingRequest, Line, Sink
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
 from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
-from ..protocol.uri_template import normalize_uri
+from ..protocol.urls import by_normalized, covering, normalize_uri
 from ..protocol.versions import LISTS
-from ..types.notifications import by_normalized, covering
 from .registered import ServerConfig
 
 # Resources that one session or stream may subscribe to, and notifications that may wait for a slow

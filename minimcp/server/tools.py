@@ -12,12 +12,18 @@ from typing import Any, Callable, Mapping, Optional
 
 from .. import errors
 from ..engine.incoming import IncomingRequest
-from ..errors import logger
-from ..protocol.messages import Json, to_json, wire_failure
+from ..log import logger
+from ..protocol.messages import (
+    PARAPHRASE_INVALID_ARGUMENTS,
+    PARAPHRASE_TOOL_FAILED,
+    Json,
+    to_json,
+    wire_failure,
+)
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import Check, compile_check, types_of
-from ..schema.header_params import in_headers, mirrored
+from ..schema.header_params import header_params, with_header_params
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
 from ..schema.published import mapped
 from ..types.base import Wire
@@ -31,7 +37,7 @@ from ..types.content import (
     UnknownContent,
     check_sendable,
 )
-from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
+from ..types.tool import FASTMCP_WRAPPED, WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
 from .options import annotated
 from .questions import BecomeTask
@@ -40,8 +46,6 @@ from .registered import RegisteredFunction, ServerConfig, only
 log = logger("minimcp.tools")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
-# The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`.
-FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 # Hosts prepend "mcp__server__", and models take names of 64 characters.
@@ -210,7 +214,7 @@ class RegisteredTool(RegisteredFunction):
         taken = self.signature.input_schema if given_input is None else given_input
         self.show(
             Tool,
-            input_schema=in_headers(taken, options.get("headers") or {}),
+            input_schema=with_header_params(taken, options.get("headers") or {}),
             output_schema=schema if given_output is None else given_output,
             annotations=annotated(
                 options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner
@@ -218,7 +222,7 @@ class RegisteredTool(RegisteredFunction):
         )
         if given_input is not None:
             self._refuse_uncallable(given_input)
-        self.mirrored = mirrored(self.shown.input_schema)
+        self.header_params = header_params(self.shown.input_schema)
         self.scopes = tuple(options.get("scopes", ()))
         for scope in self.scopes:
             if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
@@ -445,6 +449,6 @@ def _is_known(error: Any, revision: Revision) -> bool:
     """Whether clients of a revision know what to make of an author's error of the protocol."""
     if isinstance(error, errors.UrlElicitationRequired):
         return revision.url_errors
-    if error.code in errors.OLD_TOOL_CODES:
+    if error.code in (PARAPHRASE_TOOL_FAILED, PARAPHRASE_INVALID_ARGUMENTS):
         return revision.handshake
     return not (isinstance(error, errors.CapabilityNotSupported) and revision.handshake)

@@ -24,7 +24,9 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Se
 from ..engine.output import open_outlet
 from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge, pipes
-from ..errors import ConnectionFailed, ConnectionLost, exit_gate, logger, printable
+from ..errors import ConnectionFailed, ConnectionLost
+from ..log import exit_gate, logger
+from ..text import printable
 from ..schema.mismatch import keywords_shown, refuse_options
 
 try:

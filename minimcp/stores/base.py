@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..engine.cancel import CancelToken
 from ..engine.pool import waiting
 from ..engine.timer import Deadline
-from ..errors import logger
+from ..log import logger
 from ..protocol.messages import read_json
 
 log = logger("minimcp.stores")

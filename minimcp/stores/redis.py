@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, TypeVar
 
 from ..engine.pool import renewed_in_fork
-from ..errors import logger
+from ..log import logger
 from .base import Entry, Store, StoreUnavailable
 
 log = logger("minimcp.stores")
@@ -48,7 +48,8 @@ local function index(ttl)
 end
 local function live(ttl)
   for place = 1, 2 do
-    if ttl == '' then redis.call('PERSIST', KEYS[place]) else redis.call('PEXPIRE', KEYS[place], ttl) end
+    if ttl == '' then redis.call('PERSIST', KEYS[place])
+    else redis.call('PEXPIRE', KEYS[place], ttl) end
   end
   index(ttl)
 end
@@ -160,7 +161,8 @@ class RedisStore(Store):
     shared = True
 
     def __init__(self, url: str, prefix: str = "minimcp:") -> None:
-        self._url, self._prefix = url, prefix
+        self._url = url
+        self._prefix = prefix
         super().__init__()
         self._begin()
         renewed_in_fork.add(self)  # not before: `_begin` may raise
@@ -187,7 +189,8 @@ class RedisStore(Store):
         self._refused = redis.ResponseError
         self._away: Optional[str] = None  # why it is
         self._closed = threading.Event()
-        self._hearing, self._subscribed = False, set[str]()
+        self._hearing = False
+        self._subscribed = set[str]()
         # the channel of this store, for new things to wait for
         self._nudge = f"{self._prefix}n:{secrets.token_hex(8)}"
 
@@ -209,7 +212,8 @@ class RedisStore(Store):
         except Exception as error:  # what is no answer of Redis may raise anything
             away = f"{type(error).__name__}: {error}"
             with self._lock:
-                probing, self._away = self._away is not None, away
+                probing = self._away is not None
+                self._away = away
             if not probing:
                 log.error("%r is away: %s", self, away)
                 arguments = (self._client, self._closed)
@@ -340,7 +344,8 @@ class RedisStore(Store):
         """As `Store.watch`: one thread hears, on one connection, of all that is waited for in this
         process."""
         with self._lock:
-            begins, self._hearing = not self._hearing, True
+            begins = not self._hearing
+            self._hearing = True
         if begins:
             threading.Thread(
                 target=self._hear, args=(self._client,), name="minimcp-redis", daemon=True
@@ -362,13 +367,15 @@ class RedisStore(Store):
             client.connection_pool.disconnect(inuse_connections=False)
 
     def _is_heard(self) -> bool:
-        """Whether a thread waits; else the one that hears ends, and the next wait begins another."""
+        """Whether a thread waits; else the one that hears ends, and the next wait begins
+        another."""
         with self._lock:
             self._hearing = bool(self._waiters)
             return self._hearing
 
     def _follow(self, heard: Any) -> None:
-        silent, self._subscribed = False, set()
+        silent = False
+        self._subscribed = set()
         heard.subscribe(self._nudge)
         while True:
             with self._waiters_lock:

@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from ..engine.cancel import CancelToken
 from ..engine.pool import renewed_in_fork
-from ..errors import logger
+from ..log import logger
 from .base import SWEEP_SECONDS, Entry, Store
 
 log = logger("minimcp.stores")
@@ -42,7 +42,9 @@ create table if not exists entries
 create index if not exists entries_version on entries (version);
 create index if not exists entries_expires on entries (expires);
 create index if not exists entries_alive on entries (key, expires);
-create table if not exists events (key text not null, number integer not null, data blob, primary key (key, number));
+create table if not exists events (
+    key text not null, number integer not null, data blob, primary key (key, number)
+);
 create table if not exists counter (version integer not null);
 insert into counter select 0 where not exists (select 1 from counter);
 """
@@ -114,7 +116,8 @@ class SqliteStore(Store):
     def _begin(self) -> None:
         self._lock = threading.RLock()
         self._connection: Optional[sqlite3.Connection] = None
-        self._waiting, self._poller = 0, threading.Event()
+        self._waiting = 0
+        self._poller = threading.Event()
 
     def renew_in_fork(self) -> None:
         """Open the file anew on the next use. Python calls this in a forked process."""
@@ -206,7 +209,8 @@ class SqliteStore(Store):
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
         """As `Store.list`."""
         statement = (
-            f"select key, value, version from entries where {ALIVE} and key >= ? and key < ? and key > ?"
+            f"select key, value, version from entries where {ALIVE} and key >= ? and key < ? and "
+            "key > ?"
             " order by key limit ?"
         )
         most = -1 if limit is None else limit

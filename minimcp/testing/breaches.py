@@ -12,6 +12,7 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
 from .. import types
 from ..client.host import QUESTIONS
+from ..client.questions import read_question
 from ..errors import ProtocolViolation, RpcError, UnsupportedRevision
 from ..protocol import lifecycle
 from ..protocol.messages import (
@@ -40,8 +41,8 @@ class Breach(NamedTuple):
 
 OTHER = {"client": "server", "server": "client"}
 
-# Requests of one side that are remembered. With more of them they are forgotten, and what depends on
-# them is not judged any more.
+# Requests of one side that are remembered. With more of them they are forgotten, and what depends
+# on them is not judged any more.
 MAX_REQUESTS = 20_000
 
 # The requests that a side sends in some revision.
@@ -135,7 +136,8 @@ class _Asked:
     told, is_over, is_cancelled = float("-inf"), False, False
 
     def __init__(self, request: Request, revision: Optional[Revision]) -> None:
-        self.request, self.revision = request, revision
+        self.request = request
+        self.revision = revision
         meta = request.params.get("_meta")
         self.meta: dict[str, Json] = meta if isinstance(meta, dict) else {}
 
@@ -250,7 +252,9 @@ class Judge:
         """Mark what the client may not ask now; the revision that it asks in."""
         method, session = request.method, self._session
         if method == "initialize":
-            self._session, self._opening, self._initialized = None, True, False
+            self._session = None
+            self._opening = True
+            self._initialized = False
             self._used = {"client": set(), "server": set()}
         elif (
             not is_alone
@@ -309,7 +313,7 @@ class Judge:
             try:
                 if not isinstance(parts, dict):
                     raise ValueError(f"the client does not declare {kind.capability}")
-                kind.read(request.params, parts, session.revision)
+                read_question(method, request.params, parts, session.revision)
             except ValueError as error:
                 row = "ELIC-05" if kind.capability == "elicitation" else "SAMP-02"
                 self._mark("LIFE-13" if "not declare" in str(error) else row, f"{method}: {error}")

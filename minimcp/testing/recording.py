@@ -26,13 +26,16 @@ SCRUBBED = "[scrubbed]"
 """Stands in the place of a secret; for what is compared with a recording, for anything."""
 
 _NAMES = (
-    r"[\w-]{0,40}(?:authori[sz]ation|passw(?:or)?d|passphrase|secret|credentials?|cookie)|(?!progress)[\w-]{0,40}(?<!page)token"
+    r"[\w-]{0,40}(?:authori[sz]ation|passw(?:or)?d|passphrase|secret|credentials?|cookie)"
+    r"|(?!progress)[\w-]{0,40}(?<!page)token"
     r"|[\w-]{0,40}(?:api|access|private|signing|encryption)[_-]?key"
 )
 # In a text: behind such a name, behind "Bearer", in a URL; and what can be nothing else.
 _TEXT = re.compile(
-    rf"""(\b(?:{_NAMES})\b["'\\]*\s*[:=]\s*["'\\]*(?:(?:bearer|basic)\s+)?|\bbearer\s+|://[^/\s:@]*:(?=[^/\s]*@))"""
-    r"""[^\s"'\\,;&@}]+|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]{2,999}\.eyJ)[\w.-]{12,}""",
+    rf"""(\b(?:{_NAMES})\b["'\\]*\s*[:=]\s*["'\\]*(?:(?:bearer|basic)\s+)?"""
+    r"""|\bbearer\s+|://[^/\s:@]*:(?=[^/\s]*@))"""
+    r"""[^\s"'\\,;&@}]+"""
+    r"""|\b(?:sk-|gh[a-z]_|github_pat_|xox[a-z]-|AKIA|eyJ[\w-]{2,999}\.eyJ)[\w.-]{12,}""",
     re.I,
 )
 
@@ -266,7 +269,10 @@ def _refuse(
         code = (
             -32602 if any(message["method"] == came["method"] for message, _ in steps) else -32601
         )
-        text = f"{name} has no answer to {_shown(came)}; the nearest is {near[0] if near else 'nothing'}"
+        text = (
+            f"{name} has no answer to {_shown(came)}; the nearest is "
+            f"{near[0] if near else 'nothing'}"
+        )
         peer.answer(came, error={"code": code, "message": text})
 
 

@@ -44,10 +44,13 @@ class ScriptedPeer:
     def __init__(
         self, pipe: Transport, timeout: Optional[float] = None, server: Optional[Server] = None
     ) -> None:
-        self.pipe, self.timeout = pipe, timeout
+        self.pipe = pipe
+        self.timeout = timeout
         self._received: SimpleQueue[Union[Message, ConnectionLost]] = SimpleQueue()
         self._aside: list[Message] = []
-        self._sent, self._envelope, self._writing = 0, Message(), threading.Lock()
+        self._sent = 0
+        self._envelope = Message()
+        self._writing = threading.Lock()
         self._server = server
         self._behind: Optional[ScriptedPeer] = None
         threading.Thread(target=self._read, name="minimcp-scripted-reader", daemon=True).start()

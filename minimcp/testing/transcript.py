@@ -14,8 +14,8 @@ from functools import lru_cache
 from itertools import groupby, takewhile
 from typing import Any, Iterator, Mapping, NamedTuple, Optional, Union
 
-from ..errors import json_printable
 from ..protocol.messages import Json, decode, to_json
+from ..text import json_printable
 from .breaches import Breach, Judge
 
 WIDTH = 100
@@ -44,7 +44,8 @@ class Entry(NamedTuple):
     """The decoded JSON; the text of a line that was no JSON object."""
 
     method: str
-    """Of a request or a notification; of the request that an answer answers; "" when there is none."""
+    """Of a request or a notification; of the request that an answer answers; "" when there is
+    none."""
 
     request: Any = None
     """What an answer answers, as it was on the wire; None when that is not known."""
@@ -112,7 +113,8 @@ class Entry(NamedTuple):
 
     @property
     def content(self) -> str:
-        """The params, the result or the error as JSON, shortened; "" when there is nothing in it."""
+        """The params, the result or the error as JSON, shortened; "" when there is nothing in
+        it."""
         content = {name: value for name, value in self._member.items() if name != "_meta"}
         if self.size > LONG:
             content = dict.fromkeys(content, "...")
@@ -123,7 +125,8 @@ class Entry(NamedTuple):
     def as_json(self) -> str:
         """The entry as a line of JSON, which `Transcript.load` reads.
 
-        What a terminal would obey or hide is escaped, because ``minimcp trace --json`` writes to one.
+        What a terminal would obey or hide is escaped, because ``minimcp trace --json`` writes to
+        one.
         """
         told = {
             "time": self.time,

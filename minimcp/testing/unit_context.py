@@ -7,6 +7,7 @@ from contextvars import Context as ContextVars, copy_context
 from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
+from ..client.questions import read_question
 from ..engine.incoming import RUNNING, IncomingRequest, Route, Sink
 from ..engine.pool import this_thread
 from ..protocol.lifecycle import LOG_LEVELS, Peer
@@ -62,7 +63,8 @@ class UnitContext(Context):
 
     @property
     def logs(self) -> list[LogMessage]:
-        """The log messages that were sent, in order: each has ``level``, ``data`` and ``logger``."""
+        """The log messages that were sent, in order: each has ``level``, ``data`` and
+        ``logger``."""
         return [
             LogMessage.from_wire(each["params"])
             for each in self.sent
@@ -158,7 +160,9 @@ def context(
         headers.auth = AccessToken.of(auth)
         peer.principal = headers.principal = headers.auth.principal
     made = UnitContext(incoming)
-    made.sent, made.questions, made._outer = sink.sent, sink.questions, []
+    made.sent = sink.sent
+    made.questions = sink.questions
+    made._outer = []
     return made
 
 
@@ -192,15 +196,18 @@ class _ScriptedAsker(Asker):
         self, incoming: IncomingRequest, answers: Answers, questions: list[Question]
     ) -> None:
         super().__init__(incoming)
-        self._script, self._questions = answers, questions
+        self._script = answers
+        self._questions = questions
 
     def _answers(self, asked: list[Asked]) -> dict[str, Any]:
         return {each.key: self._answer(each) for each in asked}
 
     def _answer(self, asked: Asked) -> Any:
-        peer, kind = self._incoming.peer, QUESTIONS[asked.question.method]
+        peer = self._incoming.peer
+        method = asked.question.method
+        kind = QUESTIONS[method]
         parts = peer.capabilities[kind.capability]
-        request, write = kind.read(asked.params, parts, peer.revision)
+        request, write = read_question(method, asked.params, parts, peer.revision)
         question = Question(asked.key, kind.handler, request)
         self._questions.append(question)
         answer: Any = self._script

@@ -4,24 +4,57 @@ Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent someth
 with ``to_wire()``. What this library does not know is kept in ``extra``. Which revision knows which
 member is no matter of this package: the layer that writes for an older one drops what that does not
 know.
+
+Each name is imported on first use, so a server without questions does not load their classes.
 """
 # ruff: noqa: F403, F405
 
 from __future__ import annotations
 
-from ..protocol.lifecycle import LOG_LEVELS
-from .base import *
-from .content import *
-from .notifications import *
-from .questions import *
-from .tool import *
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = [
-    "ABSENT", "ACTIONS", "Absent", "Annotations", "Answer", "Audio", "BlobResourceContents", "CHANGES",
-    "CallToolResult", "Change", "Completion", "Content", "ElicitRequest", "EmbeddedResource", "GetPromptResult",
-    "Icon", "Image", "Implementation", "Json", "LOG_LEVELS", "LogMessage", "Message", "ModelHint",
-    "ModelPreferences", "Progress", "Prompt", "PromptArgument", "PromptMessage", "ReadResourceResult", "Resource",
-    "ResourceContents", "ResourceLink", "ResourceTemplate", "Role", "Root", "SampleRequest", "SampleResult",
-    "SamplingContent", "SamplingMessage", "Text", "TextResourceContents", "Tool", "ToolAnnotations", "ToolChoice",
-    "ToolResult", "ToolUse", "UnknownContent", "Wire", "conversation_fault", "covering",
-]  # fmt: skip
+if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
+    from ..protocol.lifecycle import LOG_LEVELS as LOG_LEVELS
+    from ..protocol.urls import covering as covering
+    from .base import *
+    from .content import *
+    from .notifications import *
+    from .questions import *
+    from .tool import *
+
+_MODULES = {
+    ".base": "ABSENT Absent Json Wire",
+    ".content": (
+        "Annotations Audio BlobResourceContents Completion Content EmbeddedResource "
+        "GetPromptResult "
+        "Icon Image Implementation Message Prompt PromptArgument PromptMessage "
+        "ReadResourceResult Resource "
+        "ResourceContents ResourceLink ResourceTemplate Role Text TextResourceContents "
+        "UnknownContent"
+    ),
+    ".notifications": "CHANGES Change LogMessage Progress",
+    ".questions": (
+        "ACTIONS Answer ElicitRequest ModelHint ModelPreferences Root SampleRequest SampleResult "
+        "SamplingContent SamplingMessage ToolChoice ToolResult ToolUse conversation_fault"
+    ),
+    ".tool": "CallToolResult Tool ToolAnnotations",
+    "..protocol.lifecycle": "LOG_LEVELS",
+    "..protocol.urls": "covering",
+}
+
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
+
+__all__ = sorted(_MODULE_OF)
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(_MODULE_OF[name], __name__), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

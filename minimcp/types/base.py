@@ -137,7 +137,7 @@ Salvage = Callable[[Any, Faults], Any]
 """Reads a value as far as it can be read. Raises ValueError if nothing of it can be used."""
 
 
-class Kind(NamedTuple):
+class MemberType(NamedTuple):
     """What one field may hold. A peer's mistake is a ValueError, an author's mistake of type is a
     TypeError.
 
@@ -271,14 +271,16 @@ def _whole(value: Any) -> Any:
 
 _JSON_TYPES = (str, int, float, bool, list, dict, type(None))
 
-KINDS: dict[Any, Kind] = {
-    str: Kind("a string", (str,), (str,)),
-    bool: Kind("true or false", (bool,), (bool,)),
-    float: Kind("a number", (int, float), (int, float)),
-    int: Kind("a whole number", (int, float), (int,), read=_whole),
-    Union[str, int]: Kind("a string or a whole number", (str, int), (str, int)),
-    bytes: Kind("base64 text", (str,), (bytes,), None, decode_base64, encode_base64, _as_bytes),
-    list[str]: Kind(
+MEMBER_TYPES: dict[Any, MemberType] = {
+    str: MemberType("a string", (str,), (str,)),
+    bool: MemberType("true or false", (bool,), (bool,)),
+    float: MemberType("a number", (int, float), (int, float)),
+    int: MemberType("a whole number", (int, float), (int,), read=_whole),
+    Union[str, int]: MemberType("a string or a whole number", (str, int), (str, int)),
+    bytes: MemberType(
+        "base64 text", (str,), (bytes,), None, decode_base64, encode_base64, _as_bytes
+    ),
+    list[str]: MemberType(
         "a list of strings",
         (list,),
         (list,),
@@ -287,14 +289,15 @@ KINDS: dict[Any, Kind] = {
         convert=listed,
         salvage=each_readable(_one_string),
     ),
-    Json: Kind("an object", (dict,), (dict,)),
-    Any: Kind("a JSON value", _JSON_TYPES, (*_JSON_TYPES, tuple)),
+    Json: MemberType("an object", (dict,), (dict,)),
+    Any: MemberType("a JSON value", _JSON_TYPES, (*_JSON_TYPES, tuple)),
 }
-"""By the type of a field. `add_kind` adds the classes of this package, and unions of them."""
+"""By the type of a field. `add_member_type` adds the classes of this package, and unions of
+them."""
 
 
-def add_kind(annotation: Any, read: Callable[[Any], Any], salvage: Salvage) -> None:
-    """Add to `KINDS` a class, or a union of classes, and a list of such objects.
+def add_member_type(annotation: Any, read: Callable[[Any], Any], salvage: Salvage) -> None:
+    """Add to `MEMBER_TYPES` a class, or a union of classes, and a list of such objects.
 
     Args:
         annotation: The class or the union.
@@ -303,26 +306,27 @@ def add_kind(annotation: Any, read: Callable[[Any], Any], salvage: Salvage) -> N
     """
     classes = typing.get_args(annotation) or (annotation,)
     names = " or ".join(cls.__name__ for cls in classes)
-    KINDS[annotation] = Kind(
+    MEMBER_TYPES[annotation] = MemberType(
         f"an object ({names})", (dict,), classes, None, read, lambda value: value.to_wire(),
         salvage=salvage,
     )  # fmt: skip
-    KINDS[list[annotation]] = Kind(
+    MEMBER_TYPES[list[annotation]] = MemberType(
         f"a list ({names})", (list,), (list,), classes, convert=listed,
-        read=lambda values: [read(value) for value in values], write=lambda values: [each.to_wire() for each in values],
+        read=lambda values: [read(value) for value in values],
+        write=lambda values: [each.to_wire() for each in values],
         salvage=each_readable(salvage),
     )  # fmt: skip
 
 
-def kind_of(annotation: Any) -> Kind:
+def member_type_of(annotation: Any) -> MemberType:
     """What a field of this type may hold. Whether a member may be absent is not part of that: a
     default says so."""
-    if annotation in KINDS:
-        return KINDS[annotation]
+    if annotation in MEMBER_TYPES:
+        return MEMBER_TYPES[annotation]
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
-        return KINDS[str]._replace(check=one_of(args), strict=True)
-    return kind_of(
+        return MEMBER_TYPES[str]._replace(check=one_of(args), strict=True)
+    return member_type_of(
         args[0]
         if origin is Converted
         else Union[tuple(arg for arg in args if arg is not type(None))]
@@ -355,8 +359,8 @@ def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
         init: Whether the constructor takes it. What it does not take is no member either.
         about: ``local=True``: it is no member, that is, neither read, written nor compared.
             ``name``: of the member, where it is not made from the field's. ``required=True``: a
-            peer may not leave it out although an author may. All others are attributes of `Kind`
-            that differ from those of the field's type.
+            peer may not leave it out although an author may. All others are attributes of
+            `MemberType` that differ from those of the field's type.
     """
     return field(default=default, init=init, metadata={"local": not init, **about})
 
@@ -389,7 +393,9 @@ class _SignatureOfFields:
             for each in fields(owner)
         ]
         return Signature([
-            Parameter(each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type)
+            Parameter(
+                each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type
+            )
             for each, default in shown if each.init
         ])  # fmt: skip
 
@@ -413,7 +419,7 @@ class Wire:
     _instead: ClassVar[str] = ""
     # Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is
     # required).
-    _plan: ClassVar[tuple[tuple[str, str, Kind, Any], ...]]
+    _plan: ClassVar[tuple[tuple[str, str, MemberType, Any], ...]]
     _known: ClassVar[frozenset[str]]
     # By the name of each argument of the constructor, in their order.
     _defaults: ClassVar[Json]
@@ -440,7 +446,7 @@ class Wire:
             setattr(cls, name, _Prepared(name))
         tag = getattr(cls, "type", None)
         cls._tag = tag if isinstance(tag, str) else None
-        add_kind(cls, cls.from_wire, cls.salvage)
+        add_member_type(cls, cls.from_wire, cls.salvage)
 
     @classmethod
     def _prepare(cls) -> None:
@@ -455,7 +461,7 @@ class Wire:
         )
         names, plan = vars(sys.modules[cls.__module__]), []
         for each in [one for one in fields(made) if not one.metadata.get("local")]:
-            kind = kind_of(
+            kind = member_type_of(
                 eval(str(each.type), names)
             )  # typing.get_type_hints would take ten times the time
             kind = kind._replace(
@@ -630,11 +636,13 @@ class Wire:
         }
         if self.extra:
             shown["extra"] = self.extra
-        return f"{type(self).__name__}({', '.join(f'{name}={_short(value)}' for name, value in shown.items())})"
+        members = ", ".join(f"{name}={_short(value)}" for name, value in shown.items())
+        return f"{type(self).__name__}({members})"
 
 
-def _salvaged(kind: Kind, value: Any, faults: Faults) -> Any:
-    """Return what a field holds for a value that arrived. Raises ValueError if it cannot be read."""
+def _salvaged(kind: MemberType, value: Any, faults: Faults) -> Any:
+    """Return what a field holds for a value that arrived. Raises ValueError if it cannot be
+    read."""
     if value == [] and kind.wire == (dict,):
         value = {}
     if kind.salvage is not None:

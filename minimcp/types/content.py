@@ -21,7 +21,9 @@ M = TypeVar("M", bound="_Media")
 Role = Literal["user", "assistant"]
 """Who speaks, or for whom something is meant."""
 
-base.KINDS[list[Role]] = base.KINDS[list[str]]._replace(check=base.one_of(("user", "assistant")))
+base.MEMBER_TYPES[list[Role]] = base.MEMBER_TYPES[list[str]]._replace(
+    check=base.one_of(("user", "assistant"))
+)
 
 
 class Annotations(Wire):
@@ -173,7 +175,8 @@ class ResourceTemplate(Named):
 
     @classmethod
     def salvage(cls, mapping: Any, faults: Faults) -> ResourceTemplate:
-        """As `Wire.salvage`; a template in ``uri``, as a seed of the specification has it, is read."""
+        """As `Wire.salvage`; a template in ``uri``, as a seed of the specification has it, is
+        read."""
         uri = mapping.get("uri") if isinstance(mapping, dict) else None
         if isinstance(uri, str) and mapping.get("uriTemplate") is None:
             faults.at("uri").add("is read as uriTemplate")
@@ -262,7 +265,7 @@ def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> Resour
     return made
 
 
-base.add_kind(ResourceContents, contents_from_wire, salvage_contents)
+base.add_member_type(ResourceContents, contents_from_wire, salvage_contents)
 
 
 def _check_ttl(what: str, milliseconds: int) -> None:
@@ -399,7 +402,8 @@ class _Media(Wire):
             mime_type = media_type(name, data)
             if mime_type is None:
                 raise ValueError(
-                    f"{name}: neither its bytes nor its suffix are known as {wanted}: say mime_type="
+                    f"{name}: neither its bytes nor its suffix are known as {wanted}: say "
+                    "mime_type="
                 )
             if not mime_type.startswith(f"{wanted}/"):
                 raise ValueError(f"{name} is {mime_type}, no {wanted}: say mime_type= if it is one")
@@ -621,8 +625,10 @@ def _salvage_blocks(value: Any, faults: Faults) -> list[Any]:
     return [UnknownContent.keep(value)]
 
 
-base.add_kind(Content, content_from_wire, salvage_content)
-base.KINDS[list[Content]] = base.KINDS[list[Content]]._replace(salvage=_salvage_blocks)
+base.add_member_type(Content, content_from_wire, salvage_content)
+base.MEMBER_TYPES[list[Content]] = base.MEMBER_TYPES[list[Content]]._replace(
+    salvage=_salvage_blocks
+)
 
 
 class WithContent(Wire):
@@ -636,7 +642,7 @@ class WithContent(Wire):
         return "\n".join([block.text for block in blocks if isinstance(block, Text)])
 
 
-# ------------------------------------------------------------ prompts, and suggestions for their arguments
+# ----------------------------------------------------- prompts, and suggestions for their arguments
 
 
 class PromptArgument(Named):

@@ -14,7 +14,8 @@ _NAME = r"(?:[A-Za-z0-9](?:[A-Za-z0-9_.-]*[A-Za-z0-9])?)?\Z"
 _TRACE_PARENT = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}\Z"
 
 _DEFINED_NAMES = (
-    "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo", "subscriptionId", "related-task",
+    "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo",
+    "subscriptionId", "related-task",
     "model-immediate-response",
 )  # fmt: skip
 DEFINED_KEYS = frozenset(f"io.modelcontextprotocol/{name}" for name in _DEFINED_NAMES)
@@ -77,7 +78,8 @@ def check_meta(meta: Mapping[Any, Any], owner: str) -> None:
             raise TypeError(f"{owner}: {key} is text, not {type(value).__name__}")
         if key == "traceparent" and not re.match(_TRACE_PARENT, value):
             raise ValueError(
-                f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not {value!r}"
+                f"{owner}: traceparent is written 00-<32 digits>-<16 digits>-<2 digits>, not "
+                f"{value!r}"
             )
 
 
@@ -110,7 +112,8 @@ def check_identifier(identifier: Any, owner: str) -> None:
     prefix, slash, name = identifier.partition("/")
     if not (slash and name and re.match(_PREFIX, prefix) and re.match(_NAME, name)):
         raise ValueError(
-            f"{owner}: {identifier!r} is no identifier of an extension: write it like com.example/name"
+            f"{owner}: {identifier!r} is no identifier of an extension: write it like "
+            "com.example/name"
         )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterable, Mapping, Optional, Union
+from typing import Any, Optional, Union
 
 from ..protocol.lifecycle import LOG_LEVELS
-from ..protocol.uri_template import normalize_uri
+from ..protocol.messages import PARAPHRASE_LEVELS
 from ..protocol.versions import LISTS
 from .base import Json, Wire, member, one_of
 
@@ -42,7 +42,9 @@ class LogMessage(Wire):
     """
 
     level: str = member(
-        convert=lambda level: "warning" if level == "warn" else level,
+        convert=lambda level: (
+            PARAPHRASE_LEVELS.get(level, level) if isinstance(level, str) else level
+        ),
         check=one_of(tuple(LOG_LEVELS)),
     )
     data: Any
@@ -90,33 +92,3 @@ class Change(Wire):
         made = super().to_wire()
         del made["kind"]
         return made
-
-
-def by_normalized(uris: Iterable[str]) -> dict[str, str]:
-    """Return these URIs by their normalized form. Of several that are equivalent the first counts."""
-    found: dict[str, str] = {}
-    for uri in uris:
-        found.setdefault(normalize_uri(uri), uri)
-    return found
-
-
-def covering(subscribed: Mapping[str, str], uri: str) -> Optional[str]:
-    """Return the subscription that a change of a resource is for: of the resource itself, or of a
-    collection that contains it.
-
-    Args:
-        subscribed: URIs of resources and collections, from `by_normalized`.
-        uri: The URI of the resource that changed.
-
-    Returns:
-        The closest of them, as it was subscribed to; None when there is none.
-    """
-    uri = normalize_uri(uri)
-    if uri in subscribed:
-        return subscribed[uri]
-    while "/" in uri:
-        uri = uri.rpartition("/")[0]
-        for collection in (f"{uri}/", uri):
-            if collection in subscribed:
-                return subscribed[collection]
-    return None

@@ -24,14 +24,14 @@ from typing import (
 )
 
 from ..errors import Declined
-from ..protocol.uri_template import parse_web_url
+from ..protocol.urls import parse_web_url
 from .base import (
     ABSENT,
-    KINDS,
+    MEMBER_TYPES,
     Converted,
     Items,
     Json,
-    Kind,
+    MemberType,
     OptionalItems,
     Wire,
     listed,
@@ -39,7 +39,7 @@ from .base import (
     unit,
 )
 from .content import READERS, Content, Implementation, Role, Text, WithContent, content_from_wire
-from .tool import Outcome, Tool
+from .tool import Tool, ToolOutcome
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,7 +100,7 @@ class Answer:
         )
 
 
-class Question(Wire):
+class HostRequest(Wire):
     """What `ElicitRequest` and `SampleRequest` have in common.
 
     ``server`` says who asks, as far as the server describes itself. ``connection`` is the name by
@@ -123,7 +123,7 @@ class Question(Wire):
         return self.asked is not None and bool(self.asked.cancelled)
 
 
-class ElicitRequest(Question):
+class ElicitRequest(HostRequest):
     """A server asks the user.
 
     In form mode the user fills in what ``schema`` describes; before it is sent, the user sees it
@@ -207,7 +207,8 @@ class Root(Wire):
 
     @classmethod
     def from_path(cls, path: Union[str, os.PathLike[str]], name: Optional[str] = None) -> Root:
-        """The root of a path of this machine; a relative one is taken from the working directory."""
+        """The root of a path of this machine; a relative one is taken from the working
+        directory."""
         from pathlib import Path
 
         return cls(Path(os.path.abspath(path)).as_uri(), name)
@@ -249,7 +250,7 @@ class ToolUse(Wire):
     meta: Optional[Json] = None
 
 
-class ToolResult(Outcome):
+class ToolResult(ToolOutcome):
     """What the tool gave that the model wanted to call.
 
     Args:
@@ -299,7 +300,7 @@ def _as_blocks(content: Any) -> Any:
     return [content] if isinstance(content, _CLASSES) else listed(content)
 
 
-KINDS[list[SamplingContent]] = Kind(
+MEMBER_TYPES[list[SamplingContent]] = MemberType(
     "content blocks", (dict, list), (list,), _CLASSES, _read_blocks, _write_blocks, _as_blocks
 )
 
@@ -438,7 +439,7 @@ class ToolChoice(Wire):
     mode: Literal["auto", "required", "none"] = "auto"
 
 
-class SampleRequest(Question):
+class SampleRequest(HostRequest):
     """A server asks the host's model.
 
     The host decides about everything but ``max_tokens``, which it honours: it may choose another

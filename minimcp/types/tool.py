@@ -14,6 +14,9 @@ WRAPPED = "x-minimcp-wrapped"
 """Marks an output schema that only holds the real one, for revisions whose structured content is an
 object."""
 
+FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
+"""The mark that FastMCP's client knows instead."""
+
 
 class ToolAnnotations(Wire):
     """Hints about what a tool does. They come from the server: trust them as far as you trust it.
@@ -103,7 +106,8 @@ class Tool(Named):
 
     @property
     def hints(self) -> ToolAnnotations:
-        """The annotations; without any, those that say nothing, whose properties give the defaults."""
+        """The annotations; without any, those that say nothing, whose properties give the
+        defaults."""
         return self.annotations or ToolAnnotations()
 
     def as_openai(self, name: Optional[str] = None) -> Json:
@@ -136,7 +140,7 @@ class Tool(Named):
         return {"type": "object", "properties": {}, **self.input_schema}
 
 
-class Outcome(WithContent):
+class ToolOutcome(WithContent):
     """What `CallToolResult` and `ToolResult` have in common."""
 
     @property
@@ -155,7 +159,7 @@ class Outcome(WithContent):
         return self.__dict__["structured_content"] is not ABSENT
 
 
-class CallToolResult(Outcome):
+class CallToolResult(ToolOutcome):
     """What calling a tool gave.
 
     ``value`` is the structured content with the library's own wrapping taken off. It does not

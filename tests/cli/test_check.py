@@ -12,8 +12,8 @@ from xml.etree import ElementTree as xml
 import pytest
 
 from minimcp import HttpOptions, Server
-from minimcp.cli.check import Pipe
 from minimcp.cli.checks import CHECKS
+from minimcp.cli.probe import Pipe
 from minimcp.protocol.versions import REVISIONS
 
 from ..requirements import REQUIREMENTS

@@ -15,7 +15,7 @@ from unittest.mock import ANY
 import pytest
 
 from minimcp.cli import terminal
-from minimcp.client.tasks import Task
+from minimcp.extensions.client_tasks import Task
 
 from ..support import ROOT, WAIT, eventually
 from ..web import Peer

@@ -15,7 +15,7 @@ import pytest
 import minimcp as library
 from minimcp import ElicitRequest
 from minimcp.cli import UsageError
-from minimcp.cli.terminal import Asker, kind, parameters, read_object, read_pairs
+from minimcp.cli.terminal import FormPrompter, kind, parameters, read_object, read_pairs
 from minimcp.types import Implementation
 
 from ..answering import R4, R5
@@ -163,7 +163,7 @@ def test_a_form_without_fields_is_answered_beforehand(
         """Clear."""
         return str(ctx.elicit("Clear all?", {}).action)
 
-    asker = Asker(answers=[answer])
+    asker = FormPrompter(answers=[answer])
     with library.connect(server, elicit=asker) as client:
         assert client.call_tool("clear").text == action
     assert list(asker.unused) == unused
@@ -234,7 +234,7 @@ def test_a_pattern_that_may_take_for_ever_is_not_run_on_what_is_typed(
 ) -> None:
     types("a" * 40 + "!\n")
     slow = {"type": "string", "pattern": "^(a+)+$"}
-    answer = Asker()(
+    answer = FormPrompter()(
         ElicitRequest("?", {"type": "object", "properties": {"a": slow}, "required": ["a"]})
     )
     assert answer.content == {"a": "a" * 40 + "!"}
@@ -242,7 +242,7 @@ def test_a_pattern_that_may_take_for_ever_is_not_run_on_what_is_typed(
 
 def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
     types("y\n5\n[6]\nx\nn\n")
-    assert Asker()(ElicitRequest("?", {"type": "object"})).content == {}, (
+    assert FormPrompter()(ElicitRequest("?", {"type": "object"})).content == {}, (
         "without fields it asks yes or no"
     )
     odd = {
@@ -250,18 +250,20 @@ def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
         "b": {"type": "array", "items": {"type": "integer"}},
         "c": {"$schema": "x:y", "type": "string"},
     }
-    answer = Asker()(ElicitRequest("?", {"type": "object", "properties": odd, "required": "a"}))
+    answer = FormPrompter()(
+        ElicitRequest("?", {"type": "object", "properties": odd, "required": "a"})
+    )
     assert answer.content == {"a": 5, "b": [6], "c": "x"}, "what we cannot check the server does"
     request = ElicitRequest("?", mode="url", url="nonsense")
     request.server = Implementation("a\nb", "1")
-    assert Asker()(request).action == "decline"
+    assert FormPrompter()(request).action == "decline"
     assert (
         "a | b asks: ?\nOpen this yourself, if you trust it:\nnonsense\n" in capfd.readouterr().err
     )
 
 
 def test_questions_come_one_at_a_time(types: Callable[[str], object], capfd: Any) -> None:
-    asker, answers = Asker(), []  # type: ignore[var-annotated]
+    asker, answers = FormPrompter(), []  # type: ignore[var-annotated]
     form = {"type": "object", "properties": {"x": {"type": "integer"}}}
     threads = [
         threading.Thread(

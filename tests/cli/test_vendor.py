@@ -6,13 +6,22 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, List, Tuple
 
 import pytest
 
 from minimcp import __version__ as VERSION
 from minimcp.cli import UsageError, vendor
-from minimcp.cli.vendor import differences, own_files, read_manifest, write_copy
+from minimcp.cli.closure import FEATURES, NEEDS_MORE, Package
+from minimcp.cli.vendor import (
+    HEADER,
+    Role,
+    differences,
+    own_files,
+    read_manifest,
+    usual_features,
+    write_copy,
+)
 
 from ..support import ROOT, run_python
 from .conftest import PYTHON, Done, run_process
@@ -40,7 +49,7 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
     Path("mcp_copy", "errors.py").write_text("# mine\n")
     Path("mcp_copy", "odd\x1b[31m").write_text("")
     done = minimcp("vendor", "mcp_copy", "--check")
-    lines = f"changed: errors.py\nadded: odd\\x1b[31m\nmcp_copy is minimcp {VERSION}, but not as it was copied\n"
+    lines = f"changed: errors.py\nadded: odd\\x1b[31m\nmcp_copy is minimcp {VERSION}{kind}, but not as it was copied\n"
     assert done == Done(1, lines, "")
     done = minimcp("vendor", "mcp_copy")
     assert (done.code, done.out) == (2, "") and "changed: errors.py" in done.err
@@ -62,7 +71,18 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
         (["by_link/inside"], "is this package itself, or lies in it"),
         (["gone", "--check"], "gone is no folder"),
         ([".", "--check"], "no copy made by this command"),
-        (["mcp_copy", "--check", "--only", "server"], "not allowed with"),
+        (["mcp_copy", "--check", "--only", "server"], "--check goes with no other option"),
+        (["gone", "--check", "--one-file"], "--check goes with no other option"),
+        (["gone.zip"], "FILE.zip, and made with --one-file"),
+        (["gone", "--one-file"], "FILE.zip, and made with --one-file"),
+        (["file.zip", "--one-file"], "file.zip is no copy made by this command"),
+        (["folder.zip", "--one-file"], "folder.zip is there already, and is no file"),
+        (["gone", "--with", "prompts"], "--with goes with --only"),
+        (["gone", "--only", "server", "--with", "prompt"], "did you mean prompts?"),
+        (
+            ["gone", "--only", "server", "--with", "zzz"],
+            "no feature is called 'zzz': there are ",
+        ),
         (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
         ([], "required: DIR"),
     ],
@@ -71,6 +91,8 @@ def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[...,
     Path("full").mkdir()
     Path("full", "mine.txt").write_text("mine")
     Path("file").write_text("mine")
+    Path("file.zip").write_text("mine")
+    Path("folder.zip").mkdir()
     Path("empty").mkdir()
     for name, target in (("link", "empty"), ("dangling", "nowhere"), ("by_link", str(PACKAGE))):
         os.symlink(target, name)
@@ -95,54 +117,101 @@ def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
     assert shown + minimcp("vendor", "yourtree/mcp", "--check").out in page
 
 
-def test_a_copy_of_more_is_not_made_one_of_less(minimcp: Callable[..., Done]) -> None:
-    assert minimcp("vendor", "mcp_copy").code == 0
-    done = minimcp("vendor", "mcp_copy", "--only", "server")
-    assert (
-        done.code == 2
-        and "mcp_copy is minimcp" in done.err
-        and "would take files away: delete it first" in done.err
-    )
-    assert (
-        Path("mcp_copy", "client", "client.py").is_file()
-        and minimcp("vendor", "mcp_copy").code == 0
-    )
-    parts: List[List[str]] = [["--only", "client"], ["--only", "server"], []]
-    assert [minimcp("vendor", "part", *part).code for part in parts] == [0, 2, 0]
+def test_an_update_keeps_the_role_unless_the_options_say_otherwise(
+    minimcp: Callable[..., Done],
+) -> None:
+    usual = tuple(usual_features())
+    for options, role in (
+        (["--only", "client", "--with", "nothing"], Role("client", ())),
+        ([], Role("client", ())),
+        (["--with", "http, auth"], Role("client", ("http", "auth"))),
+        ([], Role("client", ("http", "auth"))),
+        (["--only", "server"], Role("server", usual)),
+        (["--only", "server", "--with", "all"], Role("server", tuple(FEATURES))),
+        ([], Role("server", tuple(FEATURES))),
+    ):
+        for name, one_file in (("part", []), ("part.zip", ["--one-file"])):
+            done = minimcp("vendor", name, *one_file, *options)
+            assert (done.code, done.err) == (0, "")
+            assert read_manifest(name).role == role
+            assert minimcp("vendor", name, "--check").code == 0
+    assert minimcp("vendor", "whole").code == 0
+    assert minimcp("vendor", "whole", "--only", "server").code == 0
+    assert not Path("whole", "client", "client.py").exists(), "options change the role"
+
+
+def test_a_manifest_from_before_the_features_had_names_has_the_usual_ones(
+    minimcp: Callable[..., Done],
+) -> None:
+    minimcp("vendor", "part", "--only", "client")
+    manifest = Path("part", "vendored.json")
+    text = json.loads(manifest.read_text())
+    del text["features"]
+    manifest.write_text(json.dumps(text))
+    assert read_manifest("part").role == Role("client", tuple(usual_features()))
 
 
 # ------------------------------------------------------------ what a copy holds
 
 
-def test_a_copy_holds_the_whole_package_or_the_folders_of_one_role() -> None:
+ROLES = [
+    Role(only, features)
+    for only in ("server", "client")
+    for features in ((), ("http",), ("stores", "tasks"), tuple(usual_features()), tuple(FEATURES))
+]
+
+
+def test_a_whole_copy_holds_every_file_of_the_package() -> None:
     endings = ("py", "js", "html", "txt")
     sources = {
         path.relative_to(PACKAGE).as_posix()
         for ending in endings
         for path in PACKAGE.rglob(f"*.{ending}")
     }
-    whole = own_files("")
+    whole = own_files()
     assert set(whole) == {*sources, "py.typed", "LICENSE"}
     assert whole["LICENSE"] == (ROOT / "LICENSE").read_bytes() == (PACKAGE / "LICENSE").read_bytes()
-    for role, other in (("server", "client"), ("client", "server")):
-        part = own_files(role)
-        left_out = {path for path, data in part.items() if data == vendor.LEFT_OUT}
-        absent = {
-            f"{name}/__init__.py"
-            for name in (other, "auth", "cli", "extensions", "http", "stores", "testing")
-        }
-        assert left_out == absent
-        shared = {"errors", "protocol", "types", "schema", "engine", "stdio", role}
-        expected = {path for path in sources if path.split("/")[0].replace(".py", "") in shared}
-        assert set(part) - left_out == {*expected, "__init__.py", "py.typed", "LICENSE"}
-        assert all(part[path] == whole[path] for path in set(part) - left_out)
+    for path, data in whole.items():
+        added = HEADER if path.endswith(".py") else b""
+        assert data == added + (PACKAGE / path).read_bytes()
+
+
+@pytest.mark.parametrize("role", ROLES, ids=str)
+def test_a_copy_for_a_role_holds_what_it_imports_and_says_what_is_left_out(role: Role) -> None:
+    whole = own_files()
+    part = own_files(role)
+    stubs = {path for path, data in part.items() if data.startswith(HEADER + b"raise ImportError(")}
+    modules = {path for path in part if path.endswith(".py")} - stubs
+    package = Package({path: data for path, data in whole.items() if path.endswith(".py")})
+    assert all(part[path] == whole[path] for path in set(part) - stubs)
+    assert {"py.typed", "LICENSE", "__init__.py", f"{role.only}/{role.only}.py"} <= set(part)
+    # Every import leads to a module of the copy or to a stub.
+    for path in modules:
+        for target, late in package.imports(path):
+            folder = f"{target.split('/')[0]}/__init__.py"
+            assert target in modules or (late and (target in stubs or folder in stubs)), (
+                f"{path} imports {target}"
+            )
+    # Every module is imported by another one, or it is where a role or a feature begins.
+    begin = {path for name in role.features for path in package.modules_of(name, role.only)}
+    begin |= {*package.public_modules(role.only), "__init__.py"}
+    reached = {target for path in modules for target, _ in package.imports(path)}
+    folders = {f"{path.rpartition('/')[0]}/__init__.py" for path in part if "/" in path}
+    assert modules - reached - begin - folders == set()
+
+
+def test_each_feature_has_modules_and_a_role() -> None:
+    package = Package({path: data for path, data in own_files().items() if path.endswith(".py")})
+    assert set(FEATURES) > NEEDS_MORE
+    for name in NEEDS_MORE:
+        assert any(package.modules_of(name, role) for role in ("server", "client")), name
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> str:
     """The folder of a fresh copy."""
     folder = str(tmp_path / "copy")
-    write_copy(folder, "client")
+    write_copy(folder, Role("client"))
     return folder
 
 
@@ -198,8 +267,8 @@ def test_a_manifest_behind_a_link_is_none(made: str, tmp_path: Path) -> None:
 def test_a_new_copy_takes_the_place_of_the_old_one_whole_or_not_at_all(
     made: str, failing: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for only, there in (("", True), ("client", False)):
-        write_copy(made, only)
+    for role, there in ((Role(), True), (Role("client"), False)):
+        write_copy(made, role)
         assert (
             _differences(made) == []
             and os.path.exists(os.path.join(made, "cli", "vendor.py")) == there
@@ -214,8 +283,8 @@ def test_a_new_copy_takes_the_place_of_the_old_one_whole_or_not_at_all(
 
     monkeypatch.setattr(os, "rename", broken)
     with pytest.raises(OSError, match="full"):
-        write_copy(made, "")
-    assert _differences(made) == [] and read_manifest(made).only == "client"
+        write_copy(made)
+    assert _differences(made) == [] and read_manifest(made).role == Role("client")
     assert os.listdir(os.path.dirname(made)) == ["copy"]
 
 
@@ -226,7 +295,7 @@ def test_a_changed_copy_or_an_archive_is_not_copied(
     for folder, said in ((made, "changed"), ("/no/such/archive.zip/minimcp", "lies in no folder")):
         monkeypatch.setattr(vendor, "PACKAGE", folder)
         with pytest.raises(UsageError, match=said):
-            own_files("")
+            own_files()
 
 
 # ------------------------------------------------------------ that copies work
@@ -271,6 +340,7 @@ with mcp.connect([sys.executable, "-I", "-S", sys.argv[1] + "/server.py"], timeo
     except mcp.ToolError as error:
         failure = str(error)
     there = client.call_tool("loaded").value
+left_out = None
 try:
     mcp.HttpServer
 except ImportError as error:
@@ -282,10 +352,13 @@ print(json.dumps({"value": result.value, "reports": reports, "failure": failure,
 NOT_LOADED = {"minimcp", "asyncio", "jsonschema", "requests", "pydantic"}
 
 
-def test_copies_serve_and_call_without_site_packages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("features", [(), ("http",), tuple(usual_features()), tuple(FEATURES)])
+def test_copies_serve_and_call_without_site_packages(
+    features: Tuple[str, ...], tmp_path: Path
+) -> None:
     for role in ("server", "client"):
         (tmp_path / role / "deep").mkdir(parents=True)
-        write_copy(str(tmp_path / role / "deep" / "mcp_copy"), role)
+        write_copy(str(tmp_path / role / "deep" / "mcp_copy"), Role(role, features))
     (tmp_path / "server" / "server.py").write_text(SERVER, encoding="utf-8")
     done = run_python(
         ["-I", "-S", "-c", CLIENT, str(tmp_path / "server"), str(tmp_path / "client")], seconds=30
@@ -293,10 +366,43 @@ def test_copies_serve_and_call_without_site_packages(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr.decode()) == (0, "")
     seen = json.loads(done.stdout)
     assert (seen["value"], seen["reports"], seen["failure"]) == (5, [1], "as asked")
-    assert seen["left_out"] == "deep.mcp_copy.http is not in this copy: vendor it without --only"
+    if "http" in features:
+        assert seen["left_out"] is None
+    else:
+        said = "deep.mcp_copy.http is not in this copy: vendor it with --with http"
+        assert seen["left_out"] == said
     for loaded, other in ((seen["here"], "server"), (seen["there"], "client")):
         assert not NOT_LOADED & {name.partition(".")[0] for name in loaded}
         assert f"deep.mcp_copy.{other}" not in loaded
+
+
+@pytest.mark.parametrize("role", [Role(), Role("server"), Role("server", tuple(FEATURES))], ids=str)
+def test_a_zip_can_be_imported(role: Role, tmp_path: Path) -> None:
+    file = str(tmp_path / "mcp.zip")
+    write_copy(file, role, is_zip=True)
+    before = Path(file).read_bytes()
+    write_copy(file, role, is_zip=True)
+    assert Path(file).read_bytes() == before, "the same sources make the same file"
+    assert differences(file, read_manifest(file)) == []
+    (tmp_path / "server.py").write_text(
+        SERVER.replace("deep.mcp_copy", "minimcp").replace(
+            "os.path.dirname(os.path.abspath(__file__))", repr(file)
+        )
+    )
+    code = (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); import minimcp\n"
+        f"with minimcp.connect([sys.executable, '-I', '-S', {str(tmp_path / 'server.py')!r}]) as client:\n"
+        "    print(client.call_tool('add', {'a': 2, 'b': 3}).value)\n"
+    )
+    done = run_python(["-I", "-S", "-c", code], seconds=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"5\n", b"")
+
+
+def test_type_checkers_and_linters_leave_a_copy_alone() -> None:
+    for path, data in own_files(Role("server")).items():
+        if path.endswith(".py"):
+            assert data.startswith(b"# mypy: ignore-errors\n# ruff: noqa\n"), path
+            assert not data[len(HEADER) :].startswith(HEADER), path
 
 
 def test_a_copy_makes_copies_and_shows_the_demo(

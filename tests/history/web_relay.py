@@ -16,7 +16,7 @@ from collections import Counter
 from itertools import count
 from typing import BinaryIO, Callable, Dict, List, NamedTuple, Optional, Tuple
 
-from minimcp.protocol.sse import EventReader
+from minimcp.http.sse import EventReader
 
 from ..proxying import Proxy
 from ..web import read_request

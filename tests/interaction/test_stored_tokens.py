@@ -19,7 +19,7 @@ from minimcp.auth import store
 from minimcp.cli import main
 
 from ..authorization_server import AuthorizationServer, protected
-from ..support import ROOT, WAIT
+from ..support import ROOT, WAIT, run_python
 from .test_authorization import call, sign_in
 
 posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no modes and no /dev")
@@ -292,3 +292,23 @@ def test_a_path_may_begin_in_the_home_folder(
     monkeypatch.setenv("MINIMCP_TOKENS", "~/mine.json")
     assert TokenFile().path == tmp_path / "mine.json"
     assert TokenFile("~tokens.json").path == Path("~tokens.json")
+
+
+OPEN_CLIENT = """
+import json, sys
+sys.path.insert(0, {root!r})
+import minimcp
+with minimcp.connect({url!r}) as client:
+    assert client.call_tool("echo")
+print(json.dumps(sorted(name for name in sys.modules if name.startswith("minimcp.auth"))))
+"""
+
+
+def test_a_client_of_an_open_server_neither_imports_auth_nor_looks_for_tokens(
+    open_url: str, tmp_path: Path
+) -> None:
+    tokens = tmp_path / "no such folder" / "tokens.json"
+    code = OPEN_CLIENT.format(root=str(ROOT), url=open_url)
+    done = run_python(["-c", code], env={"MINIMCP_TOKENS": str(tokens)}, seconds=30)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"[]\n", b"")
+    assert not tokens.parent.exists()

@@ -26,14 +26,15 @@ from minimcp.http.client_sse import SseSession
 from minimcp.http.fetch import Fetcher
 from minimcp.http.framing import READY, RequestParser
 from minimcp.http.headers import HostPolicy, HttpError, accepts, is_json
+from minimcp.http.sse import EventReader, SseEvent
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import InvalidMessage, decode, diagnose_long, encode
-from minimcp.protocol.sse import Event, EventReader
-from minimcp.protocol.uri_template import UriTemplate, check_uri, has_parent_segment
+from minimcp.protocol.uri_template import UriTemplate
+from minimcp.protocol.urls import check_uri, has_parent_segment
 from minimcp.protocol.versions import REVISIONS
 from minimcp.schema import compile_peer_check
 from minimcp.schema.forms import Form
-from minimcp.schema.header_params import from_header, header_value, mirrored
+from minimcp.schema.header_params import from_header, header_params, header_value
 from minimcp.schema.mismatch import Mismatch
 
 from ..interaction.types_table import ROWS, complete
@@ -155,7 +156,9 @@ def standard(stream: bytes) -> Any:
         if not line:
             last = id
             found += (
-                [Event(data[:-1].decode("utf-8", "replace"), kind or "message", id)] if data else []
+                [SseEvent(data[:-1].decode("utf-8", "replace"), kind or "message", id)]
+                if data
+                else []
             )
             data, kind = b"", ""
         elif name == b"data":
@@ -221,7 +224,7 @@ def schemas(data: bytes) -> None:
     schema, *values = found if isinstance(found, list) and found else [found]
     if isinstance(schema, dict):
         try:
-            mirrored(schema)
+            header_params(schema)
         except ValueError as error:
             short(error)
     try:
@@ -318,7 +321,7 @@ def urls(data: bytes) -> None:
     text = data.decode("utf-8", "replace")
     session: Any = SimpleNamespace(_endpoint="", _url=BASE, _named=Flag())
     with suppress(errors.ProtocolViolation):
-        SseSession._take_event(session, Event(text, "endpoint"), None)
+        SseSession._take_event(session, SseEvent(text, "endpoint"), None)
         try:
             pool, _ = WHERE._pool(session._endpoint)
         except Exception as error:

@@ -12,8 +12,9 @@ from typing import Any, Callable, Dict, List, cast
 import pytest
 
 from minimcp.client import host
+from minimcp.http import sse
 from minimcp.http.fetch import Fetcher
-from minimcp.protocol import sse, uri_template
+from minimcp.protocol import uri_template
 
 from . import __main__ as program, inside, lines, requests, running
 from .drawing import CHANGES, culprits, draw

@@ -11,7 +11,7 @@ from minimcp import Context, Server
 from minimcp.errors import ConnectionLost
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import Headers, HttpRequest, ResponseWriter
-from minimcp.protocol.sse import MEDIA_TYPE, Event
+from minimcp.http.sse import MEDIA_TYPE, SseEvent
 
 from ..streams import read_events
 from ..support import WAIT
@@ -89,7 +89,7 @@ class Recording(ResponseWriter):
             read_events(self.body)
 
     @property
-    def events(self) -> List[Event]:
+    def events(self) -> List[SseEvent]:
         return read_events(self.body)
 
     @property

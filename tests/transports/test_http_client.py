@@ -394,7 +394,7 @@ def test_the_deadline_ends_a_look_at_many_listed_tools(monkeypatch: pytest.Monke
         return []
 
     monkeypatch.setattr(deadlines, "time", moved)
-    monkeypatch.setattr(http_client, "mirrored", look)
+    monkeypatch.setattr(http_client, "header_params", look)
     schemas = [{"type": "object"}] * 100
     with (
         Peer({"tools/list": lambda heard, wire: wire.result(_tools(*schemas))}) as peer,

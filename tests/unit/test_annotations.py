@@ -80,7 +80,7 @@ class NoMembers(enum.Enum):
         ("Colour.RED", ["write Literal[Colour.RED]"]),
         ([], ["write list[...]"]),
         ((int, str), ["write tuple[int, str], or Union[int, str] for one of them"]),
-        (Limits(ge=1), ["Limits(ge=1, ", "is not a type with a JSON form"]),
+        (Limits(ge=1), ["Bounds(ge=1, ", "is not a type with a JSON form"]),
         (ClassVar[int], ["ClassVar[int] is not a type with a JSON form"]),
         (Iterator[int], ["Iterator has no JSON form: write list[...]"]),
         (Literal[()], ["Literal[] has no JSON form"]),

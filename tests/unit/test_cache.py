@@ -10,9 +10,9 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 import minimcp
-from minimcp.client import cache as module, host
-from minimcp.client.cache import CACHEABLE, LONGEST, Cache, Key
-from minimcp.protocol.versions import BY_NAME
+from minimcp.client import cache as module
+from minimcp.client.cache import LONGEST, Cache, Key
+from minimcp.protocol.versions import BY_NAME, CACHEABLE
 
 from ..answering import R4, R5, Answering, error, result
 from ..scripted import notice, wait_for
@@ -168,7 +168,7 @@ Connected = Tuple[minimcp.Client, Any]
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hand:
     """By which the caches of this test's clients live."""
     hand = Hand()
-    monkeypatch.setattr(host, "Cache", partial(Cache, now=hand))
+    monkeypatch.setattr(module, "Cache", partial(Cache, now=hand))
     return hand
 
 

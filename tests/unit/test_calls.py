@@ -136,7 +136,7 @@ def test_ctrl_c_ends_the_whole_batch_on_the_wire() -> None:
 class Mirror:
     """Knows which arguments travel in headers too as soon as the tools were listed."""
 
-    def admitted(self, tools: List[Any], deadline: Any) -> List[Any]:
+    def usable_tools(self, tools: List[Any], deadline: Any) -> List[Any]:
         return tools
 
 
@@ -152,7 +152,7 @@ def test_many_calls_of_a_tool_that_nobody_listed_are_made_once_more(lists: Any) 
 
     client, server = connected({"tools/call": call, "tools/list": lists}, R5)
     with client:
-        client._sessions.newest.mirror = Mirror()  # type: ignore[assignment]
+        client._sessions.newest.header_params = Mirror()  # type: ignore[assignment]
         outcomes = client.call_tools(
             [("t", None), ("plain", None), ("t", None)], return_exceptions=True
         )

@@ -18,9 +18,10 @@ from minimcp import (
     Tasks,
     connect,
 )
-from minimcp.client import session, tasks
+from minimcp.client import session
 from minimcp.client.calls import MOST_QUESTIONS, MOST_ROUNDS
 from minimcp.engine.timer import Deadline
+from minimcp.extensions import client_tasks as tasks
 
 from ..answering import R4, R5, Answering, discovered, error, initialized, result
 from ..scripted import Task, dumps

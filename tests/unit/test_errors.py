@@ -378,4 +378,4 @@ def test_every_logger_of_the_package_is_made_in_one_place() -> None:
     found = {path.name: path.read_text("utf-8") for path in package.rglob("*.py")}
     assert [
         name for name, text in found.items() if re.search(r"^[^\"`]*getLogger\(", text, re.M)
-    ] == ["errors.py"]
+    ] == ["log.py"]

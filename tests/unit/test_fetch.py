@@ -17,8 +17,8 @@ import urllib3
 
 from minimcp.errors import ConnectionFailed, ConnectionLost, ProtocolViolation
 from minimcp.http import fetch
-from minimcp.http.fetch import AbortableRequest, Fetcher, HttpResponse, same_origin
-from minimcp.protocol.uri_template import parse_web_url
+from minimcp.http.fetch import AbortableRequest, Fetcher, FetchResponse, same_origin
+from minimcp.protocol.urls import parse_web_url
 
 from ..scripted import Task
 from ..support import WAIT, eventually, run_python
@@ -54,7 +54,7 @@ class TinyPieces:
 def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
     tracemalloc.start()
     try:
-        body = HttpResponse("a test", TinyPieces(20_000)).body(None)
+        body = FetchResponse("a test", TinyPieces(20_000)).body(None)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -64,7 +64,7 @@ def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
 
 def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
     with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
-        HttpResponse("a test", TinyPieces(10**9)).body(100_000)
+        FetchResponse("a test", TinyPieces(10**9)).body(100_000)
     [body] = [
         each.frame.f_locals["found"] for each in caught.traceback if "found" in each.frame.f_locals
     ]

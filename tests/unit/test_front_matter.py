@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import pytest
 
-from minimcp.protocol.front_matter import LONGEST, check_front_matter, read_front_matter
+from minimcp.extensions.front_matter import LONGEST, check_front_matter, read_front_matter
 
 READ = [
     # plain texts

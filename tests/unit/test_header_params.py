@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from minimcp.schema.header_params import LARGEST, from_header, header_value, mirrored
+from minimcp.schema.header_params import LARGEST, from_header, header_params, header_value
 
 from ..rows import for_each
 
@@ -59,19 +59,19 @@ def marked(name: Any, kind: Any = "string") -> dict[str, Any]:
 )
 def test_annotations_that_are_wrong(words: str, wrong: Any) -> None:
     with pytest.raises(ValueError, match=words):
-        mirrored(wrong)
+        header_params(wrong)
 
 
 def test_a_schema_that_is_too_large_is_not_looked_through() -> None:
     with pytest.raises(ValueError, match="at most 100,000 parts"):
-        mirrored(schema(**{f"a{n}": {"type": "string"} for n in range(50_001)}))
+        header_params(schema(**{f"a{n}": {"type": "string"} for n in range(50_001)}))
 
 
 @pytest.mark.figures
 def test_32_000_properties_are_looked_through_at_once() -> None:
     wide = schema(**{f"a{n}": marked(f"H{n}") for n in range(32_000)})
     began = time.process_time()
-    assert len(mirrored(wide)) == 32_000
+    assert len(header_params(wide)) == 32_000
     assert time.process_time() - began < 1
 
 

@@ -15,7 +15,8 @@ import pytest
 import minimcp
 from minimcp import Answer, Audio, Image, Refused, Root, SampleResult, Text, ToolUse
 from minimcp.client import host as module
-from minimcp.client.host import Dispatcher, Host, as_roots
+from minimcp.client.host import Dispatcher, Host
+from minimcp.client.questions import as_roots
 from minimcp.engine import timer as deadlines
 from minimcp.protocol.versions import REVISIONS
 
@@ -253,7 +254,7 @@ def test_the_defaults_of_a_form_are_checked_in_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """All together: each of many may be one whose check takes all the time that one may take."""
-    monkeypatch.setattr("minimcp.client.host.thread_time", count(0, 0.3).__next__)
+    monkeypatch.setattr("minimcp.client.questions.thread_time", count(0, 0.3).__next__)
     slow = {"type": "string", "pattern": "(?:a|a)" * 40 + "$", "default": "a" * 40 + "b"}
     schema = {"type": "object", "properties": {f"f{number}": slow for number in range(9)}}
     seen: List[Any] = []

@@ -21,7 +21,7 @@ from typing import Any, Callable, Iterator, List, Tuple
 
 import pytest
 
-from minimcp import errors
+from minimcp import log
 from minimcp.engine import output
 from minimcp.engine.output import Outlet, descriptor_of, never_blocking, open_outlet
 
@@ -295,7 +295,7 @@ def test_a_stream_that_was_replaced_meanwhile_is_left_alone(
 
 def test_nothing_is_put_back_while_a_handler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     standard(monkeypatch)
-    gate = errors._ExitGate()
+    gate = log._ExitGate()
     monkeypatch.setattr(output, "exit_gate", gate)
     monkeypatch.setattr(output, "DRAIN_SECONDS", 0.01)
     with gate, never_blocking("stderr"):
@@ -314,7 +314,7 @@ def test_a_stderr_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_threads_stop_at_the_gate_when_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, stopped = errors._ExitGate(), threading.Event()
+    gate, stopped = log._ExitGate(), threading.Event()
     inside, go = threading.Event(), threading.Event()
     found: List[str] = []
 
@@ -341,7 +341,7 @@ def test_threads_stop_at_the_gate_when_it_is_closed(monkeypatch: pytest.MonkeyPa
     assert inside.wait(WAIT)
     gate.seconds = 0.0
     gate.close()
-    monkeypatch.setattr(errors, "threading", _Threading(Stopping))
+    monkeypatch.setattr(log, "threading", _Threading(Stopping))
     second = threading.Thread(target=late)
     second.start()
     second.join(WAIT)

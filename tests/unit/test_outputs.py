@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from minimcp import CallToolResult, ProtocolViolation, Text, Tool, schema
-from minimcp.client.cache import OutputSchemas as OutputChecks
+from minimcp.client.outputs import OutputSchemas as OutputChecks
 
 NUMBER = {"type": "object", "properties": {"result": {"type": "number"}}, "required": ["result"]}
 

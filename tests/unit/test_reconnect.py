@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 import minimcp
-from minimcp.client import reconnect
+from minimcp.client import reconnect, subscriptions
 from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, error, initialized, result
@@ -364,7 +364,8 @@ def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
         server, revision=revision, restart=True, timeout=WAIT, cache=False
     ) as client:
         session: Any = client._sessions.newest
-        request, replace = session.request, session.subscriptions._replace
+        told: Any = subscriptions.of(session)
+        request, replace = session.request, told._replace
 
         def overtaken(asked: Any) -> Any:
             def run(*arguments: Any, **keywords: Any) -> Any:
@@ -375,13 +376,13 @@ def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
 
             return run
 
-        session.request, session.subscriptions._replace = overtaken(request), overtaken(replace)
+        session.request, told._replace = overtaken(request), overtaken(replace)
         heard = False
         try:
             client.subscribe("x:a") if what == "subscription" else client.set_log_level("debug")
         except minimcp.ConnectionLost:
             heard = True
-        kept = client._sessions.newest.subscriptions
+        kept = subscriptions.of(client._sessions.newest)
         assert heard or kept.uris == {"x:a"} or kept.log_level == "debug"
 
 

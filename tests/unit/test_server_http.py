@@ -19,7 +19,7 @@ from minimcp import Context, HttpOptions, Limits, Server
 from minimcp.engine.incoming import current_request
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.server import RunningHttp
-from minimcp.protocol.sse import Event
+from minimcp.http.sse import SseEvent
 
 from ..scripted import Task
 from ..streams import read_events
@@ -62,7 +62,7 @@ class Wire:
         return self.connection.getresponse()
 
 
-def await_events(response: http.client.HTTPResponse, count: int) -> List[Event]:
+def await_events(response: http.client.HTTPResponse, count: int) -> List[SseEvent]:
     data = b""
     while len(read_events(data)) < count:
         piece = response.read1(65536)

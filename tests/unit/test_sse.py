@@ -1,4 +1,4 @@
-"""Event streams: the reader, whatever chunks come, its limits, and the writer."""
+"""SseEvent streams: the reader, whatever chunks come, its limits, and the writer."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, Callable, Optional
 import pytest
 
 from minimcp import ProtocolViolation
-from minimcp.protocol.sse import KEEP_ALIVE, Event, EventReader, format_event
+from minimcp.http.sse import KEEP_ALIVE, EventReader, SseEvent, format_event
 
 from ..rows import for_each
 from ..streams import read_events
 
 
-def read(*chunks: bytes, max_bytes: Optional[int] = None) -> list[Event]:
+def read(*chunks: bytes, max_bytes: Optional[int] = None) -> list[SseEvent]:
     reader = EventReader(max_bytes)
     return [event for chunk in chunks for event in reader.feed(chunk)]
 
 
-def every_cut(stream: bytes) -> list[list[Event]]:
+def every_cut(stream: bytes) -> list[list[SseEvent]]:
     """What is read when the stream arrives in two pieces, cut at each place, and byte by byte."""
     cuts = [read(stream[:at], stream[at:]) for at in range(len(stream) + 1)]
     return [*cuts, read(*(stream[at : at + 1] for at in range(len(stream))))]
@@ -41,31 +41,31 @@ STREAMS: list[Any] = [
                     b"",
                 ]
             ),
-            [Event("one"), Event("two\n three", "tick", "7")],
+            [SseEvent("one"), SseEvent("two\n three", "tick", "7")],
         )
         for end in (b"\n", b"\r", b"\r\n")
     ),
-    (b"\xef\xbb\xbfdata: x\n\ndata: y\n\n", [Event("x"), Event("y")]),
-    (b"data: a\n\r\ndata: b\r\r\ndata: c\r\n\n", [Event("a"), Event("b"), Event("c")]),
-    (b'data: a\n\ndata: {"half":\n', [Event("a")]),
-    (b"data: a\xffb\xe2\x80\xa8c\n\n", [Event("a\ufffdb\u2028c")]),
-    (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [Event("x")]),
-    (b"data\ndata\n\n\n", [Event("\n")]),
-    (b"data: a\n\n\xef\xbb\xbfdata: y\n\n", [Event("a")]),
+    (b"\xef\xbb\xbfdata: x\n\ndata: y\n\n", [SseEvent("x"), SseEvent("y")]),
+    (b"data: a\n\r\ndata: b\r\r\ndata: c\r\n\n", [SseEvent("a"), SseEvent("b"), SseEvent("c")]),
+    (b'data: a\n\ndata: {"half":\n', [SseEvent("a")]),
+    (b"data: a\xffb\xe2\x80\xa8c\n\n", [SseEvent("a\ufffdb\u2028c")]),
+    (b": hello\n:\ncolour: red\ndata: x\n: y\n\n", [SseEvent("x")]),
+    (b"data\ndata\n\n\n", [SseEvent("\n")]),
+    (b"data: a\n\n\xef\xbb\xbfdata: y\n\n", [SseEvent("a")]),
     (
         b"id: \xe6\x97\xa5\xff\ndata: a\n\nid: " + b"x" * 4097 + b"\ndata: b\n\n",
-        [Event("a", id="\u65e5\udcff"), Event("b", id="\u65e5\udcff")],
+        [SseEvent("a", id="\u65e5\udcff"), SseEvent("b", id="\u65e5\udcff")],
     ),
     (
         format_event(b'{"a":1}\n', id="3-1")
         + format_event("one\r\ntwo\rthree\nfour", event="tick", retry=50),
-        [Event('{"a":1}', id="3-1"), Event("one\ntwo\nthree\nfour", "tick", "3-1")],
+        [SseEvent('{"a":1}', id="3-1"), SseEvent("one\ntwo\nthree\nfour", "tick", "3-1")],
     ),
 ]
 
 
 @for_each(("stream", "events"), STREAMS)
-def test_every_cut_gives_the_same_events(stream: bytes, events: list[Event]) -> None:
+def test_every_cut_gives_the_same_events(stream: bytes, events: list[SseEvent]) -> None:
     for found in every_cut(stream):
         assert found == events
 
@@ -84,7 +84,7 @@ def test_the_limit_is_that_of_the_data_and_exact() -> None:
         ):
             read(start + b"x" * 101 + b"\n\n", max_bytes=100)
     assert read(b"data:x\n" * 50 + b"data\n\n", max_bytes=100) == [
-        Event("\n".join("x" * 50) + "\n")
+        SseEvent("\n".join("x" * 50) + "\n")
     ]
     assert len(read((b"data: " + b"x" * 90 + b"\n\n") * 3, max_bytes=100)) == 3
     for field in (b"id: ", b"event: ", b"colour: ", b"data: x\nid: ", b""):
@@ -96,14 +96,14 @@ def test_the_limit_is_that_of_the_data_and_exact() -> None:
     with pytest.raises(ProtocolViolation):
         for event in reader.feed(b"data: a\n\ndata: " + b"x" * 20):
             found.append(event)
-    assert found == [Event("a")]
+    assert found == [SseEvent("a")]
 
 
 def test_comments_of_any_length_cost_nothing() -> None:
     reader = EventReader(100)
     for _ in range(1000):
         assert list(reader.feed(b": " + b"x" * 500)) == []
-    assert list(reader.feed(b"\ndata: y\n\n")) == [Event("y")]
+    assert list(reader.feed(b"\ndata: y\n\n")) == [SseEvent("y")]
 
 
 def peak_of(work: Callable[[], object]) -> int:
@@ -164,7 +164,7 @@ def test_what_is_written_is_read_by_another_reader_too() -> None:
         + format_event(b"", id="a/0")
         + format_event("one\ntwo", event="tick")
     )
-    whole = [Event("", id="a/0"), Event("one\ntwo", "tick", "a/0")]
+    whole = [SseEvent("", id="a/0"), SseEvent("one\ntwo", "tick", "a/0")]
     assert read_events(written) == whole
     assert read_events(written + b"data: thr") == whole and read_events(b"data: thr") == []
     with pytest.raises(AssertionError, match="sseclient-py reads"):

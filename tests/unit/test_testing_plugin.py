@@ -110,7 +110,14 @@ def test_a_fixture_connects_and_closes(tmp_path: Path) -> None:
 
 def test_who_does_not_use_it_pays_next_to_nothing() -> None:
     loaded = run_python(["-c", LOADED]).stdout.decode().split()
-    assert loaded == ["minimcp", "minimcp.errors", "minimcp.testing", "minimcp.testing.plugin"]
+    assert loaded == [
+        "minimcp",
+        "minimcp.errors",
+        "minimcp.log",
+        "minimcp.testing",
+        "minimcp.testing.plugin",
+        "minimcp.text",
+    ]
 
 
 def test_pytest_finds_it() -> None:

@@ -312,17 +312,18 @@ def test_its_signature_and_fields_are_those_of_its_annotations() -> None:
 FORK = """
 import os, threading
 from minimcp import types
-prepare, forked = types.base.kind_of, threading.Event()
+import minimcp.types.base
+prepare, forked = types.base.member_type_of, threading.Event()
 def wait_for_the_fork(annotation):
     begun.set()
     forked.wait()
     return prepare(annotation)
-begun, types.base.kind_of = threading.Event(), wait_for_the_fork
+begun, types.base.member_type_of = threading.Event(), wait_for_the_fork
 threading.Thread(target=types.Tool, args=("a", {})).start()
 begun.wait()
 child = os.fork()
 if child == 0:
-    types.base.kind_of = prepare
+    types.base.member_type_of = prepare
     os._exit(types.Tool.from_wire({"name": "b", "inputSchema": {}}).title is not None)
 print(os.waitpid(child, 0)[1])
 forked.set()

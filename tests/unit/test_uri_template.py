@@ -10,14 +10,8 @@ from urllib.parse import quote
 import pytest
 from hypothesis import given, strategies as st
 
-from minimcp.protocol.uri_template import (
-    UriTemplate,
-    check_uri,
-    has_parent_segment,
-    is_safe_segment,
-    normalize_uri,
-    parse_web_url,
-)
+from minimcp.protocol.uri_template import UriTemplate, is_safe_segment
+from minimcp.protocol.urls import check_uri, has_parent_segment, normalize_uri, parse_web_url
 
 from ..drawn import drawn
 from ..rows import for_each

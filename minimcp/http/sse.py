@@ -21,7 +21,7 @@ _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
 
 
-class Event(NamedTuple):
+class SseEvent(NamedTuple):
     """One event of a stream.
 
     ``data`` are its data lines, joined; empty in an event that only says an id. ``event`` is its
@@ -63,7 +63,7 @@ class EventReader:
         self._data: Optional[bytearray] = None
         self._event, self._id = "", self.last_id
 
-    def feed(self, chunk: bytes) -> Iterator[Event]:
+    def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """The events that are complete with these bytes; take them all before the next `feed`.
 
         Raises:
@@ -87,7 +87,7 @@ class EventReader:
                 if event is not None:
                     yield event
 
-    def _take(self, line: bytes) -> Optional[Event]:
+    def _take(self, line: bytes) -> Optional[SseEvent]:
         """Take in a line; the event that it ends, if it does."""
         if self._at_start:
             self._at_start = False
@@ -124,7 +124,7 @@ class EventReader:
                 f"an event is longer than {self._max_bytes} bytes, the Limits.message_bytes of its receiver"
             )
 
-    def _dispatch(self) -> Optional[Event]:
+    def _dispatch(self) -> Optional[SseEvent]:
         self.last_id = self._id
         data, event = self._data, self._event
         self._data, self._event = None, ""
@@ -132,7 +132,7 @@ class EventReader:
         return (
             None
             if data is None
-            else Event(data.decode("utf-8", "replace"), event or "message", self.last_id)
+            else SseEvent(data.decode("utf-8", "replace"), event or "message", self.last_id)
         )
 
 

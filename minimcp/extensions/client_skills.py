@@ -11,16 +11,17 @@ import re
 from typing import TYPE_CHECKING, Any, Optional, Union
 from urllib.parse import quote, unquote
 
-from ..errors import ProtocolViolation, SkillError, one_line
-from ..protocol.front_matter import check_front_matter, read_front_matter
+from ..client.calls import DEFAULT, Call, Seconds, read_result
+from ..client.session import Cancel
+from ..errors import McpError, ProtocolViolation
 from ..protocol.messages import Json
-from ..protocol.uri_template import check_uri, has_parent_segment, normalize_uri
+from ..protocol.urls import check_uri, has_parent_segment, normalize_uri
+from ..text import one_line
 from ..types import ReadResourceResult
-from .calls import DEFAULT, Call, Seconds, read_result
-from .session import Cancel
+from .front_matter import check_front_matter, read_front_matter
 
 if TYPE_CHECKING:
-    from .client import Client
+    from ..client.client import Client
 
 CAPABILITY = "ext:io.modelcontextprotocol/skills"
 
@@ -28,6 +29,18 @@ SKILL_FILE = "/SKILL.md"
 
 # Files of a skill, and bytes in them; one of more is not loaded.
 MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024
+
+
+class SkillError(McpError):
+    """A skill whose files cannot be read, or differ from what the server listed.
+
+    Attributes:
+        uri: The URI of the file.
+    """
+
+    def __init__(self, message: str, uri: str = "") -> None:
+        super().__init__(message)
+        self.uri = uri
 
 
 class Skill:

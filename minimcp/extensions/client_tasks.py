@@ -11,6 +11,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
+from ..client.calls import DEFAULT, MOST_QUESTIONS, MOST_ROUNDS, Call, Seconds
+from ..client.session import Cancel, wait_until
 from ..engine.timer import Deadline
 from ..errors import (
     Cancelled,
@@ -23,11 +25,9 @@ from ..errors import (
 )
 from ..protocol.messages import Json, Notification
 from ..types.tool import CallToolResult
-from .calls import DEFAULT, MOST_QUESTIONS, MOST_ROUNDS, Call, Seconds
-from .session import Cancel, wait_until
 
 if TYPE_CHECKING:
-    from .client import Client
+    from ..client.client import Client
 
 IDENTIFIER = "io.modelcontextprotocol/tasks"
 

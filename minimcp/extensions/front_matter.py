@@ -15,8 +15,8 @@ import json
 import re
 from typing import Any, Callable, Mapping, NoReturn
 
-from ..errors import one_line
-from .messages import Json
+from ..protocol.messages import Json
+from ..text import one_line
 
 # Characters up to the line that ends it, and how deep its values may nest.
 LONGEST, DEEPEST = 64 * 1024, 16

@@ -1,0 +1,280 @@
+"""Which modules of this package a copy needs: the closure of the imports of a role.
+
+A role is a server or a client over stdio. Everything else is a feature with a name, `FEATURES`. The
+sources are read with `ast` and never run.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
+
+ROLES = ("server", "client")
+"""Each is also the name of a folder."""
+
+FEATURES: Mapping[str, Sequence[str]] = {
+    "prompts": ("features/prompts.py",),
+    "resources": ("features/resources.py",),
+    "completion": ("features/completion.py",),
+    "logging": ("features/logging.py", "features/observers.py"),
+    "subscriptions": ("features/subscriptions.py", "client/subscriptions.py"),
+    "questions": (
+        "features/questions.py",
+        "features/input_rounds.py",
+        "client/questions.py",
+        "types/questions.py",
+    ),
+    "executors": ("features/executors.py",),
+    "mount": ("features/mounting.py",),
+    "methods": ("features/methods.py",),
+    "rates": ("features/rates.py",),
+    "http": (
+        "http/endpoint.py",
+        "http/legacy_sse.py",
+        "http/options.py",
+        "http/server.py",
+        "http/wsgi.py",
+        "schema/header_params.py",
+        "http/client.py",
+        "http/client_sse.py",
+    ),
+    "auth": (
+        "auth/bearer.py",
+        "auth/verifiers.py",
+        "features/access.py",
+        "auth/grants.py",
+        "auth/signin.py",
+        "auth/store.py",
+    ),
+    "tasks": ("extensions/tasks.py", "extensions/host_tasks.py", "extensions/client_tasks.py"),
+    "skills": ("extensions/skills.py", "extensions/client_skills.py"),
+    "apps": ("extensions/apps.py",),
+    "stores": (
+        "engine/store.py",
+        "stores/memory.py",
+        "stores/processes.py",
+        "stores/redis.py",
+        "stores/sqlite.py",
+    ),
+}
+"""By the name for ``--with``, the modules that the feature begins with, in both roles."""
+
+NEEDS_MORE = frozenset({"http", "auth", "tasks", "skills", "apps", "stores"})
+"""The features that a copy has only if they are named. It has the others unless others are
+named."""
+
+OPTIONAL = frozenset(
+    {"auth", "cli", "client", "extensions", "features", "http", "server", "stores", "testing"}
+)
+"""The folders of features, tools and roles: a late import into them is followed if it is wanted."""
+
+OF_SERVERS = frozenset({
+    "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py",
+    "extensions/tasks.py",
+    "http/endpoint.py", "http/legacy_sse.py", "http/options.py", "http/server.py", "http/wsgi.py",
+    "stores/memory.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py",
+    "engine/store.py",
+})  # fmt: skip
+"""Modules of features that only a server uses, beside those in features/."""
+
+OF_CLIENTS = frozenset({
+    "auth/grants.py", "auth/signin.py", "auth/store.py", "extensions/client_skills.py",
+    "extensions/client_tasks.py", "extensions/host_tasks.py", "http/client.py",
+    "http/client_sse.py",
+})  # fmt: skip
+"""Modules of features that only a client uses, beside those in client/."""
+
+
+class Import(NamedTuple):
+    """One import of a module of the package."""
+
+    target: str
+    """The path of the imported module, relative to the package."""
+
+    late: bool
+    """Whether it is inside a function."""
+
+
+class Package:
+    """The sources of a package and their imports.
+
+    Args:
+        sources: The text of each module, by its path relative to the package.
+    """
+
+    def __init__(self, sources: Mapping[str, bytes]) -> None:
+        self.sources = sources
+        self._known: dict[str, Sequence[Import]] = {}
+        # Packages whose names are imported on first use: the module of each name.
+        self._lazy = {
+            path: dict(_lazy_names(path, ast.parse(text)))
+            for path, text in sources.items()
+            if path.split("/")[-1] == "__init__.py"
+        }
+
+    def needed(self, role: str, features: Iterable[str]) -> set[str]:
+        """Return the modules that a role needs together with these features."""
+        wanted = {path for name in features for path in self.modules_of(name, role)}
+        found = {"__init__.py"}
+        waiting = [*self.public_modules(role), *wanted]
+        while waiting:
+            path = waiting.pop()
+            if path in found:
+                continue
+            found.add(path)
+            folder = path.rpartition("/")[0]
+            if folder:
+                waiting.append(f"{folder}/__init__.py")
+            for target, late in self.imports(path):
+                is_optional = target.split("/")[0] in OPTIONAL - {role} or _feature_of(target)
+                if not late or not is_optional or target in wanted:
+                    waiting.append(target)
+        return found
+
+    def public_modules(self, role: str) -> list[str]:
+        """Return the modules of the public names that a role has without any feature."""
+        modules = {*self._lazy["__init__.py"].values(), *self._lazy["types/__init__.py"].values()}
+        return [
+            path
+            for path in modules
+            if path.split("/")[0] in (role, "engine", "types") and not _feature_of(path)
+        ]
+
+    def modules_of(self, feature: str, role: str) -> list[str]:
+        """Return the modules that a feature begins with in one role."""
+        folders = {"server": ("client/",), "client": ("server/", "features/")}[role]
+        others = OF_CLIENTS if role == "server" else OF_SERVERS
+        return [
+            path
+            for path in FEATURES[feature]
+            if path in self.sources and path not in others and not path.startswith(folders)
+        ]
+
+    def left_out(self, role: str, files: set[str]) -> dict[str, str]:
+        """Return the modules that are missing from a copy, and could be asked for.
+
+        A folder of which nothing is there stands for the modules in it, if all of them belong to
+        the same feature.
+
+        Args:
+            role: The role of the copy.
+            files: The modules of the copy.
+
+        Returns:
+            By the path of each module, how to get a copy with it, for the message of its
+            ImportError.
+        """
+        found = {}
+        for folder in sorted({path.split("/")[0] for path in self.sources if "/" in path}):
+            if f"{folder}/__init__.py" in files or folder not in OPTIONAL:
+                continue
+            names = {
+                name
+                for name in FEATURES
+                for path in self.modules_of(name, role)
+                if path.startswith(f"{folder}/")
+            }
+            if len(names) < 2:
+                found[f"{folder}/__init__.py"] = _way(names)
+        asked_for = [(name, path) for name in FEATURES for path in self.modules_of(name, role)]
+        missing = {path: _way([name]) for name, path in asked_for if path not in files}
+        for path in files:
+            for target, _ in self.imports(path):
+                if target not in files:
+                    missing.setdefault(target, _way([]))  # of the other role
+        for path, way in missing.items():
+            if f"{path.split('/')[0]}/__init__.py" not in found:
+                found[path] = way
+        return found
+
+    def imports(self, path: str) -> Sequence[Import]:
+        """Return the imports of a module, except those for type checkers."""
+        if path not in self._known:
+            tree = ast.parse(self.sources[path])
+            self._known[path] = tuple(dict.fromkeys(self._imports_of(path, tree)))
+        return self._known[path]
+
+    def _imports_of(self, path: str, tree: ast.Module) -> Iterator[Import]:
+        packages = {
+            alias.asname or alias.name: f"{alias.name}/__init__.py"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.level and not node.module
+            for alias in node.names
+            if f"{alias.name}/__init__.py" in self._lazy
+        }
+        yield from self._imports(path, tree, packages, late=False)
+
+    def _imports(
+        self, path: str, node: ast.AST, packages: Mapping[str, str], *, late: bool
+    ) -> Iterator[Import]:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            for target in self._targets(path, node):
+                yield Import(target, late)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            names = self._lazy.get(packages.get(node.value.id, ""), {})
+            if node.attr in names:
+                yield Import(names[node.attr], late)
+        for child in _evaluated(node):
+            inside = late or isinstance(node, (ast.FunctionDef, ast.Lambda))
+            yield from self._imports(path, child, packages, late=inside)
+
+    def _targets(self, path: str, node: ast.ImportFrom) -> Iterator[str]:
+        folder = path.split("/")[:-1]
+        base = folder[: len(folder) - node.level + 1]
+        base += node.module.split(".") if node.module else []
+        for alias in node.names:
+            target = self._file([*base, alias.name]) or self._file(base)
+            if target is None:
+                continue
+            yield target
+            if alias.name in self._lazy.get(target, {}):
+                yield self._lazy[target][alias.name]
+
+    def _file(self, parts: Sequence[str]) -> Optional[str]:
+        for path in ("/".join(parts) + ".py", "/".join([*parts, "__init__.py"])):
+            if path in self.sources:
+                return path
+        return None
+
+
+def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the children of a node that are evaluated at run time, which annotations are not."""
+    skipped: list[object] = []
+    if isinstance(node, ast.FunctionDef):
+        skipped = [node.returns]
+    elif isinstance(node, ast.arg):
+        return
+    elif isinstance(node, ast.AnnAssign):
+        skipped = [node.annotation]
+    elif isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+        yield from node.orelse
+        return
+    for child in ast.iter_child_nodes(node):
+        if child not in skipped:
+            yield child
+
+
+def _lazy_names(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield the names that a package imports on first use, each with the path of its module.
+
+    They are in its table ``_MODULES``: relative names of modules, each with the names in it.
+    """
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and ast.dump(node.targets[0]).startswith(
+            "Name(id='_MODULES'"
+        ):
+            for module, names in ast.literal_eval(node.value).items():
+                dots = len(module) - len(module.lstrip("."))
+                folder = path.split("/")[:-1]
+                parts = [*folder[: len(folder) - dots + 1], *module[dots:].split(".")]
+                for name in names.split():
+                    yield name, "/".join(parts) + ".py"
+
+
+def _feature_of(path: str) -> Optional[str]:
+    return next((name for name, paths in FEATURES.items() if path in paths), None)
+
+
+def _way(names: Iterable[str]) -> str:
+    words = sorted(names)
+    return f"vendor it with --with {words[0]}" if words else "vendor it without --only"

@@ -1,0 +1,130 @@
+"""The loggers of this package, and the gate that stops its threads while the interpreter exits."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import sys
+import threading
+import time
+import traceback
+from contextlib import suppress
+from typing import Callable
+
+from .text import printable
+
+
+class _ExitGate:
+    """A gate around code that may write to a stream, closed when the interpreter exits.
+
+    If the exit stops a thread inside a write, that thread keeps the lock of the stream's buffer,
+    and the interpreter aborts when it flushes the stream. Background threads of this library
+    therefore run handlers and callbacks inside ``with exit_gate``.
+    """
+
+    # How long the exit waits for threads inside the gate. The lock of a stream is held for less
+    # time, unless nobody reads the other end.
+    seconds = 0.5
+
+    def __init__(self) -> None:
+        self._closed = False
+        # How many times each thread is inside. Threads use different keys, so no lock is needed.
+        self._inside: dict[int, int] = {}
+        # The other threads do not exist in a forked process.
+        getattr(os, "register_at_fork", lambda **_: None)(after_in_child=self._inside.clear)
+
+    def __enter__(self) -> None:
+        me = threading.get_ident()
+        depth = self._inside.get(me, 0)
+        self._inside[me] = depth + 1
+        if self._closed and not depth and threading.current_thread() is not threading.main_thread():
+            del self._inside[me]
+            threading.Event().wait()  # forever: the process is exiting
+
+    def __exit__(self, *_: object) -> None:
+        me = threading.get_ident()
+        depth = self._inside.pop(me, 1)
+        if depth > 1:
+            self._inside[me] = depth - 1
+
+    def close(self) -> None:
+        """Stop threads from entering, and wait for those that are inside."""
+        self._closed = True
+        self.wait(self.seconds)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until no thread is inside. Return False if that takes longer."""
+        until = time.monotonic() + seconds
+        while self._inside and time.monotonic() < until:
+            time.sleep(0.001)
+        return not self._inside
+
+
+exit_gate = _ExitGate()
+# Exit functions run in reverse order: this one runs after those that a program registers later, and
+# before `logging.shutdown`.
+atexit.register(exit_gate.close)
+
+
+class _OneLine(logging.Filter):
+    """A filter that makes each message one line and indents its traceback.
+
+    Both may contain text from a peer. A record with a clean message keeps its arguments.
+    """
+
+    MAX_MESSAGE = 2_000
+    """Characters of a message that are logged."""
+
+    MAX_TRACEBACK = 20_000
+    """Characters of a traceback that are logged."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        with exit_gate:  # `logging` waits at exit for the handlers, which run next
+            pass
+        try:
+            text = record.getMessage()
+        except Exception as error:  # an argument that cannot be formatted
+            text = f"{record.msg} ({type(error).__name__} in its arguments)"
+            record.msg = text
+            record.args = ()
+        if len(text) > self.MAX_MESSAGE or not text.isprintable():
+            record.msg = printable(text[: self.MAX_MESSAGE])
+            record.args = ()
+        if record.exc_info:
+            formatted = logging.Formatter().formatException(record.exc_info)
+            lines = formatted[: self.MAX_TRACEBACK].split("\n")
+            record.exc_text = "\n".join(["  | " + printable(line) for line in lines])
+        return True
+
+
+_one_line = _OneLine()
+
+
+def logger(name: str) -> logging.Logger:
+    """Return a logger whose records a peer cannot use to forge lines or to reach a terminal.
+
+    If a handler or filter of the program raises, the traceback is printed to stderr, as
+    `logging.Handler.handleError` does. The thread that logs continues: the response to a request or
+    the end of a connection may follow the record.
+    """
+    found = logging.getLogger(name)
+    found.addFilter(_one_line)
+    if not isinstance(vars(found).get("handle"), _Handle):
+        found.handle = _Handle(found.handle)  # type: ignore[method-assign]
+    return found
+
+
+class _Handle:
+    """`logging.Logger.handle`, which prints the exception of a handler instead of raising it."""
+
+    def __init__(self, handle: Callable[[logging.LogRecord], None]) -> None:
+        self._handle = handle
+
+    def __call__(self, record: logging.LogRecord) -> None:
+        try:
+            self._handle(record)
+        except Exception:
+            if logging.raiseExceptions and sys.stderr is not None:
+                with suppress(Exception):
+                    traceback.print_exc()

@@ -1,0 +1,69 @@
+"""Decoded JSON values: their types, the names of the types, and when two values are equal."""
+
+from __future__ import annotations
+
+from typing import Any, Hashable, Sequence
+
+from .mismatch import Mismatch
+
+NONE_TYPE = type(None)
+
+JSON_TYPES: frozenset[type] = frozenset({str, int, float, bool, NONE_TYPE, list, dict})
+"""The Python types of decoded JSON."""
+
+TYPE_NAMES: dict[type, str] = {
+    str: "string",
+    float: "number",
+    int: "integer",
+    bool: "boolean",
+    NONE_TYPE: "null",
+    list: "array",
+    dict: "object",
+}
+"""The name that JSON Schema has for each of them."""
+
+LABELS = {
+    "string": "a string",
+    "number": "a number",
+    "integer": "an integer",
+    "boolean": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+}
+"""What messages call a value of each type of JSON Schema."""
+
+
+def frozen(value: Any) -> Hashable:
+    """Return something hashable that is equal for equal JSON values only.
+
+    1 and 1.0 are equal; 1 and true are not.
+    """
+    if isinstance(value, bool):
+        return (bool, value)
+    if isinstance(value, (int, float)):
+        # Bytes, because a peer can choose numbers that all have the same hash.
+        return (f"{int(value):x}" if value % 1 == 0 else repr(value)).encode()
+    if isinstance(value, list):
+        return (list, *map(frozen, value))
+    if isinstance(value, dict):
+        return (dict, frozenset((name, frozen(part)) for name, part in value.items()))
+    return value  # type: ignore[no-any-return]
+
+
+def hashed_apart(values: list[Any]) -> list[Any]:
+    """Return values for a set or a dict, unless too many of them have the same hash.
+
+    A peer can choose such values, and a set of them takes quadratic time.
+
+    Raises:
+        Mismatch: Too many values have the same hash.
+    """
+    if len(values) - len(set(map(hash, values))) > 100:
+        raise Mismatch("", values, instead="too many values have the same hash")
+    return values
+
+
+def has_twins(values: Sequence[Any]) -> bool:
+    """Return whether two values of a list are equal, in linear time."""
+    return len(set(map(frozen, values))) < len(values)
