@@ -23,7 +23,6 @@ from typing import (
 
 from ..errors import Cancelled, ConnectionLost, RequestTimeout
 from ..log import logger
-from ..text import one_line
 from ..protocol.messages import (
     Failure,
     Id,
@@ -36,6 +35,7 @@ from ..protocol.messages import (
     readable_ids,
     size_of,
 )
+from ..text import one_line
 from .limits import BoundedQueue
 from .pool import waiting
 from .timer import NEVER, Deadline

@@ -40,7 +40,6 @@ from typing import Any, Callable, Optional, Union
 
 from ..errors import INVALID_REQUEST, PARSE_ERROR, ConnectionLost, ProtocolViolation
 from ..log import exit_gate, logger
-from ..text import describe, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,
@@ -53,6 +52,7 @@ from ..protocol.messages import (
     diagnose_long,
     encode,
 )
+from ..text import describe, one_line
 from .calls import Calls, MakeParams, PendingCall
 from .dispatch import Dispatcher
 from .incoming import Line, Route, RunningRequests, Sink

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
 from ..errors import ConnectionLost, RpcError
 from ..log import logger
-from ..text import one_line
 from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import (
     Failure,
@@ -24,6 +23,7 @@ from ..protocol.messages import (
     encode,
     failure,
 )
+from ..text import one_line
 from .incoming import NO_HEADERS, IncomingRequest, Sink
 from .liveness import Pinged
 from .pool import Job

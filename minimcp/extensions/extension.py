@@ -15,7 +15,6 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from ..engine.incoming import Handler, IncomingRequest, Route
 from ..errors import InvalidParams
 from ..log import logger
-from ..text import describe
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
@@ -24,6 +23,7 @@ from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
 from ..server.subscriptions import MOST_URIS
 from ..server.tools import RegisteredTool
+from ..text import describe
 from ..types.meta import check_extensions
 
 log = logger("minimcp.extensions")

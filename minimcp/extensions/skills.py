@@ -25,13 +25,13 @@ from urllib.parse import quote
 from ..engine.incoming import Route
 from ..errors import InvalidParams, ResourceNotFound
 from ..log import logger
-from ..text import describe, one_line
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, to_json
 from ..protocol.urls import normalize_uri
 from ..server.context import Context
 from ..server.options import method
 from ..server.paths import path_fault
+from ..text import describe, one_line
 from ..types import BlobResourceContents, TextResourceContents
 from .extension import Extension, cursor_at, position_of
 from .front_matter import check_front_matter, read_front_matter

@@ -48,7 +48,6 @@ from ..errors import (
     SessionGone,
 )
 from ..log import logger
-from ..text import one_line
 from ..protocol.lifecycle import VERSION_KEY
 from ..protocol.messages import (
     Failure,
@@ -62,6 +61,7 @@ from ..protocol.messages import (
 )
 from ..protocol.urls import parse_web_url
 from ..schema.header_params import HeaderParam, header_params, header_value
+from ..text import one_line
 from ..types import Tool
 from .fetch import AbortableRequest, Auth, Fetcher, FetchResponse, is_credential, without_secrets
 from .headers import (

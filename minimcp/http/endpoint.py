@@ -26,7 +26,6 @@ from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError
 from ..log import logger
-from ..text import one_line
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import (
     Failure,
@@ -42,6 +41,7 @@ from ..protocol.messages import (
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
 from ..stores.base import StoreUnavailable, owner_of
+from ..text import one_line
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,

@@ -34,8 +34,8 @@ from ..errors import (
     McpError,
     ProtocolViolation,
 )
-from ..text import describe, one_line
 from ..protocol.urls import parse_web_url
+from ..text import describe, one_line
 
 # For TCP, a proxy's tunnel and TLS.
 CONNECT_SECONDS = 10.0

@@ -29,9 +29,9 @@ from ..engine.connection import Connection
 from ..engine.incoming import DEFERRED, LEAVE, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import waiting
 from ..log import logger
-from ..text import one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
+from ..text import one_line
 from .options import where
 from .questions import (
     Asked,

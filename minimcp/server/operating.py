@@ -17,10 +17,10 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 from ..engine.incoming import IncomingRequest, OnFinished, current_request
 from ..errors import Cancelled, ConnectionLost
 from ..log import logger
-from ..text import printable
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json
 from ..schema.annotations import write_any
 from ..schema.mismatch import refuse_async
+from ..text import printable
 from .context import Context
 
 log = logger("minimcp.server")

@@ -16,11 +16,11 @@ from typing import Any, Callable, Iterable, Mapping, Optional
 
 from ..engine.incoming import IncomingRequest, Route
 from ..errors import InvalidParams
-from ..text import one_line
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch, shown
+from ..text import one_line
 from ..types import (
     Completion,
     EmbeddedResource,

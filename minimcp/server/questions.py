@@ -34,13 +34,13 @@ from .. import errors, types
 from ..engine.incoming import IncomingRequest
 from ..engine.limits import check_number
 from ..log import logger
-from ..text import one_line
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Failure, Json, to_json
 from ..protocol.urls import parse_web_url
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.forms import Schema, form_of
+from ..text import one_line
 
 log = logger("minimcp.questions")
 

@@ -25,12 +25,12 @@ from ..engine.limits import Limits
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError
 from ..log import logger
-from ..text import one_line
 from ..protocol.lifecycle import SERVER_KEY, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
+from ..text import one_line
 from .context import Context
 from .executors import Executor, Main, executor_of, route_to
 from .input_rounds import WaitingHandlers, end_round, resume, url_required

@@ -13,11 +13,11 @@ from ..engine.connection import ConnectionRole
 from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound
 from ..log import logger
-from ..text import one_line
 from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
+from ..text import one_line
 from .context import Context
 from .input_rounds import go_on_or_run, is_retry
 from .options import OPTIONS, check_names, positions, where

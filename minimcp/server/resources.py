@@ -12,13 +12,13 @@ from typing import Any, Callable, Iterator, Mapping, Optional
 from .. import types
 from ..engine.incoming import IncomingRequest, Route
 from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound
-from ..text import one_line
 from ..protocol.messages import ACCESS_DENIED, Json, to_json
 from ..protocol.uri_template import UriTemplate
 from ..protocol.urls import check_uri, has_parent_segment, normalize_uri
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest
+from ..text import one_line
 from ..types.content import ANY_BYTES, PLAIN_TEXT, with_type
 from .context import Context
 from .executors import route_to

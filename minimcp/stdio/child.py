@@ -26,8 +26,8 @@ from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge, pipes
 from ..errors import ConnectionFailed, ConnectionLost
 from ..log import exit_gate, logger
-from ..text import printable
 from ..schema.mismatch import keywords_shown, refuse_options
+from ..text import printable
 
 try:
     import fcntl
