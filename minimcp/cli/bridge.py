@@ -42,6 +42,7 @@ from ..errors import (
     RpcError,
     SessionGone,
 )
+from ..features.subscriptions import Subscriptions
 from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
@@ -58,7 +59,6 @@ from ..protocol.messages import Failure, Json, Notification, Request, encode, si
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..server.registry import TAKEN, Registry, ServerRole
 from ..server.server import Server
-from ..server.subscriptions import Subscriptions
 from ..types import Tool
 from . import Parser, UsageError, complain, split_command
 from .commands import TOKEN, add_web, web_of

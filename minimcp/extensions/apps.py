@@ -14,10 +14,10 @@ import re
 from functools import lru_cache
 from typing import Any, Callable, Mapping
 
+from ..features.resources import Readable
 from ..protocol.messages import Json
 from ..server.options import check_names
 from ..server.registered import ServerConfig
-from ..server.resources import Readable
 from ..types import ReadResourceResult, TextResourceContents
 from ..types.base import member_name
 from .extension import Extension

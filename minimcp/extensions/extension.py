@@ -14,6 +14,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 
 from ..engine.requests import Handler, IncomingRequest, Route
 from ..errors import InvalidParams, describe, logger
+from ..features.subscriptions import MOST_URIS
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
@@ -21,7 +22,6 @@ from ..schema.mismatch import plain_json
 from ..schema.signature import refuse_async
 from ..server.options import marks_of
 from ..server.registry import RegisteredMethod
-from ..server.subscriptions import MOST_URIS
 from ..server.tools import RegisteredTool
 from ..types.meta import check_extensions
 

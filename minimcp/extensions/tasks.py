@@ -46,6 +46,7 @@ from ..errors import (
     error_from_peer,
     logger,
 )
+from ..features.questions import Asker, BecomeTask
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,
@@ -57,7 +58,6 @@ from ..protocol.messages import (
     to_json,
 )
 from ..protocol.versions import Revision
-from ..server.questions import Asker, BecomeTask
 from ..server.tools import RegisteredTool
 from .extension import Extension, cursor_at, position_of
 

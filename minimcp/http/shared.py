@@ -51,7 +51,7 @@ from ..protocol.messages import (
 )
 from ..protocol.sse import KEEP_ALIVE, format_event
 from ..protocol.versions import BY_NAME
-from ..server.processes import RENEW_SECONDS, Processes, Told
+from ..stores.processes import RENEW_SECONDS, Processes, Told
 from .headers import Headers, HttpError, ResponseWriter
 from .sessions import (
     BEGIN_SECONDS,

@@ -21,13 +21,21 @@ from typing import (
 )
 
 from ..engine.requests import IncomingRequest, current_request
+from ..features.input_rounds import asker_of
+from ..features.questions import (
+    BecomeTask,
+    Elicit,
+    ElicitUrl,
+    ListRoots,
+    Messages,
+    Question,
+    Sample,
+)
 from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import Id, Json, Notification, encode
 from ..schema.forms import Schema
 from ..schema.mismatch import nearest
 from ..types import Answer, Implementation, ModelPreferences, Root, SampleResult, Tool, ToolChoice
-from .input_rounds import asker_of
-from .questions import BecomeTask, Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
 
 if TYPE_CHECKING:
     from ..auth.bearer import AccessToken

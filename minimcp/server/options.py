@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar,
 
 from ..engine.limits import Limits, check_interval, check_number
 from ..engine.store import Store
+from ..features.executors import ExecutorOption
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
 from ..schema.introspection import annotations_of
@@ -23,7 +24,6 @@ from ..schema.mismatch import nearest
 from ..schema.signature import refuse_async_and_stars
 from ..types import Annotations, Icon, ToolAnnotations
 from ..types.meta import check_identifier
-from .executors import ExecutorOption
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

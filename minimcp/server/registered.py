@@ -25,20 +25,20 @@ from ..engine.requests import IncomingRequest, OnEnd, Route
 from ..engine.store import Store
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, ToolError, logger, one_line
+from ..features.executors import Executor, Main, executor_of, route_to
+from ..features.input_rounds import WaitingHandlers, end_round, resume, url_required
 from ..protocol.lifecycle import SERVER_KEY, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
+from ..stores.processes import Processes
 from .context import Context
-from .executors import Executor, Main, executor_of, route_to
-from .input_rounds import WaitingHandlers, end_round, resume, url_required
 from .options import check_options, name_of, required, where
-from .processes import Processes
 
 if TYPE_CHECKING:
     from ..engine.shares import Shares
-    from .input_rounds import States
+    from ..features.input_rounds import States
 
 log = logger("minimcp.registered")
 

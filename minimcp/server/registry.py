@@ -19,18 +19,18 @@ from ..engine.requests import (
     set_initialized,
 )
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound, logger, one_line
+from ..features.input_rounds import go_on_or_run, is_retry
+from ..features.prompts import Completions, RegisteredPrompt, TextHandler
+from ..features.rates import CallRate
+from ..features.resources import Readable, Resources
+from ..features.subscriptions import Subscriptions
 from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
 from ..protocol.messages import Json, Notification, Request, Response, encode
 from ..protocol.versions import REVISIONS, Revision
 from ..schema.annotations import write_any
 from .context import Context
-from .input_rounds import go_on_or_run, is_retry
 from .options import OPTIONS, check_names, positions, where
-from .prompts import Completions, RegisteredPrompt, TextHandler
-from .rates import CallRate
 from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
-from .resources import Readable, Resources
-from .subscriptions import Subscriptions
 from .tools import (
     GOOD_NAME,
     GOOD_PARAMETER,

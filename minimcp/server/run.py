@@ -19,7 +19,7 @@ from typing import Any, Callable, Optional, Protocol
 
 from ..engine.timer import Deadline
 from ..errors import logger
-from .executors import Main
+from ..features.executors import Main
 
 log = logger("minimcp.stdio")
 

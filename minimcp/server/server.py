@@ -23,14 +23,15 @@ from ..engine.requests import current_request
 from ..engine.store import Store
 from ..engine.timer import Deadline
 from ..engine.transport import Transport, memory_pair, tracer
+from ..features.executors import Executor, ExecutorOption, Main, Submitting, executor_of
+from ..features.input_rounds import States, WaitingHandlers
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
 from ..schema.mismatch import keywords_shown, plain_json, refuse_options
+from ..stores.processes import Processes
 from ..types import Icon, Implementation
 from ..types.meta import check_extensions
-from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
-from .input_rounds import States, WaitingHandlers
 from .options import (
     check_names,
     check_options,
@@ -41,7 +42,6 @@ from .options import (
     positions,
     shows,
 )
-from .processes import Processes
 from .registered import Middleware, ServerConfig
 from .registry import DECLARED, Registry, ServerRole
 from .run import FOR_A_PERSON, Run, Served, log
@@ -50,12 +50,12 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..auth.bearer import Bearer
+    from ..features.observers import FinishedRequest
     from ..http.endpoint import Endpoint
     from ..http.headers import HttpRequest, HttpResponse
     from ..http.options import HttpOptions
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
-    from .operating import FinishedRequest
     from .options import AppOptions, PromptOptions, ResourceOptions, ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -229,7 +229,7 @@ class Server:
         )
         self._registry = Registry(self._config, offer)
         if on_request is not None:
-            from .operating import observer
+            from ..features.observers import observer
 
             self._config.on_end = observer(on_request, self._registry.has_method)
         self._endpoints: dict[str, Endpoint] = {}

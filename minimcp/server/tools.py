@@ -13,6 +13,7 @@ from typing import Any, Callable, Mapping, Optional
 from .. import errors
 from ..engine.requests import IncomingRequest
 from ..errors import logger
+from ..features.questions import BecomeTask
 from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
@@ -34,7 +35,6 @@ from ..types.content import (
 from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
 from .options import annotated
-from .questions import BecomeTask
 from .registered import RegisteredFunction, ServerConfig, only
 
 log = logger("minimcp.tools")

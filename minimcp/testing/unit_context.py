@@ -9,11 +9,11 @@ from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 from ..client.host import NAMES, QUESTIONS, Host
 from ..engine.pool import this_thread
 from ..engine.requests import IncomingRequest, Route, Sink
+from ..features.questions import Asked, Asker, read_result
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request
 from ..protocol.versions import NEWEST_HANDSHAKE, choose
 from ..server.context import Context
-from ..server.questions import Asked, Asker, read_result
 from ..server.server import Server
 from ..types import LogMessage, Progress
 

@@ -33,7 +33,7 @@ from minimcp.extensions.tasks import Usage
 from minimcp.http import shared
 from minimcp.http.endpoint import Endpoint
 from minimcp.protocol.messages import Notification
-from minimcp.server import processes
+from minimcp.stores import processes
 
 from ..redis_server import RedisServer, redis_server
 from ..support import WAIT, eventually

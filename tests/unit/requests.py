@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.engine.limits import Limits
 from minimcp.engine.requests import Calls, IncomingRequest, Route
+from minimcp.features.input_rounds import States
 from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
-from minimcp.server.input_rounds import States
 from minimcp.server.registered import ServerConfig
 from minimcp.server.registry import Registry
 

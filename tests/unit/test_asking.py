@@ -15,8 +15,8 @@ from minimcp import (
     Refused,
     RpcError,
 )
-from minimcp.server.input_rounds import ReplayAsker, Suspend, asker_of
-from minimcp.server.questions import Asker, Elicit, ListRoots
+from minimcp.features.input_rounds import ReplayAsker, Suspend, asker_of
+from minimcp.features.questions import Asker, Elicit, ListRoots
 
 from ..answering import R1, R4, R5
 from .requests import AnsweringSink, config, exchange

@@ -8,8 +8,8 @@ from typing import Any, Dict, Iterator, List, Literal
 
 import pytest
 
+from minimcp.features.prompts import RegisteredPrompt
 from minimcp.server.context import Context
-from minimcp.server.prompts import RegisteredPrompt
 from minimcp.types import Completion
 
 from .requests import config

@@ -12,10 +12,10 @@ import pytest
 
 from minimcp.engine.limits import Limits
 from minimcp.engine.requests import IncomingRequest, Route, RunningRequests, current_request
+from minimcp.features.executors import Executor, Main, Serial, Submitting, executor_of
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
-from minimcp.server.executors import Executor, Main, Serial, Submitting, executor_of
 
 from ..scripted import RecordingOutlet, Task, no_threads, wait_for
 from ..support import WAIT, eventually

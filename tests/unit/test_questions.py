@@ -7,9 +7,9 @@ from typing import Any, List
 import pytest
 
 from minimcp import CapabilityNotSupported
+from minimcp.features.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.versions import BY_NAME
-from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.types import Answer, Audio, Image, ResourceLink, Root, Text, Tool, ToolUse
 from minimcp.types.questions import (
     ModelPreferences,

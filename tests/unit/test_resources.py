@@ -12,9 +12,9 @@ import pytest
 
 from minimcp import ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
+from minimcp.features.resources import LONGEST_MATCHED
 from minimcp.server.context import Context
 from minimcp.server.registry import Registry
-from minimcp.server.resources import LONGEST_MATCHED
 from minimcp.types import BlobResourceContents, Text, TextResourceContents
 
 from ..answering import R4

@@ -13,8 +13,8 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
+from minimcp.features.executors import Main
 from minimcp.server import run as module
-from minimcp.server.executors import Main
 from minimcp.server.run import Run
 
 from ..scripted import Task, wait_for

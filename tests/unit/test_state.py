@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minimcp import InvalidParams, Limits, Server
-from minimcp.server.input_rounds import States
+from minimcp.features.input_rounds import States
 
 from ..answering import R5
 from .requests import exchange

@@ -10,9 +10,9 @@ import pytest
 from minimcp.engine.batch import Batch
 from minimcp.engine.requests import LATER
 from minimcp.errors import InternalError, InvalidParams, InvalidRequest
+from minimcp.features.subscriptions import Subscriptions
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.server import subscriptions as module
-from minimcp.server.subscriptions import Subscriptions
 
 from ..answering import R1, R5
 from ..scripted import RecordingOutlet

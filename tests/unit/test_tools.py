@@ -9,8 +9,8 @@ from typing import Any, List
 import pytest
 
 from minimcp import CallToolResult, ResourceLink, Text, ToolError
+from minimcp.features.executors import Main
 from minimcp.protocol.versions import BY_NAME
-from minimcp.server.executors import Main
 from minimcp.server.registry import Registry
 from minimcp.server.tools import RegisteredTool, blocks_of, error_result
 

@@ -14,8 +14,8 @@ import pytest
 
 from minimcp import Cancelled, Context, Limits, Serial, Server, UrlElicitationRequired
 from minimcp.engine.requests import current_request
-from minimcp.server import input_rounds
-from minimcp.server.input_rounds import WaitingAsker, WaitingHandlers
+from minimcp.features import input_rounds
+from minimcp.features.input_rounds import WaitingAsker, WaitingHandlers
 
 from ..answering import R5
 from ..interaction.raw_client import RawClient

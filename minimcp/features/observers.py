@@ -19,7 +19,7 @@ from ..errors import Cancelled, ConnectionLost, logger, printable
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json
 from ..schema.annotations import write_any
 from ..schema.signature import refuse_async
-from .context import Context
+from ..server.context import Context
 
 log = logger("minimcp.server")
 

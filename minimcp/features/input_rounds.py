@@ -31,7 +31,7 @@ from ..engine.requests import LATER, CancelToken, Handler, IncomingRequest, Rout
 from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
-from .options import where
+from ..server.options import where
 from .questions import (
     Asked,
     Asker,

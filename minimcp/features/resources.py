@@ -17,12 +17,12 @@ from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment, 
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest
+from ..server.context import Context
+from ..server.options import annotated, where
+from ..server.registered import ServerConfig, Table, only
 from ..types.content import ANY_BYTES, PLAIN_TEXT, with_type
-from .context import Context
 from .executors import route_to
-from .options import annotated, where
 from .prompts import TextHandler
-from .registered import ServerConfig, Table, only
 
 CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)

@@ -16,8 +16,8 @@ from ..engine.shares import client_names
 from ..engine.store import StoreUnavailable, report_unreadable
 from ..errors import InternalError, logger
 from ..protocol.messages import Json
-from .registered import ServerConfig
-from .tools import error_result
+from ..server.registered import ServerConfig
+from ..server.tools import error_result
 
 log = logger("minimcp.rates")
 

@@ -20,6 +20,10 @@ from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch, shown
+from ..server.context import Context
+from ..server.options import check_names, positions, where
+from ..server.registered import RegisteredFunction, ServerConfig, Table, only
+from ..server.tools import CONTENT, fit
 from ..types import (
     Completion,
     EmbeddedResource,
@@ -29,11 +33,7 @@ from ..types import (
     PromptMessage,
 )
 from ..types.content import with_type
-from .context import Context
 from .executors import route_to
-from .options import check_names, positions, where
-from .registered import RegisteredFunction, ServerConfig, Table, only
-from .tools import CONTENT, fit
 
 # Suggestions that one answer may hold.
 MOST_VALUES = 100

@@ -21,8 +21,8 @@ from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from ..protocol.uri_template import normalize_uri
 from ..protocol.versions import LISTS
+from ..server.registered import ServerConfig
 from ..types.notifications import by_normalized, covering
-from .registered import ServerConfig
 
 # Resources that one session or stream may subscribe to, and notifications that may wait for a slow
 # client; when so many wait a change within a collection is told as a change of the collection, so
