@@ -14,6 +14,8 @@ from typing import Dict, FrozenSet, Iterator, List, Set
 
 import pytest
 
+from minimcp.server.feature import EXTENSIONS, FEATURES, LATE
+
 from .modules import FUNCTIONS, PACKAGE, Import, Module, read_package
 from .support import ROOT, run_python
 
@@ -24,7 +26,7 @@ BELOW = {
     "schema": "errors protocol types",
     "engine": "errors protocol types schema",
     "stdio": "errors protocol types schema engine",
-    "server": "errors protocol types schema engine features stores",
+    "server": "errors protocol types schema engine",
     "features": "errors protocol types schema engine server stores",
     "client": "errors protocol types schema engine stdio",
     "http": "errors protocol types schema engine server client features stores",
@@ -39,7 +41,7 @@ BELOW = {
 """What each folder may import; of others it knows nothing."""
 
 UPWARD = {
-    "server/server.py": "stdio http auth",
+    "server/server.py": "stdio",
     "server/run.py": "stdio",
     "client/connect.py": "http server auth",
     "client/config.py": "http",
@@ -47,7 +49,7 @@ UPWARD = {
 """What these import inside a function: the transports that a server or a client is asked for by
 name."""
 
-MOST_FILES, MOST_ENTRIES = 131, 19
+MOST_FILES, MOST_ENTRIES = 137, 19
 
 FOREIGN = frozenset(
     {
@@ -139,6 +141,29 @@ def _reachable(start: str, graph: Dict[str, Set[str]]) -> Set[str]:
             seen.add(target)
             todo.append(target)
     return seen
+
+
+def _loads(module: Module) -> Iterator["tuple[int, str]"]:
+    """The calls of `minimcp.server.feature.load` with a name, each with its line."""
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "load"
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            yield node.lineno, str(node.args[0].value)
+
+
+def test_the_table_of_late_imports_is_complete(package: Dict[str, Module]) -> None:
+    used = {feature.module for feature in FEATURES.values()} | set(EXTENSIONS)
+    for module in package.values():
+        if module.path.startswith("server/"):
+            used |= {name for _, name in _loads(module)}
+    assert used == LATE
+    files = [f"{name.replace('.', '/')}.py" for name in sorted(LATE)]
+    assert [name for name in files if name not in package] == []
 
 
 def test_no_cycles(package: Dict[str, Module]) -> None:

@@ -236,7 +236,7 @@ class Link(Host):
         # By the state that brings the answer: the call that waits, and where the answer goes.
         self._replies: dict[str, tuple[IncomingRequest, SimpleQueue[Any]]] = {}
         self._tools: list[Tool] = []
-        self._changes = Subscriptions(bridge.config, lambda kind: True)
+        self._changes = Subscriptions(bridge, lambda kind: True)
         self._forget: Callable[[], object] = int
         self._lock = (
             threading.Lock()

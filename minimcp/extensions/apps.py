@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from collections import abc
 from functools import lru_cache
 from typing import Any, Callable, Mapping
 
 from ..features.resources import Readable
 from ..protocol.messages import Json
-from ..server.options import check_names
+from ..server.feature import OptionSpec
+from ..server.options import NONE, OPTIONAL_FLAG, OPTIONAL_TEXT, check_names
 from ..server.registered import ServerConfig
 from ..types import ReadResourceResult, TextResourceContents
 from ..types.base import member_name
@@ -93,12 +95,25 @@ class Apps(Extension):
 
     identifier = "io.modelcontextprotocol/ui"
     settings: Mapping[str, Json] = {"mimeTypes": [MIME_TYPE]}
-    options = ("ui", "visibility")
+    makers = {"app": App}
+    options = {
+        "ui": OptionSpec((str, NONE), "the URI of an app, or None"),
+        "visibility": OptionSpec(
+            (str, list, tuple, NONE), '"model", "app", a list of them, or None'
+        ),
+        "csp": OptionSpec(
+            (abc.Mapping, NONE),
+            'a mapping such as {"connect_domains": ["https://api.example.com"]} or None',
+        ),
+        "permissions": OptionSpec((list, tuple), "a list of permissions"),
+        "border": OPTIONAL_FLAG,
+        "domain": OPTIONAL_TEXT,
+    }
 
     def install(self, server: Any) -> None:
-        """As `Extension.install`: the server has pages then."""
+        """As `Extension.install`; pages are resources."""
         super().install(server)
-        server._registry.classes["app"] = App
+        self._config.feature("resources")
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Json]:
         """As `Extension.listing`: ``ui``, for tools and pages."""
@@ -111,7 +126,7 @@ class Apps(Extension):
         """What is said of a tool: the page that there is under this URI, and who may call it."""
         uri, visibility = options.get("ui"), options.get("visibility")
         if uri is not None:
-            table = self.server._registry.resources.table
+            table = self._config.feature("resources").table
             page = table.get(uri) if isinstance(uri, str) else None
             if isinstance(page, App):
                 uri = page.key  # hosts compare texts

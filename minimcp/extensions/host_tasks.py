@@ -46,7 +46,7 @@ class HostTasks(Tasks):
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
-    def capability(self, declared: dict[str, Json]) -> dict[str, Json]:
+    def capabilities_beside(self, declared: dict[str, Json]) -> dict[str, Json]:
         """What is declared of tasks, beside these capabilities; empty where nothing can be asked."""
         kinds: dict[str, Json] = {
             kind: {name: {}} for kind, name in AUGMENTED.values() if kind in declared

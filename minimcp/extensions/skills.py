@@ -23,13 +23,12 @@ from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optio
 from urllib.parse import quote
 
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import Route
 from ..errors import InvalidParams, ResourceNotFound, describe, logger, one_line
 from ..protocol.front_matter import check_front_matter, read_front_matter
-from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, to_json
 from ..protocol.uri_template import normalize_uri
 from ..server.context import Context
+from ..server.feature import Destination
 from ..server.options import method
 from ..server.paths import path_fault
 from ..types import BlobResourceContents, TextResourceContents
@@ -138,10 +137,9 @@ class Skills(Extension):
             self._read, SCHEME + "{+path}", name="skill-file", description="A file of a skill."
         )
 
-    def route(self, method: str, peer: Peer) -> Optional[Route]:
-        """As `Extension.route`; clients do not declare this extension."""
-        own = self._method_handlers.get(method)
-        return None if own is None else own.route
+    def routes(self) -> Mapping[str, Destination]:
+        """As `Extension.routes`; clients do not declare this extension."""
+        return {name: method.route for name, method in self._method_handlers.items()}
 
     def refresh(self) -> None:
         """As `Extension.refresh`."""

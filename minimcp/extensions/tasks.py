@@ -46,7 +46,7 @@ from ..errors import (
     error_from_peer,
     logger,
 )
-from ..features.questions import Asker, BecomeTask
+from ..features.questions import Asker
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,
@@ -58,7 +58,8 @@ from ..protocol.messages import (
     to_json,
 )
 from ..protocol.versions import Revision
-from ..server.tools import RegisteredTool
+from ..server.feature import Destination, HandOver, OptionSpec
+from ..server.registered import Registered
 from .extension import Extension, cursor_at, position_of
 
 log = logger("minimcp.tasks")
@@ -288,6 +289,23 @@ class _TaskSink(Sink):
         return claimed
 
 
+class BecomeTask(HandOver):
+    """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let
+    it pass yours."""
+
+
+def become_task(incoming: IncomingRequest) -> None:
+    """Unwind a handler if its call can become a task (`Context.become_task`)."""
+    for feature in incoming.server.features:
+        if isinstance(feature, Tasks) and feature.may_become(incoming):
+            raise BecomeTask
+
+
+def _check_task(label: str, value: Any) -> None:
+    if value not in (None, "optional", "required", "later"):
+        raise ValueError(f'{label} is "optional", "required", "later" or None, not {value!r:.60}')
+
+
 class Tasks(Extension):
     """Lets tools run as tasks: ``Server("x", extensions=[Tasks()])`` and
     ``@server.tool(task="optional")``.
@@ -316,12 +334,10 @@ class Tasks(Extension):
         TypeError, ValueError: An argument cannot be what it is.
     """
 
-    identifier, filters, options, result_types = (
-        IDENTIFIER,
-        ("taskIds",),
-        ("task",),
-        {"task": ("tools/call",)},
-    )
+    identifier = IDENTIFIER
+    filters = ("taskIds",)
+    options = {"task": OptionSpec(check=_check_task)}
+    result_types = {"task": ("tools/call",)}
     names = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
     # Whether tasks are listed where nobody is authenticated.
@@ -343,8 +359,8 @@ class Tasks(Extension):
 
     def install(self, server: Any) -> None:
         """As `Extension.install`."""
-        super().install(server)
-        config, limits = self._config, self._config.limits
+        config = server._config
+        limits = config.limits
         if config.store is not None and not self._has_own_store:
             self.store = config.store
         self._audience, self._name = config.audience, str(config.info["name"])
@@ -353,7 +369,7 @@ class Tasks(Extension):
         self._limits: Limits = limits
         self.renew_in_fork()
         renewed_in_fork.add(self)
-        config.tasks = self
+        super().install(server)
 
     def for_host(self, limits: Limits) -> Tasks:
         """What runs the questions of a server as tasks, for one client that declares these."""
@@ -376,59 +392,59 @@ class Tasks(Extension):
 
     # ------------------------------------------------------------ what is declared, and where requests go
 
-    def declare(
-        self, declared: dict[str, Json], revision: Revision, principal: Optional[str]
-    ) -> None:
-        """As `Extension.declare`."""
-        design = revision.tasks
-        if design == "extension":
-            super().declare(declared, revision, principal)
-        elif design == "core":
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """As `Extension.declare`, in the design of the revision."""
+        if revision.tasks == "extension":
+            return super().declare(revision, principal)
+        if revision.tasks == "core":
             listing: dict[str, Json] = {} if principal is None else {"list": {}}
-            declared["tasks"] = {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            return {"tasks": {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+        return {}
+
+    def routes(self) -> Mapping[str, Destination]:
+        """As `Extension.routes`; each method checks what the client declared."""
+        return {method: partial(self._find_route, method) for _, method in self._METHODS}
+
+    def _find_route(self, method: str, params: Mapping[str, Json], peer: Peer) -> Route:
+        route = self.route(method, peer)
+        if route is None:
+            raise MethodNotFound(f"Method not found: {method}")
+        return route
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
-        """As `Extension.route`; each method checks what the client declared."""
+        """Return the route of a method; None if the revision of the peer has no such method."""
         handle = self._METHODS.get((peer.revision.tasks, method))
         return None if handle is None else Route(partial(handle, self))
 
-    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
-        """As `Extension.listing`."""
-        task = options.get("task")
-        if task not in (None, "optional", "required", "later"):
-            raise ValueError(
-                f'{kind} {name!r}: task is "optional", "required", "later" or None, not {task!r:.60}'
-            )
-        return {}
-
-    def offer(self, tool: RegisteredTool) -> None:
-        """As `Extension.offer`."""
-        plain, task = tool.route, tool.options.get("task")
+    def offer(self, entry: Any) -> None:
+        """List whether a tool may run as a task."""
+        task = entry.options.get("task")
         if task is not None:
-            tool.execution = {"taskSupport": "required" if task == "required" else "optional"}
+            entry.execution = {"taskSupport": "required" if task == "required" else "optional"}
 
-        def run(incoming: IncomingRequest) -> Any:
-            try:
-                return plain.handle(incoming)
-            except BecomeTask:
-                return self.create(plain, incoming, incoming.asker)
+    def uses(self, entry: Registered) -> bool:
+        """Return whether an entry is a tool: a client may ask for a task of any."""
+        return entry.kind == "tool"
 
-        def start(incoming: IncomingRequest) -> None:
-            if self.is_task(
-                tool, incoming
-            ):  # the store is no work for the thread that takes messages in
-                incoming.route = Route(partial(self.create, plain))
-                incoming.sink.pool.submit(incoming.run)
-            else:
-                assert plain.start is not None
-                plain.start(incoming)
+    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+        """Return the route that begins a task, if the call is to run as one.
 
-        def handle(incoming: IncomingRequest) -> Any:
-            return self.create(plain, incoming) if self.is_task(tool, incoming) else run(incoming)
+        It takes a worker, because the store may block.
+        """
+        if not self.is_task(entry, request):
+            return None
+        return Route(partial(self.create, entry.route))
 
-        tool.route = Route(handle) if plain.start is None else Route(run, start=start)
+    def around_call(
+        self, entry: Registered, request: IncomingRequest, call_next: Callable[[], Any]
+    ) -> Any:
+        """Begin a task if the handler calls `Context.become_task`."""
+        try:
+            return call_next()
+        except BecomeTask:
+            return self.create(entry.route, request, request.asker)
 
-    def is_task(self, tool: RegisteredTool, incoming: IncomingRequest) -> bool:
+    def is_task(self, tool: Registered, incoming: IncomingRequest) -> bool:
         """Whether a call of a tool is to run as a task.
 
         Raises:

@@ -21,16 +21,18 @@ import os
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.connection import Connection
-from ..engine.pool import waiting
+from ..engine.pool import renewed_in_fork, waiting
 from ..engine.requests import LATER, CancelToken, Handler, IncomingRequest, Route, Sink
 from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
+from ..server.feature import Feature
 from ..server.options import where
 from .questions import (
     Asked,
@@ -43,6 +45,9 @@ from .questions import (
     name_of,
     read_result,
 )
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
 
 log = logger("minimcp.rounds")
 
@@ -233,7 +238,8 @@ class WaitingAsker(ReplayAsker):
     ) -> Optional[Mapping[str, Json]]:
         """Answer the request with a question, and return what `_came` gets."""
         incoming, sink, state = self._incoming, self._incoming.sink, question["requestState"]
-        handlers, seconds = incoming.server.waiting, incoming.server.limits.ask_timeout
+        handlers: WaitingHandlers = incoming.server.feature("rounds").waiting
+        seconds = incoming.server.limits.ask_timeout
         forget = CancelToken.on_cancel(incoming, lambda: self._came.put(None))
         try:
             incoming.check()
@@ -360,7 +366,9 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
         return
     responses = _responses(incoming)
     claims = "run", "asked", "ans", "steps"
-    state = None if token is None else incoming.server.states.unseal(token, incoming, *claims)
+    state = None
+    if token is not None:
+        state = incoming.server.feature("rounds").states.unseal(token, incoming, *claims)
     incoming.asker = _kind_of(incoming)(incoming, state, responses)
     name = name_of(incoming)
     if incoming.request.method == "tools/call" and name not in _replayed:
@@ -381,10 +389,21 @@ def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
     return responses
 
 
-def is_retry(request: Request, peer: Peer) -> bool:
-    """Return whether a request may bring answers to a handler that waits for them."""
+def retry_route(find_route: Callable[[], Route], request: Request, peer: Peer) -> Route:
+    """Return the route of a request with a ``requestState``.
+
+    If it may bring answers to a handler that waits for them, that is decided where it starts.
+
+    Args:
+        find_route: Finds the route that runs the handler.
+        request: The request.
+        peer: The client.
+    """
     alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
-    return alone and request.params.get("requestState") is not None
+    if not alone or request.params["requestState"] is None:
+        return find_route()
+    start: Any = partial(go_on_or_run, find_route)  # which gives it another route
+    return Route(start, start=start)
 
 
 def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
@@ -399,7 +418,8 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
     Raises:
         RpcError: The answers have a wrong form, or nothing serves the request.
     """
-    handlers, state = retry.server.waiting, retry.request.params["requestState"]
+    handlers = retry.server.feature("rounds").waiting
+    state = retry.request.params["requestState"]
     responses = _responses(retry)
     asker = handlers.find(retry.sink, state)
     if (
@@ -411,6 +431,8 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
         retry.sink.requests.finish(retry)  # it needs no thread
         return
     route = retry.route = find_route()
+    if route.gate is not None:
+        route = retry.route = route.gate(retry)
     if route.start is None:
         retry.sink.pool.submit(retry.run)
     else:
@@ -471,7 +493,7 @@ def _asking(
         }
         for each in asked
     }
-    state = incoming.server.states.seal(claims, incoming)
+    state = incoming.server.feature("rounds").states.seal(claims, incoming)
     asking = {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
     closed: dict[str, Json] = incoming.server.closed(asking, incoming.peer.revision)
     return closed
@@ -633,3 +655,36 @@ def _signed(key: bytes, payload: str) -> str:
     import hmac  # brings OpenSSL in, which few servers need
 
     return f"v1.{payload}.{hmac.new(key, _LABEL + payload.encode(), 'sha256').hexdigest()}"
+
+
+class InputRounds(Feature):
+    """What one server keeps for the rounds of requests.
+
+    Args:
+        registry: The server's registry.
+
+    Attributes:
+        states: Signs and checks the states that clients carry.
+        waiting: The handlers that wait for answers.
+
+    Raises:
+        TypeError, ValueError: ``state_keys`` holds something that is not a secret.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        config = registry.config
+        keys = config.state_keys
+        if keys is None and config.processes is not None:
+            keys = config.processes.secret
+        name = str(config.info["name"])
+        self.states = States(name, keys, lifetime=config.limits.ask_timeout)
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
+        """Begin without waiting handlers: in a forked process they are the parent's."""
+        self.waiting = WaitingHandlers()
+
+    def draining(self, sink: Sink) -> None:
+        """Cancel the handlers that wait for retries on a connection that ends."""
+        self.waiting.end(sink)

@@ -311,11 +311,6 @@ class Suspend(BaseException):
     yours."""
 
 
-class BecomeTask(BaseException):
-    """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let
-    it pass yours."""
-
-
 class Asked(NamedTuple):
     """A question that a handler asks: by its key, with its params."""
 

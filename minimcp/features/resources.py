@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional
 
 from .. import types
 from ..engine.requests import IncomingRequest, Route
-from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, one_line
+from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, RpcError, one_line
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import ACCESS_DENIED, Json, to_json
 from ..protocol.uri_template import UriTemplate, check_uri, has_parent_segment, normalize_uri
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest
 from ..server.context import Context
-from ..server.options import annotated, where
-from ..server.registered import ServerConfig, Table, only
+from ..server.feature import Destination, Feature, OptionSpec
+from ..server.options import CACHE_SCOPE, TTL, annotated, where
+from ..server.registered import ServerConfig, Table, only, route_to
 from ..types.content import ANY_BYTES, PLAIN_TEXT, with_type
-from .executors import route_to
-from .prompts import TextHandler
+from .completion import COMPLETE, TextHandler
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
 
 CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)
@@ -79,6 +83,9 @@ class Readable(TextHandler):
             raise TypeError(f"{self.owner}: a template has no size: leave it out")
         ttl, scope = options.get("ttl", 0), options.get("cache_scope", "private")
         self.hints = {"ttlMs": int(ttl * 1000), "cacheScope": scope}
+
+    def _unknown(self) -> RpcError:
+        return ResourceNotFound(f"Resource not found: {one_line(self.key)}", {"uri": self.key})
 
     def values(self, uri: str) -> Optional[dict[str, Any]]:
         """The arguments for a URI of this family; None where it is none, as "notes://x" where a
@@ -160,30 +167,64 @@ def _about(uri: str, error: BaseException) -> BaseException:
     return made
 
 
-class Resources:
-    """All resources and templates of one server. Thread-safe.
+class Resources(Feature):
+    """The resources and templates of one server, and the methods of resources. Thread-safe.
 
     Args:
-        config: Of the server.
+        registry: The server's registry.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    capability = "resources"
+    makers = {"resource": Readable}
+    options = {
+        "complete": COMPLETE,
+        "mime_type": OptionSpec(),
+        "size": OptionSpec(),
+        "annotations": OptionSpec(),
+        "ttl": TTL,
+        "cache_scope": CACHE_SCOPE,
+    }
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self.table: Table[Readable] = Table(
             "resource", "resources", "resources", normalize=normalize_uri
         )
         self.templates: Table[Readable] = Table(
             "resource template", "resources", "resourceTemplates", normalize=_normalized_template
         )
-        self._matching = route_to(self._match, config.executor)
+        self.tables = (self.table, self.templates)
 
-    def route(self, params: Mapping[str, Json]) -> Route:
-        """Where a `resources/read` goes.
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the methods of resources."""
+        return {
+            "resources/list": Route(self.table.serve_page, immediate=True),
+            "resources/templates/list": Route(self.templates.serve_page, immediate=True),
+            "resources/read": self.route,
+            "resources/subscribe": Route(self._subscribe, immediate=True),
+            "resources/unsubscribe": Route(self._unsubscribe, immediate=True),
+        }
+
+    def _subscribe(self, incoming: IncomingRequest) -> Any:
+        return self._registry.feature("subscriptions").subscribe(incoming)
+
+    def _unsubscribe(self, incoming: IncomingRequest) -> Any:
+        return self._registry.feature("subscriptions").unsubscribe(incoming)
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Declare resources if there are any."""
+        if not self._registry.offers("resources"):
+            return {}
+        return {"resources": {"subscribe": True, "listChanged": True}}
+
+    def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
+        """Return the route of a `resources/read`.
 
         Templates are matched where the handler runs, not on the thread that reads: there may be
         many of them.
 
         Raises:
-            InvalidParams: It names no URI.
+            InvalidParams: The request has no URI.
         """
         uri = params.get("uri")
         if not isinstance(uri, str):
@@ -191,13 +232,15 @@ class Resources:
         readable = self.table.get(uri)
         if readable is not None:
             return readable.route
-        family = (
-            self.template(uri) if self.templates.mounts else None
-        )  # it may run where its own server says
-        return self._matching if family is None else route_to(self._match, family.executor)
+        executor = self._registry.config.executor
+        if self.templates.mounts:
+            family = self.template(uri)  # it may run where its own server says
+            if family is not None:
+                executor = family.executor
+        return route_to(self._match, executor)
 
     def _match(self, incoming: IncomingRequest) -> Any:
-        return self._find(incoming.request.params["uri"]).handle(incoming)
+        return self._find(incoming.request.params["uri"]).serve(incoming)
 
     def _find(self, uri: str) -> Readable:
         """Return what answers for a URI: the resource of this URI, else the first template.

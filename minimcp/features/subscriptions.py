@@ -12,17 +12,20 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence
 
 from ..engine.pool import renewed_in_fork
-from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Sink
+from ..engine.requests import LATER, CancelToken, IncomingRequest, Line, Route, Sink
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
-from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from ..protocol.uri_template import normalize_uri
 from ..protocol.versions import LISTS
-from ..server.registered import ServerConfig
+from ..server.feature import Destination, Feature
 from ..types.notifications import by_normalized, covering
+
+if TYPE_CHECKING:
+    from ..server.registry import OpenSession, Registry
 
 # Resources that one session or stream may subscribe to, and notifications that may wait for a slow
 # client; when so many wait a change within a collection is told as a change of the collection, so
@@ -146,20 +149,25 @@ def _changes(told: Iterable[Mapping[str, Json]]) -> list[tuple[Tell, str]]:
     ]
 
 
-class Subscriptions:
+class Subscriptions(Feature):
     """All sessions and streams of one server that want to hear of changes. Thread-safe.
 
     Args:
-        config: Of the server.
-        offered: Tells whether a kind ("tools", "resources", ...) is offered.
+        registry: The server's registry.
+        offered: Returns whether a kind ("tools") is offered; None asks the registry.
     """
 
-    def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
-        self._config, self._offered = config, offered
-        if config.processes is not None:
-            config.processes.receivers.add(self)
+    def __init__(self, registry: Registry, offered: Optional[Callable[[str], bool]] = None) -> None:
+        self._config = registry.config
+        self._offered = registry.offers if offered is None else offered
+        if self._config.processes is not None:
+            self._config.processes.receivers.add(self)
         self.renew_in_fork()
         renewed_in_fork.add(self)
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the method that opens a stream."""
+        return {LISTEN: Route(self.listen, immediate=True)}
 
     def renew_in_fork(self) -> None:
         """Begin without clients: in a forked process they are the parent's."""
@@ -294,37 +302,30 @@ class Subscriptions:
 
     # ------------------------------------------------------------ handshake sessions
 
-    def open_session(
-        self,
-        peer: Peer,
-        later: Callable[[Line], None],
-        uris: Iterable[str] = (),
-        *,
-        paused: bool = False,
-    ) -> None:
-        """A client initializes. Lists that are declared to it now are those that it will hear of.
+    def opened(self, peer: Peer, session: OpenSession) -> None:
+        """Notify a client from now on: of the lists that were declared to it, and of the resources
+        to which it has subscribed."""
+        is_held = not peer.initialized
+        made = Subscriber(session.post, session.lists, session.uris, held=is_held)
+        made.reached = PAUSED if session.is_paused else 0
+        self._sessions[peer] = made
 
-        Args:
-            peer: Who it is.
-            later: Has a line written some time.
-            uris: What it has subscribed to already, at another process.
-            paused: Whether it is notified of nothing before `resume`.
-        """
-        kinds = [kind for kind in LISTS if self._offered(kind)]
-        session = Subscriber(later, kinds, uris, held=True)
-        session.reached = PAUSED if paused else 0
-        self._sessions[peer] = session
-
-    def begin_session(self, peer: Peer) -> None:
-        """The client has said `notifications/initialized`: what has changed since, and will change,
-        it may hear."""
+    def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
+        """Send a client the notifications that were held until it was initialized."""
+        if notification.method != "notifications/initialized" or peer is None:
+            return False
         session = self._sessions.get(peer)
         if session is not None:
             session.release()
+        return True
 
-    def close_session(self, peer: Peer) -> None:
-        """A session has ended. Idempotent."""
+    def closed(self, peer: Peer) -> None:
+        """Forget a session."""
         self._sessions.pop(peer, None)
+
+    def draining(self, sink: Sink) -> None:
+        """End the streams of a connection or response."""
+        self.end_streams(sink)
 
     def uris(self, peer: Peer) -> list[str]:
         """What a session has subscribed to."""
@@ -405,10 +406,10 @@ class Subscriptions:
         uris = honoured.get("resourceSubscriptions", ())
         stream = Subscriber(incoming.sink.post, lists, uris, meta)
         wanted = incoming.request.params["notifications"]
-        for extension in self._config.extensions:
-            for member in extension.filters:
+        for feature in list(self._config.features):
+            for member in feature.filters:
                 if wanted.get(member) not in (None, False):
-                    keys = extension.listened(member, wanted[member], incoming)
+                    keys = feature.listened(member, wanted[member], incoming)
                     stream.extended.update((member, key) for key in keys)
                     stream.bytes += sum(map(_bytes_of, (*keys, *keys.values())))
                     honoured[member] = True if wanted[member] is True else list(keys.values())

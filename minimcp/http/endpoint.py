@@ -33,6 +33,7 @@ from ..errors import (
     logger,
     one_line,
 )
+from ..features.access import missing_scopes, scopes_of
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import (
     Failure,
@@ -198,7 +199,7 @@ class HttpService:
             return None
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "this is read with GET", (("Allow", "GET, HEAD"),), code=None)
-        document = bearer.metadata(self._registry.static_scopes())
+        document = bearer.metadata(self._registry.feature("access").static_scopes())
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
@@ -365,7 +366,7 @@ class Endpoint(HttpService):
         self._named_by = {
             method: (member, "") for method, member in NAMED_BY.items()
         }  # with the capability it needs
-        for each in registry.config.extensions:
+        for each in registry.config.features:
             self._named_by.update(
                 {name: (member, "ext:" + each.identifier) for name, member in each.names.items()}
             )
@@ -376,7 +377,9 @@ class Endpoint(HttpService):
             max_streams,
         )
         self._alone = ServerSession(registry.offer)
-        processes, self.subscriptions = registry.config.processes, registry.subscriptions
+        processes = registry.config.processes
+        if processes is not None:
+            self.subscriptions = registry.feature("subscriptions")
         # Where several processes share the sessions.
         self.shared = (
             None if processes is None else SharedSessions(self, processes, options.session_ttl)
@@ -572,8 +575,8 @@ class Endpoint(HttpService):
         called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
         name = message.params.get("name") if called else None
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
-        if tool is not None and self.bearer is not None and tool.lacking(headers):
-            raise self.bearer.insufficient(tool.scopes, message.id)
+        if tool is not None and self.bearer is not None and missing_scopes(tool, headers):
+            raise self.bearer.insufficient(scopes_of(tool), message.id)
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
@@ -1215,7 +1218,7 @@ class Endpoint(HttpService):
             if session.unsolicited is not None:
                 self.pool.spawn(session.unsolicited.finish)  # which waits for its peer
         for response in list(self._open.values()):
-            self._registry.subscriptions.end_streams(response)
+            self._registry.drain(response)
             for request in response.incoming if reason is not None else ():
                 request.cancel(reason)
         with self._changed:

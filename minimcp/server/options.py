@@ -15,18 +15,20 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar, Union, overload
 
 from ..engine.limits import Limits, check_interval, check_number
-from ..engine.store import Store
-from ..features.executors import ExecutorOption
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
 from ..schema.introspection import annotations_of
 from ..schema.mismatch import nearest
 from ..schema.signature import refuse_async_and_stars
-from ..types import Annotations, Icon, ToolAnnotations
+from ..types.content import Annotations, Icon
 from ..types.meta import check_identifier
+from ..types.tool import ToolAnnotations
+from .feature import OptionSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..features.executors import ExecutorOption
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -189,78 +191,91 @@ def check_names(
             raise error(f"{problem} {shape.format(name)}: {meant}")
 
 
-_NONE = type(None)
-_FLAGS = (
-    "replace",
-    "strict_version",
-    "strict_arguments",
-    "strict_schemas",
-    "accept_batches",
-    "mask_errors",
-    "logging",
-    "check_replay",
-)
-# Of options that no object of `types` checks: what may be given, and that in words.
-_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(_FLAGS, ((bool,), "True or False")),
-    **dict.fromkeys(
-        ("input_schema", "output_schema"),
-        ((Mapping, _NONE), "a JSON Schema, which is a dict, or None"),
-    ),
-    "structured": ((bool, _NONE), "True, False or None"),
-    "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
-    "requires": ((Iterable,), "the name of a capability, or a list of names"),
-    "scopes": ((list, tuple, set, frozenset), "a list of scopes"),
-    "ui": ((str, _NONE), "the URI of an app, or None"),
-    "visibility": ((str, list, tuple, _NONE), '"model", "app", a list of them, or None'),
-    "csp": (
-        (Mapping, _NONE),
-        'a mapping such as {"connect_domains": ["https://api.example.com"]} or None',
-    ),
-    "permissions": ((list, tuple), "a list of permissions"),
-    "border": ((bool, _NONE), "True, False or None"),
-    "domain": ((str, _NONE), "text or None"),
-    "instructions": ((str, _NONE), "text or None"),
-    "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
-    "extensions": ((Mapping, list, tuple, _NONE), "a list of extensions, a mapping or None"),
-    "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
-    "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
-    "limits": ((Limits, _NONE), "a Limits(...) or None"),
-    "store": ((Store, _NONE), "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"),
+NONE = type(None)
+
+FLAG = OptionSpec((bool,), "True or False")
+OPTIONAL_FLAG = OptionSpec((bool, NONE), "True, False or None")
+OPTIONAL_TEXT = OptionSpec((str, NONE), "text or None")
+
+
+def _check_scope(label: str, value: Any) -> None:
+    if value not in ("private", "public"):
+        raise ValueError(f'{label} is "private" or "public", not {value!r}')
+
+
+def _check_store(label: str, value: Any) -> None:
+    if value is None:
+        return
+    from ..engine.store import Store  # nothing else of a server without a store needs it
+
+    if not isinstance(value, Store):
+        what = "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"
+        raise TypeError(f"{label} is {what}, not {repr(value):.60}")
+
+
+TTL = OptionSpec(check=partial(check_number, whole=False, optional=False))
+CACHE_SCOPE = OptionSpec(check=_check_scope)
+
+# The options of all decorators that register a function. The objects of the wire check those that
+# have no check here.
+COMMON_OPTIONS: Mapping[str, OptionSpec] = {
+    "name": OptionSpec(),
+    "title": OptionSpec(),
+    "description": OptionSpec(),
+    "icons": OptionSpec(),
+    "meta": OptionSpec(),
+    "requires": OptionSpec((Iterable,), "the name of a capability, or a list of names"),
+    "replace": FLAG,
 }
-# Options that are numbers, with what `check_number` is told of them.
-_NUMBERS: Mapping[str, Mapping[str, Any]] = {
-    "timeout": {"whole": False},
-    "page_size": {"least": 1},
-    **dict.fromkeys(("ttl", "list_ttl"), {"whole": False, "optional": False}),
+
+# The options of `Server` that nothing else checks.
+SERVER_OPTIONS: Mapping[str, OptionSpec] = {
+    "instructions": OPTIONAL_TEXT,
+    "capabilities": OptionSpec((Iterable, NONE), "a list of kinds, a mapping or None"),
+    "extensions": OptionSpec(
+        (Mapping, list, tuple, NONE), "a list of extensions, a mapping or None"
+    ),
+    "revisions": OptionSpec((list, tuple, set, frozenset, str, NONE), "a list of names or None"),
+    "strict_version": FLAG,
+    "strict_arguments": FLAG,
+    "strict_schemas": FLAG,
+    "accept_batches": FLAG,
+    "page_size": OptionSpec(check=partial(check_number, least=1)),
+    "list_ttl": TTL,
+    "list_cache_scope": CACHE_SCOPE,
+    "mask_errors": FLAG,
+    "logging": FLAG,
+    "check_replay": FLAG,
+    "state_keys": OptionSpec((list, tuple, str, bytes, NONE), "a list of keys or None"),
+    "store": OptionSpec(check=_check_store),
+    "ping_interval": OptionSpec(check=check_interval),
+    "limits": OptionSpec((Limits, NONE), "a Limits(...) or None"),
 }
 
 
-def check_options(options: Mapping[str, Any], owner: str = "") -> None:
-    """Refuse the first option that cannot be what was given; values under other names are not
-    looked at.
+def check_options(
+    options: Mapping[str, Any], specs: Mapping[str, OptionSpec], owner: str = ""
+) -> None:
+    """Reject the first option whose value is not accepted.
 
     Args:
-        options: Values by name.
-        owner: What messages begin with: "tool 'forecast': ".
+        options: The values by name. Names that are not in `specs` are ignored.
+        specs: The known options.
+        owner: The beginning of messages: "tool 'forecast': ".
 
     Raises:
-        TypeError: A value is of another type.
-        ValueError: A number is too small, or none.
+        TypeError: A value has another type.
+        ValueError: A value is out of range.
     """
     for name, value in options.items():
-        if name in _NUMBERS:
-            check_number(f"{owner}{name}", value, **_NUMBERS[name])
-            if name == "timeout" and value == 0:
-                raise ValueError(f"{owner}{name} is more than 0, not {value}")
-        elif name == "ping_interval":
-            check_interval(f"{owner}{name}", value)
-        elif name in _TYPES:
-            types, what = _TYPES[name]
-            if not isinstance(value, types):
-                raise TypeError(f"{owner}{name} is {what}, not {repr(value):.60}")
-        elif name in ("cache_scope", "list_cache_scope") and value not in ("private", "public"):
-            raise ValueError(f'{owner}{name} is "private" or "public", not {value!r}')
+        spec = specs.get(name)
+        if spec is None:
+            continue
+        label = f"{owner}{name}"
+        if not isinstance(value, spec.types):
+            raise TypeError(f"{label} is {spec.what}, not {repr(value):.60}")
+        if spec.check is not None:
+            spec.check(label, value)
 
 
 # What a client may declare, in whatever revision, by dotted names.

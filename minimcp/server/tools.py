@@ -7,18 +7,18 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import re
+from collections import abc
 from inspect import formatannotation
-from typing import Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
-from ..engine.requests import IncomingRequest
+from ..engine.limits import check_number
+from ..engine.requests import IncomingRequest, Route
 from ..errors import logger
-from ..features.questions import BecomeTask
 from ..protocol.messages import Json, to_json, wire_failure
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import Check, compile_check, types_of
-from ..schema.header_params import in_headers, mirrored
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
 from ..schema.published import mapped
 from ..types.base import Wire
@@ -34,16 +34,20 @@ from ..types.content import (
 )
 from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
-from .options import annotated
-from .registered import RegisteredFunction, ServerConfig, only
+from .feature import Destination, Feature, HandOver, OptionSpec, load
+from .options import NONE, OPTIONAL_FLAG, annotated
+from .registered import RegisteredFunction, ServerConfig, Table, only
+
+if TYPE_CHECKING:
+    from .registry import Registry
 
 log = logger("minimcp.tools")
+hosts_log = logger("minimcp.hosts")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 # The mark by which FastMCP's client knows a wrapped output schema; ours is `types.tool.WRAPPED`.
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
 
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 # Hosts prepend "mcp__server__", and models take names of 64 characters.
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,45}")
 ODD_NAME = "has a name that some hosts cut or drop: use 1 to 45 of A-Z a-z 0-9 _ -"
@@ -55,9 +59,13 @@ ODD_PARAMETER = (
 REPLACED = r"[^A-Za-z0-9_-]"
 # Words of a root by which an author says that a value is an object.
 _MEMBERS = frozenset({"properties", "required", "patternProperties", "additionalProperties"})
+# The word of a schema that names the header of an argument.
+HEADER_WORD = "x-mcp-header"
 # Words that stay where references from inside look for them.
 _AT_THE_ROOT = ("$defs", "definitions", "$schema")
 
+
+JSON_SCHEMA = OptionSpec((abc.Mapping, NONE), "a JSON Schema, which is a dict, or None")
 
 # By the name of an exception's class, and words in it: what its author probably did not know.
 _ADVICE = (
@@ -187,7 +195,15 @@ class RegisteredTool(RegisteredFunction):
         ImportError: A schema needs ``jsonschema``, which is not installed.
     """
 
-    kind, returned_as_is, returned_alone = "tool", (CallToolResult, *CONTENT), (CallToolResult,)
+    kind = "tool"
+    returned_as_is = (CallToolResult, *CONTENT)
+    returned_alone = (CallToolResult,)
+
+    # What lists say of how it runs, set by a feature; None says nothing.
+    execution: Optional[Mapping[str, Json]] = None
+
+    # The arguments that clients repeat in HTTP headers (`schema.header_params.Mirrored`).
+    mirrored: Sequence[Any] = ()
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
@@ -208,9 +224,11 @@ class RegisteredTool(RegisteredFunction):
             None if kind is None or is_text or self.structured is False else kind.schema or None
         )
         taken = self.signature.input_schema if given_input is None else given_input
+        if options.get("headers"):
+            taken = load("schema.header_params").in_headers(taken, options["headers"])
         self.show(
             Tool,
-            input_schema=in_headers(taken, options.get("headers") or {}),
+            input_schema=taken,
             output_schema=schema if given_output is None else given_output,
             annotations=annotated(
                 options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner
@@ -218,13 +236,8 @@ class RegisteredTool(RegisteredFunction):
         )
         if given_input is not None:
             self._refuse_uncallable(given_input)
-        self.mirrored = mirrored(self.shown.input_schema)
-        self.scopes = tuple(options.get("scopes", ()))
-        for scope in self.scopes:
-            if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
-                raise ValueError(
-                    f"{self.owner}: a scope is text without blanks and quotes, unlike {scope!r:.60}"
-                )
+        if HEADER_WORD in to_json(self.shown.input_schema):
+            self.mirrored = load("schema.header_params").mirrored(self.shown.input_schema)
         self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
         # Whether a str that it returns is sent as it is.
         self._is_text = (
@@ -280,24 +293,11 @@ class RegisteredTool(RegisteredFunction):
                 problem = f"{self.owner}: input_schema does not allow {each.name!r}"
                 raise TypeError(f"{problem}, which the function requires")
 
-    def _find_route(self) -> None:
-        super()._find_route()
-        # Of an extension, what lists say of how it runs; None says nothing.
-        self.execution: Optional[Mapping[str, Json]] = None
-        for extension in self.config.extensions:
-            extension.offer(self)
-
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of
         the protocol."""
         if self.requires:
             self.check_required(incoming)
-        if self.scopes and self.lacking(
-            incoming.headers
-        ):  # where the response could not say so, by status 403
-            raise errors.InvalidRequest(
-                f"{self.key} needs a token with the scopes {' '.join(self.scopes)}"
-            )
         arguments = incoming.request.params.get("arguments") or {}
         try:
             if self._check_input is None:
@@ -318,13 +318,6 @@ class RegisteredTool(RegisteredFunction):
         if self.signature.context_parameter is not None:
             keywords[self.signature.context_parameter] = Context(incoming)
         return self.function(**keywords)
-
-    def lacking(self, headers: Any) -> set[str]:
-        """The scopes that it needs, and that the token of a request does not have; none where it
-        came not by HTTP."""
-        if not self.scopes or not hasattr(headers, "auth"):
-            return set()
-        return set(self.scopes).difference(() if headers.auth is None else headers.auth.scopes)
 
     # ------------------------------------------------------------ what it returned
 
@@ -405,7 +398,7 @@ class RegisteredTool(RegisteredFunction):
                     {"content": [fit(each, revision) for each in blocks], "isError": True}, revision
                 )
             told = "ToolError takes content blocks as its content"
-        elif isinstance(error, BecomeTask):
+        elif isinstance(error, HandOver):
             raise error
         else:
             incoming.interrupted = isinstance(error, KeyboardInterrupt)
@@ -448,3 +441,63 @@ def _is_known(error: Any, revision: Revision) -> bool:
     if error.code in errors.OLD_TOOL_CODES:
         return revision.handshake
     return not (isinstance(error, errors.CapabilityNotSupported) and revision.handshake)
+
+
+def _check_timeout(label: str, value: Any) -> None:
+    check_number(label, value, whole=False)
+    if value == 0:
+        raise ValueError(f"{label} is more than 0, not {value}")
+
+
+class Tools(Feature):
+    """The tools of one server, and the methods `tools/list` and `tools/call`.
+
+    Args:
+        registry: The server's registry.
+    """
+
+    capability = "tools"
+    makers = {"tool": RegisteredTool}
+    options = {
+        "annotations": OptionSpec(),
+        "input_schema": JSON_SCHEMA,
+        "output_schema": JSON_SCHEMA,
+        "structured": OPTIONAL_FLAG,
+        "timeout": OptionSpec(check=_check_timeout),
+        "executor": OptionSpec(),
+        "headers": OptionSpec(),
+    }
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.table: Table[RegisteredTool] = Table("tool", "tools", "tools", has_prefix=True)
+        self.tables = (self.table,)
+        # By the name that some hosts make of a tool's, the tool that was first called so.
+        self._plain_names: dict[str, str] = {}
+
+    def added(self, entry: Any) -> None:
+        """Log what hosts do not accept of a tool: they drop or rename it and do not say so."""
+        table, key = self.table, entry.key
+        if not GOOD_NAME.fullmatch(key):
+            table.warn_once(key, ODD_NAME, hosts_log)
+        for name in entry.shown.input_schema.get("properties", ()):
+            if not GOOD_PARAMETER.fullmatch(name):
+                table.warn_once(key, ODD_PARAMETER.format(name), hosts_log)
+        plain = re.sub(REPLACED, "_", key)
+        first = self._plain_names.setdefault(plain, key)
+        if first != key and first in table.items:
+            problem = f"is {plain!r:.80} to some hosts, and so is {first!r:.80}: rename one"
+            table.warn_once(key, problem, hosts_log)
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the methods of tools."""
+        return {
+            "tools/list": Route(self.table.serve_page, immediate=True),
+            "tools/call": self.table.route,
+        }
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Declare tools if there are any."""
+        if not self._registry.offers("tools"):
+            return {}
+        return {"tools": {"listChanged": True}}

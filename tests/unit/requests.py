@@ -8,7 +8,6 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from minimcp.engine.limits import Limits
 from minimcp.engine.requests import Calls, IncomingRequest, Route
-from minimcp.features.input_rounds import States
 from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
@@ -24,12 +23,11 @@ def config(**options: Any) -> ServerConfig:
     limits = {
         name: options.pop(name) for name in ("rounds", "ask_timeout", "streams") if name in options
     }
-    return ServerConfig(
-        {"name": "unit", "version": "1", "title": "Unit"},
-        states=States("unit"),
-        limits=Limits(**limits),
-        **options,
+    made = ServerConfig(
+        {"name": "unit", "version": "1", "title": "Unit"}, limits=Limits(**limits), **options
     )
+    Registry(made, Offer(REVISIONS))  # which adds the features
+    return made
 
 
 def exchange(

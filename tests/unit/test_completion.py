@@ -24,7 +24,9 @@ def completers(**complete: Any) -> Any:
 
 
 def method_completers(handler: Any, complete: Any) -> Any:
-    return RegisteredPrompt(config(), handler, {"name": "x", "complete": complete}).completers
+    made = config()
+    made.feature("prompts")
+    return RegisteredPrompt(made, handler, {"name": "x", "complete": complete}).completers
 
 
 def completed(completer: Any, text: str = "", **arguments: str) -> Any:

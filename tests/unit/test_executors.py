@@ -199,7 +199,7 @@ def test_its_thread_ends_when_nothing_refers_to_it() -> None:
     serial, of = Serial(), config()
     run(serial, of=of)
     (thread,) = threads()
-    of.executors.clear()
+    of.feature("executors").known.clear()
     del serial
     gc.collect()
     thread.join(WAIT)

@@ -214,7 +214,7 @@ def again(first: Dict[str, Any], answer: Any = None) -> Dict[str, Any]:
 
 def waiting(server: Server) -> List[Any]:
     """The askers of the handlers that wait, those that have waited longest first."""
-    by_sink = server._config.waiting._waiting
+    by_sink = server._config.feature("rounds").waiting._waiting
     return [asker for waits in by_sink.values() for asker in waits.values()]
 
 
@@ -572,7 +572,7 @@ def test_of_two_things_that_end_a_wait_the_first_does(
     client = RawClient(effects.server, R5, {})
     question = act(client, "held")
     (asker,) = waiting(effects.server)
-    waits = effects.server._config.waiting
+    waits = effects.server._config.feature("rounds").waiting
     sink, other = asker._incoming.sink, WaitingAsker(asker._incoming)
     answers: List[Any] = []
 
