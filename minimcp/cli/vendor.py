@@ -144,7 +144,8 @@ def own_files(only: str) -> dict[str, bytes]:
     found = {}
     for path, data in _files(PACKAGE):
         top = path.split("/")[0]
-        if not only or top in BOTH_ROLES or top == only:
+        is_feature = top == "features" and only == "server"
+        if not only or top in BOTH_ROLES or top == only or is_feature:
             if path.endswith((".py", ".js", ".html", ".txt", "py.typed", "LICENSE")):
                 found[path] = data
         elif path == f"{top}/__init__.py":

@@ -856,7 +856,7 @@ class Endpoint(HttpService):
                     raise InternalError("no streams are served on this way")
                 if listens:
                     response.place = self.reserve(response, names)
-                    end = partial(self._registry.subscriptions.end_streams, response)
+                    end = partial(self._registry.drain, response)
                     self.watch_token(headers, writer, end)
                 if peer.revision.handshake:
                     writer.on_left(partial(response.detach, writer))
@@ -1044,7 +1044,7 @@ class Endpoint(HttpService):
         if response.is_sending():
             return False
         response.listens = False
-        self._registry.subscriptions.end_streams(response)
+        self._registry.drain(response)
         if response.session is not None:
             response.spawn(response.finish)
         return True

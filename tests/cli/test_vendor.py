@@ -127,12 +127,10 @@ def test_a_copy_holds_the_whole_package_or_the_folders_of_one_role() -> None:
     for role, other in (("server", "client"), ("client", "server")):
         part = own_files(role)
         left_out = {path for path, data in part.items() if data == vendor.LEFT_OUT}
-        absent = {
-            f"{name}/__init__.py"
-            for name in (other, "auth", "cli", "extensions", "http", "stores", "testing")
-        }
-        assert left_out == absent
-        shared = {"errors", "protocol", "types", "schema", "engine", "stdio", role}
+        features = {"features"} if role == "server" else set()
+        shared = {"errors", "protocol", "types", "schema", "engine", "stdio", role} | features
+        folders = {other, "auth", "cli", "extensions", "features", "http", "stores", "testing"}
+        assert left_out == {f"{name}/__init__.py" for name in folders - features}
         expected = {path for path in sources if path.split("/")[0].replace(".py", "") in shared}
         assert set(part) - left_out == {*expected, "__init__.py", "py.typed", "LICENSE"}
         assert all(part[path] == whole[path] for path in set(part) - left_out)
