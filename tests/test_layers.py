@@ -166,6 +166,42 @@ def test_the_table_of_late_imports_is_complete(package: Dict[str, Module]) -> No
     assert [name for name in files if name not in package] == []
 
 
+EXTENSION_WORDS = {"task", "tasks", "app", "apps"}
+
+PUBLIC_OF_EXTENSIONS = {
+    "server/context.py": {"become_task"},
+    "server/options.py": {"app", "AppOptions"},
+    "server/server.py": {"app", "add_app", "WsgiApp"},
+}
+"""What an author types, so that type checkers and `help` know it; it does nothing by itself. A
+`WsgiApp` is an application of PEP 3333."""
+
+
+def _names_extension(name: str) -> bool:
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    return not EXTENSION_WORDS.isdisjoint(word.lower() for word in words)
+
+
+def test_the_core_of_a_server_names_no_extension(package: Dict[str, Module]) -> None:
+    wrong = []
+    for path, module in package.items():
+        if not path.startswith("server/"):
+            continue
+        for line, name in module.identifiers():
+            allowed = name in PUBLIC_OF_EXTENSIONS.get(path, set())
+            if _names_extension(name) and not allowed:
+                wrong.append(f"{path}:{line} {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "name", ["task", "Tasks", "tasks_of", "become_task", "App", "apps", "AppOptions", "may_app"]
+)
+def test_names_of_extensions_are_found(name: str) -> None:
+    assert _names_extension(name)
+    assert not any(map(_names_extension, ("append", "Mapping", "apply", "wrapped", "happens")))
+
+
 def test_no_cycles(package: Dict[str, Module]) -> None:
     graph = {
         path: {
