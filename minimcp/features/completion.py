@@ -22,7 +22,7 @@ from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch
 from ..server.context import Context
 from ..server.feature import Destination, Feature, OptionSpec
-from ..server.options import NONE, check_names, positions, where
+from ..server.options import NONE, check_names, positions, source_location
 from ..server.registered import RegisteredFunction, ServerConfig, route_to
 from ..types.content import Completion
 
@@ -183,7 +183,7 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
     code = None if hasattr(complete, "__func__") else getattr(complete, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):
         raise TypeError(
-            f"{owner}, {where(complete)}, begins with self: give the method of an object"
+            f"{owner}, {source_location(complete)}, begins with self: give the method of an object"
         )
     if positions(complete, owner, ("value", "arguments"), least=1) == 2:
         return lambda text, chosen: suggestions(complete(text, dict(chosen)), owner)

@@ -33,7 +33,7 @@ from ..errors import logger, one_line
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
 from ..server.feature import Feature
-from ..server.options import where
+from ..server.options import source_location
 from .questions import (
     Asked,
     Asker,
@@ -374,7 +374,7 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     if incoming.request.method == "tools/call" and name not in _replayed:
         _replayed.add(name)
         way = "what must not be done twice goes into ctx.step"
-        log.info("%s, %s, runs again from the top: %s", name, where(function), way)
+        log.info("%s, %s, runs again from the top: %s", name, source_location(function), way)
 
 
 def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ..server.feature import Feature
-from ..server.options import where
+from ..server.options import source_location
 from ..server.registered import Table, changing
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ def merged(table: Table[Any]) -> dict[str, Any]:
             if first is entry:
                 items[key] = entry.offered_by(config, prefix)
             elif first.origin is not entry.origin:
-                hidden, stays = where(entry.function), where(first.function)
+                hidden, stays = source_location(entry.function), source_location(first.function)
                 table.warn_once(
                     prefix + entry.key, f"stands for two: {stays} stays, {hidden} is hidden"
                 )

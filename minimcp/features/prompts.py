@@ -14,7 +14,7 @@ from ..protocol.messages import Json
 from ..protocol.versions import Revision
 from ..schema.mismatch import Mismatch, shown
 from ..server.feature import Destination, Feature
-from ..server.options import where
+from ..server.options import source_location
 from ..server.registered import ServerConfig, Table, only
 from ..server.tools import CONTENT, fit
 from ..types.content import (
@@ -48,7 +48,7 @@ class RegisteredPrompt(TextHandler):
         ):
             way = "return a str, a Message(role, content), or a list of them"
             raise TypeError(
-                f"{where(function)}: the return type: a prompt cannot return {kind.label}: {way}"
+                f"{source_location(function)}: the return type: a prompt cannot return {kind.label}: {way}"
             )
         arguments = [
             PromptArgument(each.name, description=each.description or None, required=each.required)

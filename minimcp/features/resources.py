@@ -20,7 +20,7 @@ from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest
 from ..server.context import Context
 from ..server.feature import Destination, Feature, OptionSpec
-from ..server.options import CACHE_SCOPE, TTL, annotated, where
+from ..server.options import CACHE_SCOPE, TTL, annotated, source_location
 from ..server.registered import ServerConfig, Table, only, route_to
 from ..types.content import ANY_BYTES, PLAIN_TEXT, with_type
 from .completion import COMPLETE, TextHandler
@@ -66,11 +66,11 @@ class Readable(TextHandler):
         for name in self.completers:
             if name not in variables:
                 problem = f"{self.owner} has no variable for the parameter {name!r}: write {{{name}}} into it"
-                raise TypeError(f"{where(function)}: {problem}")
+                raise TypeError(f"{source_location(function)}: {problem}")
         for name in variables:
             if name not in self.completers:
                 problem = f"has the variable {name!r}, and its function no parameter of that name: add {name}: str"
-                raise TypeError(f"{where(function)}: {self.owner} {problem}")
+                raise TypeError(f"{source_location(function)}: {self.owner} {problem}")
         hints = annotated(
             options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner
         )

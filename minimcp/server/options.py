@@ -127,11 +127,11 @@ OPTIONS: Mapping[str, Any] = {
 }  # fmt: skip
 
 
-def where(function: Any) -> str:
+def source_location(function: Any) -> str:
     """Where a function stands, for messages: its name (a method's with the class of its object),
     file and line."""
     if isinstance(function, partial):
-        return f"a partial of {where(function.func)}"
+        return f"a partial of {source_location(function.func)}"
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
     owner = getattr(function, "__self__", None)
@@ -343,7 +343,7 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
             signature.bind(*names[:count])
             return count
     ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
-    raise TypeError(f"{owner}, {where(function)}, takes {ways}")
+    raise TypeError(f"{owner}, {source_location(function)}, takes {ways}")
 
 
 A = TypeVar("A", Annotations, ToolAnnotations)

@@ -31,7 +31,7 @@ from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
 from .context import Context
 from .feature import READERS, Feature, OptionSpec, extension_with, load, overrides
-from .options import COMMON_OPTIONS, check_options, name_of, required, where
+from .options import COMMON_OPTIONS, check_options, name_of, required, source_location
 
 if TYPE_CHECKING:
     from ..engine.shares import Shares
@@ -349,7 +349,7 @@ class Registered:
         return Timeout(self.timeout, expire)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.key!r} = {where(self.function)}>"
+        return f"<{type(self).__name__} {self.key!r} = {source_location(self.function)}>"
 
 
 R = TypeVar("R", bound=Registered)
@@ -386,7 +386,7 @@ class RegisteredFunction(Registered):
         self.signature = read_signature(
             function,
             context_type=Context,
-            owner=where(function),
+            owner=source_location(function),
             content_types=self.returned_as_is,
             alone_types=self.returned_alone,
             strict=config.strict_schemas,
@@ -588,7 +588,9 @@ class Table(Generic[R]):
         taken = self.get(name)
         if taken is not None and taken.origin is not thing.origin:
             first = "" if taken.key == name else f"as {taken.key!r}, "
-            both = f"{first}{where(taken.function)}; now {where(thing.function)}"
+            both = (
+                f"{first}{source_location(taken.function)}; now {source_location(thing.function)}"
+            )
             raise ValueError(f"the {self.kind} {name!r} exists: {both}{advice}")
 
     def refresh(self) -> None:

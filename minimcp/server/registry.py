@@ -29,7 +29,7 @@ from .feature import (
     extension_with,
     load,
 )
-from .options import OPTIONS, check_names, where
+from .options import OPTIONS, check_names, source_location
 from .registered import RegisteredFunction, ServerConfig, Table, changing
 from .tools import Tools
 
@@ -287,7 +287,7 @@ class Registry:
         feature = self._maker(kind, function)
         if kind in OPTIONS:
             article = "an" if kind[0] in "aeiou" else "a"
-            problem = f"{where(function)}: {article} {kind} has no option"
+            problem = f"{source_location(function)}: {article} {kind} has no option"
             check_names(options, OPTIONS[kind].__annotations__, problem, "{}=")
         made = feature.makers[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
@@ -296,7 +296,7 @@ class Registry:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
         if isinstance(made, RegisteredFunction):
             for doubt in made.signature.doubts:
-                table.warn_once(made.key, f"{doubt}: {where(function)}")
+                table.warn_once(made.key, f"{doubt}: {source_location(function)}")
         feature.added(made)
         self._changed(table.group, made.completes)
         return table.kind, made.key
@@ -316,7 +316,7 @@ class Registry:
         way = "belongs into an Extension"
         if extension is not None:
             way = f"needs Server(..., extensions=[{extension}()])"
-        raise TypeError(f"{where(function)} is marked as {kind}: that {way}")
+        raise TypeError(f"{source_location(function)} is marked as {kind}: that {way}")
 
     def warn_if_empty(self) -> None:
         """Log that there is nothing to serve, with the likely cause."""
