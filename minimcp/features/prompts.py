@@ -15,7 +15,7 @@ from ..protocol.versions import Revision
 from ..schema.mismatch import Mismatch, shown
 from ..server.feature import Destination, Feature
 from ..server.options import source_location
-from ..server.registered import ServerConfig, Table, only
+from ..server.registered import ServerConfig, Table, keep_members
 from ..server.tools import CONTENT, fit
 from ..types.content import (
     EmbeddedResource,
@@ -98,8 +98,10 @@ class RegisteredPrompt(TextHandler):
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
-        wire = only(self.shown.to_wire(), revision.prompt_members)
-        wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
+        wire = keep_members(self.shown.to_wire(), revision.prompt_members)
+        wire["arguments"] = [
+            keep_members(each, revision.argument_members) for each in wire["arguments"]
+        ]
         return wire
 
 

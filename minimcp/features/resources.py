@@ -21,7 +21,7 @@ from ..schema.mismatch import NOTHING, Mismatch, nearest
 from ..server.context import Context
 from ..server.feature import Destination, Feature, OptionSpec
 from ..server.options import CACHE_SCOPE, TTL, annotated, source_location
-from ..server.registered import ServerConfig, Table, only, route_to
+from ..server.registered import ServerConfig, Table, keep_members, route_to
 from ..types.content import ANY_BYTES, PLAIN_TEXT, with_type
 from .completion import COMPLETE, TextHandler
 
@@ -106,7 +106,9 @@ class Readable(TextHandler):
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
         revision = incoming.peer.revision
         wire: dict[str, Json] = self.made(value, incoming.request.params["uri"]).to_wire()
-        wire["contents"] = [only(item, revision.contents_members) for item in wire["contents"]]
+        wire["contents"] = [
+            keep_members(item, revision.contents_members) for item in wire["contents"]
+        ]
         if revision.cache_hints:
             wire = {**self.hints, **wire}
         else:
@@ -147,9 +149,9 @@ class Readable(TextHandler):
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
         members = revision.resource_members if self.template is None else revision.template_members
-        wire = only(self.shown.to_wire(), members)
+        wire = keep_members(self.shown.to_wire(), members)
         if "annotations" in wire:
-            wire["annotations"] = only(wire["annotations"], revision.annotation_members)
+            wire["annotations"] = keep_members(wire["annotations"], revision.annotation_members)
         return wire
 
 

@@ -470,7 +470,7 @@ def _reject(error: RpcError, incoming: IncomingRequest) -> Any:
     raise error
 
 
-def only(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
+def keep_members(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
     """An object with the members that a revision knows."""
     return {name: member for name, member in wire.items() if name in members}
 

@@ -36,7 +36,7 @@ from ..types.tool import WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
 from .feature import Destination, Feature, HandOver, OptionSpec, load
 from .options import NONE, OPTIONAL_FLAG, annotated
-from .registered import RegisteredFunction, ServerConfig, Table, only
+from .registered import RegisteredFunction, ServerConfig, Table, keep_members
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -150,7 +150,7 @@ def wrapped_schema(schema: Mapping[str, Json], *, strict: bool = False) -> dict[
     }
     if strict:
         outer["additionalProperties"] = False
-    return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **only(schema, _AT_THE_ROOT)}
+    return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **keep_members(schema, _AT_THE_ROOT)}
 
 
 def _one_deeper(schema: dict[str, Json]) -> dict[str, Json]:
@@ -431,7 +431,7 @@ class RegisteredTool(RegisteredFunction):
             and "annotations" in revision.tool_members
         ):
             wire["annotations"] = {"title": wire["title"], **wire.get("annotations", {})}
-        return only(wire, revision.tool_members)
+        return keep_members(wire, revision.tool_members)
 
 
 def _is_known(error: Any, revision: Revision) -> bool:
