@@ -22,7 +22,7 @@ from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch
 from ..server.context import Context
 from ..server.feature import Destination, Feature, OptionSpec
-from ..server.options import NONE, check_names, positions, source_location
+from ..server.options import NONE, check_names, count_positional, source_location
 from ..server.registered import RegisteredFunction, ServerConfig, route_to
 from ..types.content import Completion
 
@@ -185,7 +185,7 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
         raise TypeError(
             f"{owner}, {source_location(complete)}, begins with self: give the method of an object"
         )
-    if positions(complete, owner, ("value", "arguments"), least=1) == 2:
+    if count_positional(complete, owner, ("value", "arguments"), least=1) == 2:
         return lambda text, chosen: suggestions(complete(text, dict(chosen)), owner)
     return lambda text, chosen: suggestions(complete(text), owner)
 

@@ -8,7 +8,7 @@ from ..engine.requests import IncomingRequest
 from ..schema.annotations import write_any
 from ..server.context import Context
 from ..server.feature import Destination, Feature
-from ..server.options import positions
+from ..server.options import count_positional
 from ..server.registered import Registered, ServerConfig, Table
 from ..server.registry import TAKEN
 
@@ -49,7 +49,9 @@ class RegisteredMethod(Registered):
         if not name or name in TAKEN or (name.startswith(KEPT_FREE) and not extension):
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
         super().__init__(config, function, name)
-        self._takes_context = positions(function, self.owner, ("params", "ctx"), least=1) == 2
+        self._takes_context = (
+            count_positional(function, self.owner, ("params", "ctx"), least=1) == 2
+        )
 
     def call(self, incoming: IncomingRequest) -> Any:
         if self._takes_context:

@@ -313,7 +313,7 @@ def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
     return names
 
 
-def positions(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
+def count_positional(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
     """How many arguments a function takes by position, where some may be left out.
 
     Args:

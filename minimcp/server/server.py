@@ -33,11 +33,11 @@ from .options import (
     SERVER_OPTIONS,
     check_names,
     check_options,
+    count_positional,
     decorated,
     has_marks,
     marked,
     named,
-    positions,
     shows,
 )
 from .registered import Middleware, ServerConfig
@@ -593,7 +593,7 @@ class Server:
         Raises:
             TypeError: The function does not take these two arguments, or is async or a generator.
         """
-        positions(function, "middleware", ("ctx", "call_next"), least=2)
+        count_positional(function, "middleware", ("ctx", "call_next"), least=2)
         self._config.middleware.append(function)
         return function
 
