@@ -96,14 +96,14 @@ _DEFAULTS: Mapping[str, Any] = {
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
-def shows(kind: str) -> Callable[[F], F]:
+def with_option_signature(kind: str) -> Callable[[F], F]:
     """Have `help` show the options of a function that passes them on, each with its type and
     default.
 
     They are written once, in the classes above: type checkers read them there, and people here.
     """
 
-    def show(function: F) -> F:
+    def decorate(function: F) -> F:
         own = list(inspect.signature(function).parameters.values())
         own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
         if not {"uri", "function"}.intersection(each.name for each in own):
@@ -118,7 +118,7 @@ def shows(kind: str) -> Callable[[F], F]:
         function.__dict__["__signature__"] = inspect.Signature(own)
         return function
 
-    return show
+    return decorate
 
 
 Options = Union[ToolOptions, ResourceOptions, PromptOptions, AppOptions]
@@ -433,7 +433,7 @@ def named(
 def tool(function: F, /) -> F: ...
 @overload
 def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-@shows("tool")
+@with_option_signature("tool")
 def tool(*given: Any, **options: Any) -> Any:
     """Mark a method as a tool: ``@minimcp.tool`` or ``@minimcp.tool(name="add", ...)``.
 
@@ -447,7 +447,7 @@ def tool(*given: Any, **options: Any) -> Any:
     return decorated(partial(_mark, "tool", ()), "minimcp.tool", given, options)
 
 
-@shows("resource")
+@with_option_signature("resource")
 def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     """Mark a method as a resource, or as a template of them:
     ``@minimcp.resource("notes://{number}")``.
@@ -462,7 +462,7 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     return named("minimcp.resource", uri, partial(_mark, "resource", (uri,)), options=options)
 
 
-@shows("app")
+@with_option_signature("app")
 def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
     """Mark a method as a page of HTML, above the tools that show it:
     ``@minimcp.app("ui://sales/chart")``.
@@ -481,7 +481,7 @@ def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
 def prompt(function: F, /) -> F: ...
 @overload
 def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-@shows("prompt")
+@with_option_signature("prompt")
 def prompt(*given: Any, **options: Any) -> Any:
     """Mark a method as a prompt. Arguments and errors as `tool`, with the options of
     `Server.prompt`."""

@@ -38,7 +38,7 @@ from .options import (
     has_marks,
     marked,
     named,
-    shows,
+    with_option_signature,
 )
 from .registered import Middleware, ServerConfig
 from .registry import CAPABILITIES, Registry, ServerRole
@@ -289,7 +289,7 @@ class Server:
     def tool(self, function: F, /) -> F: ...
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    @shows("tool")
+    @with_option_signature("tool")
     def tool(self, *given: Any, **options: Any) -> Any:
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or
         ``server.tool(function)``.
@@ -341,7 +341,7 @@ class Server:
         """
         return decorated(_adding(self, "tool"), "server.tool", given, options)
 
-    @shows("tool")
+    @with_option_signature("tool")
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has
         changed."""
@@ -357,7 +357,7 @@ class Server:
 
     # ------------------------------------------------------------ resources
 
-    @shows("resource")
+    @with_option_signature("resource")
     def resource(
         self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]
     ) -> Callable[[F], F]:
@@ -400,7 +400,7 @@ class Server:
         """
         return named("server.resource", uri, partial(self.add_resource, uri=uri), given, options)
 
-    @shows("resource")
+    @with_option_signature("resource")
     def add_resource(
         self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]
     ) -> None:
@@ -417,7 +417,7 @@ class Server:
         """
         self._registry.remove("resource", uri)
 
-    @shows("app")
+    @with_option_signature("app")
     def app(self, uri: str, *given: NoReturn, **options: Unpack[AppOptions]) -> Callable[[F], F]:
         """Register a function as a page of HTML that hosts show, for ``@server.tool(ui=...)``, with
         `Apps`.
@@ -456,7 +456,7 @@ class Server:
         """
         return named("server.app", uri, partial(self.add_app, uri=uri), given, options)
 
-    @shows("app")
+    @with_option_signature("app")
     def add_app(
         self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]
     ) -> None:
@@ -484,7 +484,7 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
     @overload
     def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    @shows("prompt")
+    @with_option_signature("prompt")
     def prompt(self, *given: Any, **options: Any) -> Any:
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or
         ``server.prompt(function)``.
@@ -515,7 +515,7 @@ class Server:
         """
         return decorated(_adding(self, "prompt"), "server.prompt", given, options)
 
-    @shows("prompt")
+    @with_option_signature("prompt")
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
         self._registry.add("prompt", function, options)
