@@ -78,7 +78,7 @@ class App(Readable):
                 f"the app {uri!r} returned {type(value).__name__}: return the page as str"
             )
         page = _SCRIPT.sub(lambda found: f"<script>\n{script()}</script>", value)
-        ui = (self.shown.meta or {}).get("ui")
+        ui = (self.listing.meta or {}).get("ui")
         return ReadResourceResult(
             [TextResourceContents(uri, page, MIME_TYPE, {"ui": ui} if ui else None)]
         )

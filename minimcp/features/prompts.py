@@ -54,7 +54,7 @@ class RegisteredPrompt(TextHandler):
             PromptArgument(each.name, description=each.description or None, required=each.required)
             for each in self.signature.parameters
         ]
-        self.show(Prompt, arguments=arguments)
+        self.set_listing(Prompt, arguments=arguments)
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function for a request.
@@ -84,7 +84,7 @@ class RegisteredPrompt(TextHandler):
                 item if isinstance(item, PromptMessage) else PromptMessage("user", item)
                 for item in items
             ]
-            value = GetPromptResult(messages, self.shown.description)
+            value = GetPromptResult(messages, self.listing.description)
         wire: dict[str, Json] = value.to_wire()
         for message, sent in zip(value.messages, wire["messages"]):
             block = message.content
@@ -98,7 +98,7 @@ class RegisteredPrompt(TextHandler):
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
-        wire = keep_members(self.shown.to_wire(), revision.prompt_members)
+        wire = keep_members(self.listing.to_wire(), revision.prompt_members)
         wire["arguments"] = [
             keep_members(each, revision.argument_members) for each in wire["arguments"]
         ]

@@ -76,9 +76,9 @@ class Readable(TextHandler):
         )
         members = {"mime_type": options.get("mime_type"), "annotations": hints}
         if self.template is None:
-            self.show(types.Resource, uri=uri, size=options.get("size"), **members)
+            self.set_listing(types.Resource, uri=uri, size=options.get("size"), **members)
         elif options.get("size") is None:
-            self.show(types.ResourceTemplate, uri_template=uri, **members)
+            self.set_listing(types.ResourceTemplate, uri_template=uri, **members)
         else:
             raise TypeError(f"{self.owner}: a template has no size: leave it out")
         ttl, scope = options.get("ttl", 0), options.get("cache_scope", "private")
@@ -117,7 +117,7 @@ class Readable(TextHandler):
 
     def made(self, value: Any, uri: str) -> types.ReadResourceResult:
         """The result for what the function returned; each item has a MIME type."""
-        kind, mime_type = self.signature.output_kind, self.shown.mime_type
+        kind, mime_type = self.signature.output_kind, self.listing.mime_type
         promised = kind is None and self.signature.returns is not NOTHING
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
         if isinstance(value, types.ReadResourceResult):
@@ -149,7 +149,7 @@ class Readable(TextHandler):
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
         members = revision.resource_members if self.template is None else revision.template_members
-        wire = keep_members(self.shown.to_wire(), members)
+        wire = keep_members(self.listing.to_wire(), members)
         if "annotations" in wire:
             wire["annotations"] = keep_members(wire["annotations"], revision.annotation_members)
         return wire

@@ -151,7 +151,7 @@ class Registered:
         timeout: Maximum running time in seconds; None sets no limit.
 
     Attributes:
-        shown: The object of the wire that describes it in lists.
+        listing: The object of the wire that describes it in lists.
         options: The options that the author gave.
         completes: Whether arguments of it are completed.
         hidden_by: The features that may hide it.
@@ -163,7 +163,7 @@ class Registered:
     # What it is, for messages and as the name of its table: "prompt".
     kind: str
 
-    shown: Any = None
+    listing: Any = None
     options: Mapping[str, Any] = {}
     completes = False
     hidden_by: tuple[Feature, ...] = ()
@@ -259,8 +259,8 @@ class Registered:
         twin.config = config
         twin.middleware = (config.middleware, *self.middleware)
         if prefix:
-            twin.shown = copy(self.shown)
-            twin.key = twin.shown.name = prefix + self.key
+            twin.listing = copy(self.listing)
+            twin.key = twin.listing.name = prefix + self.key
         twin._find_route()
         return twin
 
@@ -402,14 +402,14 @@ class RegisteredFunction(Registered):
         super().__init__(config, function, key, executor, options.get("timeout"))
         self.requires = required(options, self.owner)
         said = options.get("description")
-        self._listing: dict[str, Any] = {
+        self._listing_members: dict[str, Any] = {
             each: options.get(each) for each in ("title", "icons", "meta")
         }
         for feature in config.features:
             added = feature.listing(self.kind, key, options)
             if added:
-                self._listing["meta"] = {**(self._listing["meta"] or {}), **added}
-        self._listing.update(
+                self._listing_members["meta"] = {**(self._listing_members["meta"] or {}), **added}
+        self._listing_members.update(
             name=name, description=self.signature.description or None if said is None else said
         )
 
@@ -430,7 +430,7 @@ class RegisteredFunction(Registered):
                 raise ValueError(f"{owner}{name}= needs Server(..., extensions=[{extension}()])")
         return {**COMMON_OPTIONS, **known}
 
-    def show(self, cls: Callable[..., Any], **members: Any) -> None:
+    def set_listing(self, cls: Callable[..., Any], **members: Any) -> None:
         """Set how it is listed.
 
         Raises:
@@ -438,13 +438,15 @@ class RegisteredFunction(Registered):
                 such member would make the whole list unreadable.
         """
         try:
-            self.shown = cls(**self._listing, **members)
-            names = {member: name for name, member, *_ in self.shown._plan}
+            self.listing = cls(**self._listing_members, **members)
+            names = {member: name for name, member, *_ in self.listing._plan}
             wire = {
                 member: plain_json(value, names.get(member, member))
-                for member, value in self.shown.to_wire().items()
+                for member, value in self.listing.to_wire().items()
             }
-            self.shown = type(self.shown).from_wire(wire)  # which the author cannot change any more
+            self.listing = type(self.listing).from_wire(
+                wire
+            )  # which the author cannot change any more
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self.owner}: {error}") from error
 

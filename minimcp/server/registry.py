@@ -292,7 +292,7 @@ class Registry:
         made = feature.makers[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))
-        if made.shown is not None and not made.shown.description:
+        if made.listing is not None and not made.listing.description:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
         if isinstance(made, RegisteredFunction):
             for doubt in made.signature.doubts:

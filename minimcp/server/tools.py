@@ -226,7 +226,7 @@ class RegisteredTool(RegisteredFunction):
         taken = self.signature.input_schema if given_input is None else given_input
         if options.get("headers"):
             taken = load("schema.header_params").in_headers(taken, options["headers"])
-        self.show(
+        self.set_listing(
             Tool,
             input_schema=taken,
             output_schema=schema if given_output is None else given_output,
@@ -236,9 +236,9 @@ class RegisteredTool(RegisteredFunction):
         )
         if given_input is not None:
             self._refuse_uncallable(given_input)
-        if HEADER_WORD in to_json(self.shown.input_schema):
-            self.mirrored = load("schema.header_params").mirrored(self.shown.input_schema)
-        self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
+        if HEADER_WORD in to_json(self.listing.input_schema):
+            self.mirrored = load("schema.header_params").mirrored(self.listing.input_schema)
+        self._schema: Optional[Mapping[str, Json]] = self.listing.output_schema
         # Whether a str that it returns is sent as it is.
         self._is_text = (
             self._schema is None
@@ -419,7 +419,7 @@ class RegisteredTool(RegisteredFunction):
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
-        wire: dict[str, Json] = self.shown.to_wire()
+        wire: dict[str, Json] = self.listing.to_wire()
         if self.execution is not None:
             wire["execution"] = self.execution
         output = wire.get("outputSchema")
@@ -480,7 +480,7 @@ class Tools(Feature):
         table, key = self.table, entry.key
         if not GOOD_NAME.fullmatch(key):
             table.warn_once(key, ODD_NAME, hosts_log)
-        for name in entry.shown.input_schema.get("properties", ()):
+        for name in entry.listing.input_schema.get("properties", ()):
             if not GOOD_PARAMETER.fullmatch(name):
                 table.warn_once(key, ODD_PARAMETER.format(name), hosts_log)
         plain = re.sub(REPLACED, "_", key)
