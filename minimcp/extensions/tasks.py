@@ -809,7 +809,7 @@ class Tasks(Extension):
     # ------------------------------------------------------------ the methods
 
     def _closed(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
-        closed: dict[str, Json] = self._config.closed(result, incoming.peer.revision)
+        closed: dict[str, Json] = self._config.finalize_result(result, incoming.peer.revision)
         return closed
 
     def _get(self, incoming: IncomingRequest) -> dict[str, Json]:

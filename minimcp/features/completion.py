@@ -291,7 +291,9 @@ class Completions(Feature):
         found = suggestions(
             owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}"
         )
-        closed: dict[str, Json] = incoming.server.closed(found.to_wire(), incoming.peer.revision)
+        closed: dict[str, Json] = incoming.server.finalize_result(
+            found.to_wire(), incoming.peer.revision
+        )
         return closed
 
     def _referred(self, params: Mapping[str, Json]) -> TextHandler:

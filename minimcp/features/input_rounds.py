@@ -495,7 +495,7 @@ def _asking(
     }
     state = incoming.server.feature("rounds").states.seal(claims, incoming)
     asking = {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
-    closed: dict[str, Json] = incoming.server.closed(asking, incoming.peer.revision)
+    closed: dict[str, Json] = incoming.server.finalize_result(asking, incoming.peer.revision)
     return closed
 
 

@@ -64,7 +64,7 @@ class RegisteredMethod(Registered):
             raise TypeError(
                 f"the method {self.key!r} returned {type(value).__name__}: return a dict, or None"
             )
-        return incoming.server.closed(written, incoming.peer.revision)
+        return incoming.server.finalize_result(written, incoming.peer.revision)
 
 
 class Methods(Feature):

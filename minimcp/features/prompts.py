@@ -94,7 +94,7 @@ class RegisteredPrompt(TextHandler):
                 block = copy(block)
                 block.resource = with_type(block.resource)
             sent["content"] = fit(block, revision)
-        return incoming.server.closed(wire, revision)
+        return incoming.server.finalize_result(wire, revision)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""

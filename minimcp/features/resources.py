@@ -113,7 +113,7 @@ class Readable(TextHandler):
             wire = {**self.hints, **wire}
         else:
             wire = {name: value for name, value in wire.items() if name not in self.hints}
-        return incoming.server.closed(wire, revision)
+        return incoming.server.finalize_result(wire, revision)
 
     def made(self, value: Any, uri: str) -> types.ReadResourceResult:
         """The result for what the function returned; each item has a MIME type."""

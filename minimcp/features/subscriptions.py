@@ -472,7 +472,9 @@ class Subscriptions(Feature):
                 continue
             self._streams.pop(incoming, None)
             id = incoming.request.id
-            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, incoming.peer.revision)
+            result = self._config.finalize_result(
+                {"_meta": {SUBSCRIPTION_KEY: id}}, incoming.peer.revision
+            )
             closing = incoming.sink.closing_message(id)
             if (
                 incoming.sink.respond(incoming, encode(Response(id, result)), False)

@@ -106,7 +106,7 @@ class ServerConfig:
         self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}
         # What ends a result that is JSON text, by ``Revision.result_type``.
-        self.closing = {
+        self.result_suffix = {
             True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}',
             False: "}",
         }
@@ -125,7 +125,7 @@ class ServerConfig:
         if self._shares is not None:
             self._shares.renew_in_fork()
 
-    def closed(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
+    def finalize_result(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
         """The same for a result that is an object; the handler's own members win."""
         if not revision.result_type:
             return result
@@ -634,7 +634,7 @@ class Table(Generic[R]):
             raise InvalidParams("the cursor is none of this server's")
         if revision.cache_hints:
             page = f"{page},{to_json(hints)[1:-1]}"
-        return f"{page}{config.closing[revision.result_type]}"
+        return f"{page}{config.result_suffix[revision.result_type]}"
 
     def _made_pages(
         self, entries: list[R], revision: Revision, page_size: Optional[int]

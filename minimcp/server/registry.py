@@ -232,7 +232,7 @@ class Registry:
         config, revision = self.config, incoming.peer.revision
         capabilities = self.capabilities(revision, incoming.principal)
         result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities}
-        return config.closed({**result, **config.hints, **config.guide}, revision)
+        return config.finalize_result({**result, **config.hints, **config.guide}, revision)
 
     # ------------------------------------------------------------ what is offered
 

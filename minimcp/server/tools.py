@@ -183,7 +183,7 @@ def object_root(schema: Mapping[str, Json]) -> dict[str, Json]:
 def error_result(text: str, revision: Revision, config: ServerConfig) -> str:
     """The result that says a tool failed, in words for the model."""
     content = f'{{"content":[{{"type":"text","text":{to_json(text)}}}],"isError":true'
-    return content + config.closing[revision.result_type]
+    return content + config.result_suffix[revision.result_type]
 
 
 class RegisteredTool(RegisteredFunction):
@@ -328,11 +328,11 @@ class RegisteredTool(RegisteredFunction):
             ValueError, TypeError: The value does not fit what the tool promised, or is no JSON.
         """
         revision, config = incoming.peer.revision, incoming.server
-        closing = config.closing[revision.result_type]
+        closing = config.result_suffix[revision.result_type]
         if type(value) is str and self._is_text:
             return f'{{"content":[{{"type":"text","text":{to_json(value)}}}]{closing}'
         if isinstance(value, CallToolResult):
-            return config.closed(self._as_is(value, revision), revision)
+            return config.finalize_result(self._as_is(value, revision), revision)
         is_value = isinstance(value, (int, float, dict))
         blocks = None if is_value else blocks_of(value, promised=self._says_blocks)
         if blocks is not None:
@@ -394,7 +394,7 @@ class RegisteredTool(RegisteredFunction):
                 return error_result(str(error), revision, config)
             blocks = blocks_of(error.content, promised=True)
             if blocks is not None:
-                return config.closed(
+                return config.finalize_result(
                     {"content": [fit(each, revision) for each in blocks], "isError": True}, revision
                 )
             told = "ToolError takes content blocks as its content"
