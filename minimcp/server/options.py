@@ -143,7 +143,7 @@ def source_location(function: Any) -> str:
 # ------------------------------------------------------------ checks
 
 
-def name_of(function: Any, name: Any, kind: str) -> str:
+def handler_name(function: Any, name: Any, kind: str) -> str:
     """The name that was given, or the function's own.
 
     Raises:

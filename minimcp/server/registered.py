@@ -31,7 +31,7 @@ from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
 from .context import Context
 from .feature import READERS, Feature, OptionSpec, extension_with, load, overrides
-from .options import COMMON_OPTIONS, check_options, name_of, required, source_location
+from .options import COMMON_OPTIONS, check_options, handler_name, required, source_location
 
 if TYPE_CHECKING:
     from ..engine.shares import Shares
@@ -391,7 +391,7 @@ class RegisteredFunction(Registered):
             alone_types=self.returned_alone,
             strict=config.strict_schemas,
         )
-        name = name_of(function, options.get("name"), self.kind)
+        name = handler_name(function, options.get("name"), self.kind)
         key = name if uri is None else uri
         self.config = config
         owner = f"{self.kind} {key!r}: "
