@@ -42,8 +42,8 @@ from .questions import (
     asked_again,
     canonical,
     digest,
-    name_of,
     read_result,
+    request_label,
 )
 
 if TYPE_CHECKING:
@@ -255,9 +255,7 @@ class WaitingAsker(ReplayAsker):
             if not handlers.remove(sink, state, self):
                 return self._came.get()  # another thread ends the wait at this moment
             incoming.finished = True
-            text = (
-                f"{name_of(incoming)}: no answer to {one_line(asked[0].key)} within {seconds:g} s"
-            )
+            text = f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within {seconds:g} s"
             raise errors.RequestTimeout(text) from None
         finally:
             handlers.remove(sink, state, self)  # if something else ended this thread's wait
@@ -370,7 +368,7 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     if token is not None:
         state = incoming.server.feature("rounds").states.unseal(token, incoming, *claims)
     incoming.asker = _kind_of(incoming)(incoming, state, responses)
-    name = name_of(incoming)
+    name = request_label(incoming)
     if incoming.request.method == "tools/call" and name not in _replayed:
         _replayed.add(name)
         way = "what must not be done twice goes into ctx.step"
@@ -470,7 +468,7 @@ def end_round(
     if not isinstance(error, Suspend):
         did = "went on" if error is None else f"raised {error!r}"
         way = "it must let Suspend pass: catch Exception, not BaseException"
-        log.warning("%s %s while a question waits: %s", name_of(incoming), did, way)
+        log.warning("%s %s while a question waits: %s", request_label(incoming), did, way)
     asked = list(asker.pending.values())
     if asker.gave_way:
         incoming.finished = True
@@ -536,7 +534,7 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
         try:
             asker.ask_for_urls(error.data["elicitations"])
         except (errors.ToolError, RuntimeError, ValueError) as problem:
-            log.warning("%s: %s", name_of(incoming), problem)
+            log.warning("%s: %s", request_label(incoming), problem)
 
 
 # ------------------------------------------------------------ the state between rounds

@@ -418,7 +418,7 @@ class Asker:
                     self.fault = f"check_replay: {problem}: {_KEEP}"
                     raise RuntimeError(self.fault)
                 log.warning(
-                    "%s: %s, and is asked again: %s", name_of(self._incoming), problem, _KEEP
+                    "%s: %s, and is asked again: %s", request_label(self._incoming), problem, _KEEP
                 )
             elif isinstance(answer, Exception):
                 self._answered[each.key] = (pinned, answer)
@@ -518,7 +518,7 @@ def read_result(asked: Asked, result: dict[str, Json]) -> Any:
         ) from None
 
 
-def name_of(incoming: IncomingRequest) -> str:
+def request_label(incoming: IncomingRequest) -> str:
     """What a request is about, for messages."""
     target = incoming.request.params.get("name", incoming.request.params.get("uri"))
     return f"{incoming.request.method} {target}"
