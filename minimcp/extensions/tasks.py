@@ -46,7 +46,7 @@ from ..errors import (
     error_from_peer,
     logger,
 )
-from ..features.questions import Asker
+from ..features.questions import QuestionChannel
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,
@@ -136,7 +136,7 @@ class TaskRequest(IncomingRequest):
         key: str,
         origin: IncomingRequest,
         route: Route,
-        before: Optional[Asker] = None,
+        before: Optional[QuestionChannel] = None,
     ) -> None:
         params = {
             name: each for name, each in origin.request.params.items() if name not in _OF_ROUNDS
@@ -159,7 +159,7 @@ class TaskRequest(IncomingRequest):
             self.workers = origin.server.shares.pool_of(tasks.pool, tasks.max_workers, names)
         self._numbers = count(1)
         self.told = 0  # the version of what was last told of it
-        self.asker = Asker(self, before)
+        self.asker = QuestionChannel(self, before)
 
     def start(self) -> None:
         """Run it here, or have the executor of its tool run it. Never raises."""
@@ -621,7 +621,7 @@ class Tasks(Extension):
         )
 
     def create(
-        self, route: Route, incoming: IncomingRequest, before: Optional[Asker] = None
+        self, route: Route, incoming: IncomingRequest, before: Optional[QuestionChannel] = None
     ) -> Result:
         """Begin a call of a tool as a task; the result that says so.
 

@@ -4,9 +4,9 @@ state between them.
 A question is the result of a request (``input_required``). The client sends the request again, with
 the answer and with a signed state that holds everything that an earlier run has found out. So a
 handler can always run again from the top, in any process that has the same keys, and its earlier
-questions and steps find their answers (`ReplayAsker`).
+questions and steps find their answers (`RerunChannel`).
 
-Over stdio and in memory a handler that asks also waits where it is (`WaitingAsker`). If the answer
+Over stdio and in memory a handler that asks also waits where it is (`WaitingChannel`). If the answer
 comes in time, the handler goes on as the handler of the new request. At most
 ``Limits.waiting_handlers`` handlers of a connection wait (`WaitingHandlers`): one more makes the
 one that has waited longest give way, and then the new request runs the handler again.
@@ -35,8 +35,8 @@ from ..protocol.messages import Json, Request
 from ..server.feature import Feature
 from ..server.options import source_location
 from .questions import (
-    Asked,
-    Asker,
+    QuestionChannel,
+    SentQuestion,
     Suspend,
     ask_now,
     asked_again,
@@ -69,7 +69,7 @@ def _too_often(most: int) -> errors.ToolError:
     )
 
 
-class ReplayAsker(Asker):
+class RerunChannel(QuestionChannel):
     """Knows the answers of earlier rounds, and unwinds the handler at the first question that has
     none.
 
@@ -107,7 +107,7 @@ class ReplayAsker(Asker):
         known = [key for key, (pinned, _) in self._answered.items() if pinned is not None]
         self._expected = {*known, *(asked or ())} if self.strict else set()
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         self._check_rounds()
         with self._lock:
             self.pending.update((each.key, each) for each in asked)
@@ -129,7 +129,7 @@ class ReplayAsker(Asker):
             else ""
         )
 
-    def claims(self, asked: Optional[Iterable[Asked]] = None) -> dict[str, Json]:
+    def claims(self, asked: Optional[Iterable[SentQuestion]] = None) -> dict[str, Json]:
         """Return what the next run needs to know.
 
         Args:
@@ -151,7 +151,7 @@ class ReplayAsker(Asker):
 _GIVE_WAY: Mapping[str, Json] = {}
 
 
-class WaitingAsker(ReplayAsker):
+class WaitingChannel(RerunChannel):
     """Answers the request with the questions, and waits for the retry that brings the answers.
 
     The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
@@ -169,9 +169,9 @@ class WaitingAsker(ReplayAsker):
         # How the wait ends: the answers by key, `_GIVE_WAY`, or None if the handler is cancelled.
         self._came: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
 
-    def again(self) -> WaitingAsker:
-        """Return the asker of another run for the same request."""
-        return WaitingAsker(self._incoming, {**self.claims(), "r": self._rounds - 1})
+    def again(self) -> WaitingChannel:
+        """Return the channel of another run for the same request."""
+        return WaitingChannel(self._incoming, {**self.claims(), "r": self._rounds - 1})
 
     def binding(self) -> str:
         """Return what the retry must have in common with the request."""
@@ -196,7 +196,7 @@ class WaitingAsker(ReplayAsker):
             raise Suspend
         return super().step(key, function)
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         with self._one_round:
             while len(found) < len(asked):
@@ -204,7 +204,7 @@ class WaitingAsker(ReplayAsker):
                 found.update(self._next_round(missing))
         return found
 
-    def _next_round(self, asked: list[Asked]) -> dict[str, Any]:
+    def _next_round(self, asked: list[SentQuestion]) -> dict[str, Any]:
         """Ask the client once; return the answers that fit."""
         if self.gave_way:
             raise Suspend
@@ -234,7 +234,7 @@ class WaitingAsker(ReplayAsker):
         return found
 
     def _wait(
-        self, question: Mapping[str, Json], asked: list[Asked]
+        self, question: Mapping[str, Json], asked: list[SentQuestion]
     ) -> Optional[Mapping[str, Json]]:
         """Answer the request with a question, and return what `_came` gets."""
         incoming, sink, state = self._incoming, self._incoming.sink, question["requestState"]
@@ -272,15 +272,15 @@ class WaitingHandlers:
         self._lock = threading.Lock()
         # By connection and by the state that the retry brings; those that have waited longest
         # come first.
-        self._waiting: dict[Sink, dict[str, WaitingAsker]] = {}
+        self._waiting: dict[Sink, dict[str, WaitingChannel]] = {}
 
-    def add(self, sink: Sink, state: str, asker: WaitingAsker, most: Optional[int]) -> None:
+    def add(self, sink: Sink, state: str, channel: WaitingChannel, most: Optional[int]) -> None:
         """Add a handler that is about to wait. If there are too many, one gives way.
 
         Args:
             sink: The connection that the retry comes by.
             state: The ``requestState`` that the retry brings.
-            asker: The handler's.
+            channel: The handler's.
             most: How many handlers of one connection may wait; None means no limit.
         """
         with self._lock:
@@ -288,23 +288,23 @@ class WaitingHandlers:
             # Two runs of one call can ask the same at the same time: the client cannot tell them
             # apart either.
             leaving = waits.pop(state, None)
-            waits[state] = asker
+            waits[state] = channel
             if most is not None and len(waits) > most:
                 leaving = waits.pop(next(iter(waits)))
         if leaving is not None:
             leaving.give_way()
 
-    def find(self, sink: Sink, state: Json) -> Optional[WaitingAsker]:
+    def find(self, sink: Sink, state: Json) -> Optional[WaitingChannel]:
         """Return the handler that waits for a retry with this state; None if there is none."""
         with self._lock:
             waits = self._waiting.get(sink, {})
             return waits.get(state) if isinstance(state, str) else None
 
-    def remove(self, sink: Sink, state: str, asker: WaitingAsker) -> bool:
+    def remove(self, sink: Sink, state: str, channel: WaitingChannel) -> bool:
         """Take out a handler. Return False if another thread has done so before."""
         with self._lock:
             waits = self._waiting.get(sink, {})
-            if waits.get(state) is not asker:
+            if waits.get(state) is not channel:
                 return False
             del waits[state]
             if not waits:
@@ -315,34 +315,34 @@ class WaitingHandlers:
         """Cancel the handlers of a connection that ends: no retry can come."""
         with self._lock:
             leaving = list(self._waiting.pop(sink, {}).values())
-        for asker in leaving:
-            asker.cancel("the client will not come back")
+        for channel in leaving:
+            channel.cancel("the client will not come back")
 
     def __repr__(self) -> str:
         return f"<WaitingHandlers {sum(map(len, list(self._waiting.values())))} waiting>"
 
 
-def asker_of(incoming: IncomingRequest) -> Asker:
+def channel_of(incoming: IncomingRequest) -> QuestionChannel:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
         if incoming.asker is None:
             revision = incoming.peer.revision
-            kind: Callable[[IncomingRequest], Asker] = Asker
+            kind: Callable[[IncomingRequest], QuestionChannel] = QuestionChannel
             if incoming.request.method in revision.asking_methods:
                 if not revision.handshake:
                     kind = _kind_of(incoming)
                 elif incoming.server.check_replay:
-                    kind = ReplayAsker
+                    kind = RerunChannel
             incoming.asker = kind(incoming)
-        asker: Asker = incoming.asker
-        return asker
+        channel: QuestionChannel = incoming.asker
+        return channel
 
 
-def _kind_of(incoming: IncomingRequest) -> type[ReplayAsker]:
+def _kind_of(incoming: IncomingRequest) -> type[RerunChannel]:
     """Return what answers a handler whose request stands alone: one that waits, if it can."""
     config, connected = incoming.server, isinstance(incoming.sink, Connection)
     waits = connected and config.limits.waiting_handlers != 0 and not config.check_replay
-    return WaitingAsker if waits else ReplayAsker
+    return WaitingChannel if waits else RerunChannel
 
 
 # ------------------------------------------------------------ the rounds of one request
@@ -419,13 +419,13 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
     handlers = retry.server.feature("rounds").waiting
     state = retry.request.params["requestState"]
     responses = _responses(retry)
-    asker = handlers.find(retry.sink, state)
+    channel = handlers.find(retry.sink, state)
     if (
-        asker is not None
-        and asker.binding() == binding(retry)
-        and handlers.remove(retry.sink, state, asker)
+        channel is not None
+        and channel.binding() == binding(retry)
+        and handlers.remove(retry.sink, state, channel)
     ):
-        asker.go_on(retry, responses)
+        channel.go_on(retry, responses)
         retry.sink.requests.finish(retry)  # it needs no thread
         return
     route = retry.route = find_route()
@@ -453,15 +453,15 @@ def end_round(
     Raises:
         BaseException: That error.
     """
-    asker = incoming.asker
-    if isinstance(asker, ReplayAsker) and (error is None or isinstance(error, Suspend)):
-        asker.fault = asker.fault or asker.unasked()
-    if asker is not None and asker.fault:
-        raise errors.InternalError(asker.fault)
-    if isinstance(asker, WaitingAsker) and isinstance(error, Suspend) and not asker.gave_way:
-        incoming.asker = asker.again()
+    channel = incoming.asker
+    if isinstance(channel, RerunChannel) and (error is None or isinstance(error, Suspend)):
+        channel.fault = channel.fault or channel.unasked()
+    if channel is not None and channel.fault:
+        raise errors.InternalError(channel.fault)
+    if isinstance(channel, WaitingChannel) and isinstance(error, Suspend) and not channel.gave_way:
+        incoming.asker = channel.again()
         return again(incoming)
-    if asker is None or not asker.pending:
+    if channel is None or not channel.pending:
         if error is not None:
             raise error
         return result
@@ -469,19 +469,19 @@ def end_round(
         did = "went on" if error is None else f"raised {error!r}"
         way = "it must let Suspend pass: catch Exception, not BaseException"
         log.warning("%s %s while a question waits: %s", request_label(incoming), did, way)
-    asked = list(asker.pending.values())
-    if asker.gave_way:
+    asked = list(channel.pending.values())
+    if channel.gave_way:
         incoming.finished = True
         return LATER
     if incoming.peer.revision.handshake:
         answers = _asked_now(incoming, asked)
-        incoming.asker = ReplayAsker(incoming, asker.claims(), answers)
+        incoming.asker = RerunChannel(incoming, channel.claims(), answers)
         return again(incoming)
-    return _asking(incoming, asked, asker.claims())
+    return _asking(incoming, asked, channel.claims())
 
 
 def _asking(
-    incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, Json]
+    incoming: IncomingRequest, asked: list[SentQuestion], claims: Mapping[str, Json]
 ) -> dict[str, Json]:
     """The result that asks a client."""
     requests = {
@@ -497,7 +497,7 @@ def _asking(
     return closed
 
 
-def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
+def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str, Any]:
     """The answers of a client that can be asked meanwhile; or an error, which the handler gets
     where it asks."""
     answers: list[Any]
@@ -529,10 +529,10 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
         or incoming.peer.revision.handshake
     ):
         return
-    asker = asker_of(incoming)
-    if error.data and error.data["elicitations"] and isinstance(asker, ReplayAsker):
+    channel = channel_of(incoming)
+    if error.data and error.data["elicitations"] and isinstance(channel, RerunChannel):
         try:
-            asker.ask_for_urls(error.data["elicitations"])
+            channel.ask_for_urls(error.data["elicitations"])
         except (errors.ToolError, RuntimeError, ValueError) as problem:
             log.warning("%s: %s", request_label(incoming), problem)
 

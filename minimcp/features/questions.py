@@ -2,7 +2,7 @@
 read, and who asks.
 
 In revisions with a handshake a question is a request of the server, and the handler's thread waits
-for the answer (see `Asker`); where requests stand alone it is asked by the result of the request
+for the answer (see `QuestionChannel`); where requests stand alone it is asked by the result of the request
 (see `input_rounds`). https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
 https://modelcontextprotocol.io/specification/2026-07-28/client/roots
@@ -311,7 +311,7 @@ class Suspend(BaseException):
     yours."""
 
 
-class Asked(NamedTuple):
+class SentQuestion(NamedTuple):
     """A question that a handler asks: by its key, with its params."""
 
     key: str
@@ -327,13 +327,13 @@ class Asked(NamedTuple):
         return digest([self.question.method, said])
 
 
-class Asker:
+class QuestionChannel:
     """Answers the questions of one run of one handler: sends each as a request and waits.
     Thread-safe.
 
     Args:
         incoming: The request.
-        before: Asked for an earlier run of this call's handler, whose answers and steps count; None
+        before: SentQuestion for an earlier run of this call's handler, whose answers and steps count; None
             for the first.
 
     Attributes:
@@ -344,7 +344,7 @@ class Asker:
     # Whether a run has to ask what the runs before it asked.
     strict = False
 
-    def __init__(self, incoming: IncomingRequest, before: Optional[Asker] = None) -> None:
+    def __init__(self, incoming: IncomingRequest, before: Optional[QuestionChannel] = None) -> None:
         self._incoming = incoming
         self._lock = (
             threading.Lock()
@@ -353,7 +353,7 @@ class Asker:
         self._stepped: set[str] = set()
         self._steps: dict[str, Json] = {}
         self._unnamed, self._called = count(1), count(1)
-        self.pending: dict[str, Asked] = {}
+        self.pending: dict[str, SentQuestion] = {}
         self.fault = ""
         self.round = 1
         self.call_id = os.urandom(16).hex()
@@ -389,7 +389,10 @@ class Asker:
                     "questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text"
                 )
         peer = self._incoming.peer
-        asked = [Asked(key, question, question.params(peer)) for key, question in questions.items()]
+        asked = [
+            SentQuestion(key, question, question.params(peer))
+            for key, question in questions.items()
+        ]
         self._claim(
             self._used, [*questions], "asked twice in one run: give each question its own key"
         )
@@ -406,7 +409,7 @@ class Asker:
         if twice:
             raise RuntimeError(f"{twice[0]!r} is {problem}")
 
-    def _known(self, asked: list[Asked]) -> dict[str, Any]:
+    def _known(self, asked: list[SentQuestion]) -> dict[str, Any]:
         """What the client said to these in an earlier round; what does not fit any more is
         forgotten."""
         found = {}
@@ -431,7 +434,7 @@ class Asker:
                     self._answered[each.key] = (each.digest, answer)
         return found
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         """What the client says to questions that it has not answered yet, by key."""
         method, able = self._incoming.request.method, self._incoming.peer.revision.asking_methods
         if method not in able:
@@ -475,7 +478,7 @@ class Asker:
 
 
 @contextmanager
-def asked_again(asked: Asked) -> Iterator[None]:
+def asked_again(asked: SentQuestion) -> Iterator[None]:
     """A question whose answer does not fit is asked again."""
     try:
         yield
@@ -483,7 +486,7 @@ def asked_again(asked: Asked) -> Iterator[None]:
         log.info("%s is asked again, its answer does not fit: %s", asked.key, error)
 
 
-def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
+def ask_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> list[dict[str, Json]]:
     """Send questions as requests and wait for all the answers.
 
     Raises:
@@ -504,7 +507,7 @@ def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
     raise errors.error_from_peer(code, message, outcome.data)
 
 
-def read_result(asked: Asked, result: dict[str, Json]) -> Any:
+def read_result(asked: SentQuestion, result: dict[str, Json]) -> Any:
     """What the handler gets for what a client answered.
 
     Raises:

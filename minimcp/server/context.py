@@ -364,16 +364,16 @@ class Context:
         asked = questions
         if self._prefix:
             asked = {f"{self._prefix}{key}": each for key, each in questions.items()}
-        answers = self._asker().ask_all(asked)
+        answers = self._channel().ask_all(asked)
         return dict(zip(questions, answers.values()))
 
     def _ask(self, question: Question, key: Optional[str]) -> Any:
         if key is None:
-            key = self._asker().new_key(question)
+            key = self._channel().new_key(question)
         return self.ask_all({key: question})[key]
 
-    def _asker(self) -> Any:
-        return load("features.input_rounds").asker_of(self._incoming)
+    def _channel(self) -> Any:
+        return load("features.input_rounds").channel_of(self._incoming)
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
         """Do something once for this request, though the handler may run several times
@@ -395,7 +395,7 @@ class Context:
         """
         if self._prefix:
             key = f"{self._prefix}{key}"
-        return self._asker().step(key, function)
+        return self._channel().step(key, function)
 
     def become_task(self) -> None:
         """Go on as a task, where requests stand alone and the client knows tasks; the tool has
@@ -411,14 +411,14 @@ class Context:
     def call_id(self) -> str:
         """A random name of this call, the same in each of its rounds: for backends that do a thing
         once by its name."""
-        call_id: str = self._asker().call_id
+        call_id: str = self._channel().call_id
         return call_id
 
     @property
     def round(self) -> int:
         """How often the handler has begun for this call: 1, and 1 more each time that it has run
         again."""
-        number: int = self._asker().round
+        number: int = self._channel().round
         return number
 
     # ------------------------------------------------------------ the server's own
@@ -436,7 +436,7 @@ class Context:
         """
         incoming = self._incoming
         incoming.check()
-        prefix = self._asker().inner(self._prefix + uri)  # its questions are not this handler's
+        prefix = self._channel().inner(self._prefix + uri)  # its questions are not this handler's
         resources = incoming.server.feature("resources")
         result: ReadResourceResult = resources.read(incoming, uri, Context(incoming, prefix))
         return result

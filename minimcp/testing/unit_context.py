@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 from ..client.host import NAMES, QUESTIONS, Host
 from ..engine.pool import this_thread
 from ..engine.requests import IncomingRequest, Route, Sink
-from ..features.questions import Asked, Asker, read_result
+from ..features.questions import QuestionChannel, SentQuestion, read_result
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request
 from ..protocol.versions import NEWEST_HANDSHAKE, choose
@@ -148,7 +148,7 @@ def context(
     incoming = IncomingRequest(Request(request_id, method, asked), peer, Route(_unused), sink)
     incoming.server = (Server("testing") if server is None else server)._config
     if method in spoken.asking_methods:
-        incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
+        incoming.asker = _ScriptedChannel(incoming, answers or {}, sink.questions)
     if auth is not None:
         from ..auth.bearer import AccessToken
         from ..http.headers import Headers
@@ -184,7 +184,7 @@ class _Record(Sink):
         job()
 
 
-class _ScriptedAsker(Asker):
+class _ScriptedChannel(QuestionChannel):
     """Answers questions with what the test gave."""
 
     def __init__(
@@ -193,10 +193,10 @@ class _ScriptedAsker(Asker):
         super().__init__(incoming)
         self._script, self._questions = answers, questions
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         return {each.key: self._answer(each) for each in asked}
 
-    def _answer(self, asked: Asked) -> Any:
+    def _answer(self, asked: SentQuestion) -> Any:
         peer, kind = self._incoming.peer, QUESTIONS[asked.question.method]
         parts = peer.capabilities[kind.capability]
         request, write = kind.read(asked.params, parts, peer.revision)
