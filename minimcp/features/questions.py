@@ -48,7 +48,7 @@ _KEEP = "keep what it depends on with ctx.step"
 _REFUSED = r"(?i)\b(refus|reject|declin|denied)"
 
 
-class Question:
+class ClientQuestion:
     """One question, the same object however often it is asked. Immutable by convention,
     thread-safe."""
 
@@ -82,7 +82,7 @@ class Question:
             raise lacks(name, self.method, peer.revision)
 
 
-class Elicit(Question):
+class Elicit(ClientQuestion):
     """Asks the user to fill in a form. Never for secrets: those are asked for by `ElicitUrl`.
 
     Args:
@@ -120,7 +120,7 @@ class Elicit(Question):
         return answer
 
 
-class ElicitUrl(Question):
+class ElicitUrl(ClientQuestion):
     """Asks the user to open a URL, as for a login or a payment. An acceptance is consent, not
     completion.
 
@@ -160,7 +160,7 @@ Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
 Messages = Union[Message, Iterable[Message]]
 
 
-class Sample(Question):
+class Sample(ClientQuestion):
     """Asks the client's model.
 
     Args:
@@ -269,7 +269,7 @@ class Sample(Question):
         return types.SampleResult.from_wire(result)
 
 
-class ListRoots(Question):
+class ListRoots(ClientQuestion):
     """Asks in which directories the server may work. Guidance, not access control."""
 
     kind, method = "roots", "roots/list"
@@ -315,7 +315,7 @@ class SentQuestion(NamedTuple):
     """A question that a handler asks: by its key, with its params."""
 
     key: str
-    question: Question
+    question: ClientQuestion
     params: dict[str, Json]
 
     @property
@@ -364,7 +364,7 @@ class QuestionChannel:
             self.call_id, self.round = before.call_id, before.round + 1
             self._answered, self._steps = dict(before._answered), dict(before._steps)
 
-    def new_key(self, question: Question) -> str:
+    def new_key(self, question: ClientQuestion) -> str:
         """The key of a question that was given none: its place among those without one."""
         return f"{question.kind}-{next(self._unnamed)}"
 
@@ -373,7 +373,7 @@ class QuestionChannel:
         called before it."""
         return f"{name}#{next(self._called)}/"
 
-    def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+    def ask_all(self, questions: Mapping[str, ClientQuestion]) -> dict[str, Any]:
         """What the client says to several questions, by the same keys; all are asked at once.
 
         Raises: as `Context.ask_all`.
@@ -384,7 +384,7 @@ class QuestionChannel:
                 f"{self._incoming.request.method} is answered already: nothing can be asked for it"
             )
         for key, question in questions.items():
-            if not isinstance(key, str) or not isinstance(question, Question):
+            if not isinstance(key, str) or not isinstance(question, ClientQuestion):
                 raise TypeError(
                     "questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text"
                 )

@@ -29,7 +29,7 @@ from .feature import load
 
 if TYPE_CHECKING:
     from ..auth.bearer import AccessToken
-    from ..features.questions import Messages, Question
+    from ..features.questions import ClientQuestion, Messages
     from ..schema.forms import Schema
     from ..types import (
         Answer,
@@ -345,7 +345,7 @@ class Context:
         roots: list[Root] = self._ask(load("features.questions").ListRoots(), key)
         return roots
 
-    def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+    def ask_all(self, questions: Mapping[str, ClientQuestion]) -> dict[str, Any]:
         """Ask several questions at once; over HTTP (2026-07-28) the handler runs again from the top
         with the answers.
 
@@ -367,7 +367,7 @@ class Context:
         answers = self._channel().ask_all(asked)
         return dict(zip(questions, answers.values()))
 
-    def _ask(self, question: Question, key: Optional[str]) -> Any:
+    def _ask(self, question: ClientQuestion, key: Optional[str]) -> Any:
         if key is None:
             key = self._channel().new_key(question)
         return self.ask_all({key: question})[key]
