@@ -15,7 +15,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence
 from ..engine.requests import IncomingRequest, Route
 from ..errors import InvalidParams, describe, logger
 from ..features.methods import RegisteredMethod
-from ..features.subscriptions import MOST_URIS, Subscriptions
+from ..features.subscriptions import MAX_URIS, Subscriptions
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
@@ -161,10 +161,10 @@ class Extension(Feature):
             return {"": ""}
         if (
             not isinstance(wanted, list)
-            or len(wanted) > MOST_URIS
+            or len(wanted) > MAX_URIS
             or not all(isinstance(each, str) for each in wanted)
         ):
-            raise InvalidParams(f"{member} is true, or a list of at most {MOST_URIS} strings")
+            raise InvalidParams(f"{member} is true, or a list of at most {MAX_URIS} strings")
         return {each: each for each in wanted}
 
     def tell(

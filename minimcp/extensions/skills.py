@@ -46,10 +46,10 @@ SCHEME, SKILL_FILE, MARKDOWN, FOLDER_TYPE = (
 )
 
 # Files of a skill, and bytes in them.
-MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024
+MAX_FILES, MAX_BYTES = 512, 16 * 1024 * 1024
 
 # Files and folders that are looked at; those behind them are left out.
-MOST_ENTRIES = 10_000
+MAX_ENTRIES = 10_000
 
 # Bytes after which a page of a list ends.
 PAGE_BYTES = 1024 * 1024
@@ -264,11 +264,11 @@ class Skills(Extension):
             files = [each for each in inside if stat.S_ISREG(statuses[each].st_mode)]
             try:
                 if (
-                    len(files) > MOST_FILES
-                    or sum(statuses[each].st_size for each in files) > MOST_BYTES
+                    len(files) > MAX_FILES
+                    or sum(statuses[each].st_size for each in files) > MAX_BYTES
                 ):
                     raise ValueError(
-                        f"a skill has at most {MOST_FILES} files, and {MOST_BYTES} bytes in them"
+                        f"a skill has at most {MAX_FILES} files, and {MAX_BYTES} bytes in them"
                     )
                 for each in files:
                     if each not in self._known:
@@ -299,7 +299,7 @@ class Skills(Extension):
 
     def _walk(self, faults: dict[str, str]) -> Iterator[tuple[str, os.stat_result]]:
         """The files and folders, by their paths."""
-        pending, left = [""], MOST_ENTRIES
+        pending, left = [""], MAX_ENTRIES
         while pending:
             folder = pending.pop()
             try:
@@ -325,7 +325,7 @@ class Skills(Extension):
             except OSError as error:
                 faults[folder] = describe(error)
             if left == 0:
-                faults[""] = f"what lies behind the first {MOST_ENTRIES} files and folders"
+                faults[""] = f"what lies behind the first {MAX_ENTRIES} files and folders"
                 break
 
     def _file(self, path: str, status: os.stat_result, known: Optional[_File]) -> _File:
@@ -359,10 +359,10 @@ class Skills(Extension):
             open(here, "rb", closefd=not isinstance(here, int)) as file,
         ):
             data = (
-                file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+                file.read(MAX_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
             )
-        if data is None or len(data) > MOST_BYTES:
-            raise OSError(f"no file, or one of more than {MOST_BYTES} bytes")
+        if data is None or len(data) > MAX_BYTES:
+            raise OSError(f"no file, or one of more than {MAX_BYTES} bytes")
         return data
 
     @contextmanager
@@ -389,7 +389,7 @@ def _uri_of(path: str) -> str:
     return SCHEME + quote(path)
 
 
-@lru_cache(MOST_ENTRIES)
+@lru_cache(MAX_ENTRIES)
 def _normalized_uri_of(path: str) -> str:
     return normalize_uri(_uri_of(path))
 
@@ -400,7 +400,7 @@ def _path_of(uri: Json, paths: Iterable[str]) -> str:
     return next((path for path in paths if _normalized_uri_of(path) == wanted), "")
 
 
-@lru_cache(MOST_ENTRIES)
+@lru_cache(MAX_ENTRIES)
 def _uri_and_type(path: str) -> tuple[str, Optional[str]]:
     """Of a file that there is."""
     from mimetypes import guess_type

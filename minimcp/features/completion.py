@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..server.registry import Registry
 
 # Suggestions that one answer may hold.
-MOST_VALUES = 100
+MAX_VALUES = 100
 
 # The option of handlers whose arguments are text.
 COMPLETE = OptionSpec((Mapping, NONE), 'a mapping such as {"city": ["Oslo"]} or None')
@@ -214,24 +214,24 @@ def suggestions(found: Any, owner: str) -> Completion:
     """
     if isinstance(found, Completion):
         made = copy(found)
-        if len(found.values) > MOST_VALUES:
+        if len(found.values) > MAX_VALUES:
             made.total, made.has_more = (
                 len(found.values) if found.total is None else found.total,
                 True,
             )
-        made.values = found.values[:MOST_VALUES]
+        made.values = found.values[:MAX_VALUES]
         return made
     if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
         raise TypeError(
             f"{owner} returned {type(found).__name__}: return a list of strings, or a Completion"
         )
-    values = list(islice(found, MOST_VALUES + 1))
-    more = len(values) > MOST_VALUES
+    values = list(islice(found, MAX_VALUES + 1))
+    more = len(values) > MAX_VALUES
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
         raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
     total = len(found) if hasattr(found, "__len__") else None if more else len(values)
-    return Completion(values[:MOST_VALUES], total, more)
+    return Completion(values[:MAX_VALUES], total, more)
 
 
 class Completions(Feature):

@@ -52,9 +52,9 @@ if TYPE_CHECKING:
 log = logger("minimcp.rounds")
 
 # Characters of a state; longer ones are refused before anything is decoded.
-LONGEST = 256 * 1024
+MAX_STATE_CHARACTERS = 256 * 1024
 
-SHORTEST_KEY = 32
+MIN_KEY_BYTES = 32
 
 _making = threading.Lock()
 
@@ -578,13 +578,13 @@ class States:
         self._fetch = keys if callable(keys) else None
         if callable(keys):
             return
-        given = [os.urandom(SHORTEST_KEY)] if keys is None else keys
-        what = f"state_keys is a list of secrets of {SHORTEST_KEY} bytes or more, such as [os.urandom({SHORTEST_KEY})]"
+        given = [os.urandom(MIN_KEY_BYTES)] if keys is None else keys
+        what = f"state_keys is a list of secrets of {MIN_KEY_BYTES} bytes or more, such as [os.urandom({MIN_KEY_BYTES})]"
         if isinstance(given, (bytes, str)) or not all(
             isinstance(key, (bytes, bytearray)) for key in given
         ):
             raise TypeError(what)
-        if min(map(len, given), default=0) < SHORTEST_KEY:
+        if min(map(len, given), default=0) < MIN_KEY_BYTES:
             raise ValueError(what)
         self._keys = [bytes(key) for key in given]
 
@@ -602,9 +602,11 @@ class States:
         exp = None if self._lifetime is None else self._clock() + self._lifetime
         state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
         text = _signed(self._known_keys()[0], urlsafe_b64encode(canonical(state)).decode())
-        if len(text) > LONGEST:
+        if len(text) > MAX_STATE_CHARACTERS:
             what = f"the answers and steps of {incoming.request.method} are too much for a requestState"
-            raise errors.InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
+            raise errors.InternalError(
+                f"{what}: {len(text)} characters, and {MAX_STATE_CHARACTERS} is the most"
+            )
         return text
 
     def unseal(self, text: Json, incoming: IncomingRequest, *more: str) -> dict[str, Json]:
@@ -618,7 +620,7 @@ class States:
 
         keys = self._known_keys()
         try:
-            if not isinstance(text, str) or len(text) > LONGEST:
+            if not isinstance(text, str) or len(text) > MAX_STATE_CHARACTERS:
                 raise ValueError("no text, or too long")
             payload = text.partition(".")[2].partition(".")[0]
             if not any(

@@ -139,7 +139,7 @@ LEVELS = (
 
 OURS = "minimcp"
 
-LONGEST_LOGGED = 80
+MAX_LOGGED_CHARACTERS = 80
 """Characters of a client's words in an attribute of a log record."""
 
 # Attributes that every record has; others were given as ``extra=``.
@@ -170,7 +170,7 @@ class LogFilter(logging.Filter):
             named = params.get("name", params.get("uri"))
             id, method, session = str(request.id), request.method, incoming.sink.session_name or "-"
             tool = named if isinstance(named, str) else "-"
-        texts = [printable(each[:LONGEST_LOGGED]) for each in (id, method, tool, session)]
+        texts = [printable(each[:MAX_LOGGED_CHARACTERS]) for each in (id, method, tool, session)]
         record.mcp_id, record.mcp_method, record.mcp_tool, record.mcp_session = texts
         record.mcp = "-" if incoming is None else "{1} {2} id={0} session={3}".format(*texts)
         return True

@@ -35,7 +35,7 @@ BYTES = (bytes, bytearray, memoryview)
 JSON_TEXT = "application/json"
 
 # Characters of a URI that templates are tried on: each of them takes time for each character.
-LONGEST_MATCHED = 64 * 1024
+MAX_MATCHED_CHARACTERS = 64 * 1024
 
 
 Unreadable = (ResourceNotFound, ResourceAccessDenied)
@@ -260,7 +260,9 @@ class Resources(Feature):
 
     def _families(self, uri: str) -> Iterator[Readable]:
         """The templates that match a URI, whatever its values."""
-        for readable in list(self.templates.items.values()) if len(uri) <= LONGEST_MATCHED else ():
+        for readable in (
+            list(self.templates.items.values()) if len(uri) <= MAX_MATCHED_CHARACTERS else ()
+        ):
             if readable.template is not None and readable.template.match(uri) is not None:
                 yield readable
 
@@ -294,7 +296,7 @@ class Resources(Feature):
 def _normalized_template(text: str) -> str:
     """Return one way to write this template and those that are equivalent; other text as it is."""
     try:
-        return UriTemplate(text).normalized if len(text) <= LONGEST_MATCHED else text
+        return UriTemplate(text).normalized if len(text) <= MAX_MATCHED_CHARACTERS else text
     except ValueError:
         return text
 

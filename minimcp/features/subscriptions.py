@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # Resources that one session or stream may subscribe to, and notifications that may wait for a slow
 # client; when so many wait a change within a collection is told as a change of the collection, so
 # that there is one more of each at most.
-MOST_URIS = 10_000
+MAX_URIS = 10_000
 
 # Bytes of memory for all subscriptions of one session or stream, and of one server.
 SUBSCRIBED_BYTES, ALL_BYTES = 8 * 1024 * 1024, 32 * 1024 * 1024
@@ -88,7 +88,7 @@ class Subscriber:
         subscribed = covering(self.uris, uri)
         if subscribed is not None:
             told = uri
-            if len(self.unsent) >= MOST_URIS or normalize_uri(subscribed) == normalize_uri(uri):
+            if len(self.unsent) >= MAX_URIS or normalize_uri(subscribed) == normalize_uri(uri):
                 # The client may compare it with what it subscribed to. With too much unsent, one
                 # notification stands for a whole collection.
                 told = subscribed
@@ -348,8 +348,8 @@ class Subscriptions(Feature):
         uri, session = self._subscribed(incoming)
         with self._order_lock:
             if normalize_uri(uri) not in session.uris:
-                if len(session.uris) >= MOST_URIS:
-                    raise InternalError(f"there are {MOST_URIS} subscriptions already")
+                if len(session.uris) >= MAX_URIS:
+                    raise InternalError(f"there are {MAX_URIS} subscriptions already")
                 self._check_room(session.bytes, _bytes_of(uri))
                 session.uris[normalize_uri(uri)] = uri
                 session.bytes += _bytes_of(uri)
@@ -453,9 +453,9 @@ class Subscriptions(Feature):
         if (
             not isinstance(uris, list)
             or not all(isinstance(uri, str) for uri in uris)
-            or len(uris) > MOST_URIS
+            or len(uris) > MAX_URIS
         ):
-            raise InvalidParams(f"resourceSubscriptions is a list of at most {MOST_URIS} URIs")
+            raise InvalidParams(f"resourceSubscriptions is a list of at most {MAX_URIS} URIs")
         if uris and self._offered("resources"):
             honoured["resourceSubscriptions"] = uris
         return honoured

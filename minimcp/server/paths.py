@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Bytes of a path, in UTF-8.
-LONGEST_PATH = 4096
+MAX_PATH_BYTES = 4096
 
 # Bytes of one name in it.
-LONGEST_NAME = 255
+MAX_NAME_BYTES = 255
 
 # How often a path may be percent-encoded, one inside the other, and still be looked at.
-MOST_DECODINGS = 3
+MAX_DECODINGS = 3
 
 # Characters that look like slashes, and that some systems write as slashes; NFKC knows the others.
 _SLASHES = str.maketrans("\u2044\u2215\u29f8\u2571\u2216\u29f5\u29f9", "////\\\\\\")
@@ -96,9 +96,9 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
 def path_fault(text: str) -> Optional[str]:
     """Why a path is refused by how it is written; None when it is not."""
     try:
-        if len(text.encode("utf-8")) > LONGEST_PATH:
+        if len(text.encode("utf-8")) > MAX_PATH_BYTES:
             return "it is too long"
-        for _ in range(MOST_DECODINGS + 1):
+        for _ in range(MAX_DECODINGS + 1):
             fault = _shape_fault(text) or _shape_fault(_plain(text))
             decoded = text if fault else unquote(text, errors="strict")
             if decoded == text:
@@ -118,6 +118,6 @@ def _plain(text: str) -> str:
 
 
 def _shape_fault(text: str) -> Optional[str]:
-    if any(len(name.encode("utf-8")) > LONGEST_NAME for name in text.split("/")):
+    if any(len(name.encode("utf-8")) > MAX_NAME_BYTES for name in text.split("/")):
         return "a name in it is too long"
     return next((fault for pattern, fault in _FAULTS if pattern.search(text)), None)

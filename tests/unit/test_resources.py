@@ -12,7 +12,7 @@ import pytest
 
 from minimcp import ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
-from minimcp.features.resources import LONGEST_MATCHED
+from minimcp.features.resources import MAX_MATCHED_CHARACTERS
 from minimcp.server.context import Context
 from minimcp.server.registry import Registry
 from minimcp.types import BlobResourceContents, Text, TextResourceContents
@@ -117,10 +117,11 @@ def test_errors_of_the_author() -> None:
 
 
 def test_a_uri_without_end_is_matched_by_nothing() -> None:
-    made = resources((of_city, "a:{city}"), (text, "b:" + "x" * LONGEST_MATCHED))
-    longest = "x" * (LONGEST_MATCHED - 2)
+    made = resources((of_city, "a:{city}"), (text, "b:" + "x" * MAX_MATCHED_CHARACTERS))
+    longest = "x" * (MAX_MATCHED_CHARACTERS - 2)
     assert (
-        said(made, "a:" + longest) == longest and said(made, "b:" + "x" * LONGEST_MATCHED) == "text"
+        said(made, "a:" + longest) == longest
+        and said(made, "b:" + "x" * MAX_MATCHED_CHARACTERS) == "text"
     )
     with pytest.raises(ResourceNotFound) as caught:
         got(made, "a:x" + longest)

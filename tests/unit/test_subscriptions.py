@@ -259,7 +259,7 @@ def test_all_subscriptions_of_a_server_have_a_bound_and_an_open_stream_keeps_no_
 def test_when_very_many_changes_wait_a_collection_stands_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MOST_URIS", 3)
+    monkeypatch.setattr(module, "MAX_URIS", 3)
     subscriptions = made("tools", "resources")
     opened = stream(subscriptions, {**EVERYTHING, "resourceSubscriptions": ["a://1", "a://dir"]})
     news(opened)
