@@ -57,7 +57,7 @@ SIGNALS = tuple(
 )
 
 
-class Served(Protocol):
+class RunningServer(Protocol):
     """What is served: it ends by itself, or is closed."""
 
     @property
@@ -113,7 +113,7 @@ class Run:
         except (OSError, ValueError):
             pass  # it is over
 
-    def serve(self, connect: Callable[[], Served]) -> None:
+    def serve(self, connect: Callable[[], RunningServer]) -> None:
         """Open what is served, and return when it has ended.
 
         Args:
@@ -196,7 +196,7 @@ class Run:
 
     # ------------------------------------------------------------ the thread that looks for the end
 
-    def _watch(self, served: Served) -> None:
+    def _watch(self, served: RunningServer) -> None:
         with self._near, self._far:
             woken = False
             while not woken and self._parent in (None, os.getppid()):
@@ -231,7 +231,7 @@ class Run:
         from_handler = [each for each in self._bytes if each > FROM_HANDLER]
         return max(len(from_handler), len(self._bytes) - len(from_handler))
 
-    def _close(self, served: Served, reason: Optional[str], deadline: Deadline) -> bool:
+    def _close(self, served: RunningServer, reason: Optional[str], deadline: Deadline) -> bool:
         """Close, at most until the deadline; whether a further signal came, which does not wait for
         anything."""
 

@@ -42,7 +42,7 @@ from .options import (
 )
 from .registered import Middleware, ServerConfig
 from .registry import CAPABILITIES, Registry, ServerRole
-from .run import FOR_A_PERSON, Run, Served, log
+from .run import FOR_A_PERSON, Run, RunningServer, log
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -731,7 +731,7 @@ class Server:
                 f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'"
             )
 
-    def _run(self, start: Callable[[Run], Served], *, with_parent: bool) -> None:
+    def _run(self, start: Callable[[Run], RunningServer], *, with_parent: bool) -> None:
         run = Run(
             self._main,
             self._limits.drain_grace,
