@@ -155,7 +155,7 @@ class WaitingChannel(RerunChannel):
     """Answers the request with the questions, and waits for the retry that brings the answers.
 
     The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
-    with a retry (`go_on`), because others wait (`give_way`), at a timeout, or with the connection.
+    with a retry (`take_retry`), because others wait (`give_way`), at a timeout, or with the connection.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class WaitingChannel(RerunChannel):
         """Return what the retry must have in common with the request."""
         return binding(self._incoming)
 
-    def go_on(self, retry: IncomingRequest, responses: Mapping[str, Json]) -> None:
+    def take_retry(self, retry: IncomingRequest, responses: Mapping[str, Json]) -> None:
         """Have the handler go on, as the handler of this request. Never blocks."""
         self._incoming.continue_with(retry)
         self._came.put(responses)
@@ -400,11 +400,11 @@ def retry_route(find_route: Callable[[], Route], request: Request, peer: Peer) -
     alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
     if not alone or request.params["requestState"] is None:
         return find_route()
-    start: Any = partial(go_on_or_run, find_route)  # which gives it another route
+    start: Any = partial(resume_or_run, find_route)  # which gives it another route
     return Route(start, start=start)
 
 
-def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
+def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
     """Hand the answers to the handler that waits for them. If none waits, run the handler again.
 
     This is the ``start`` of the route of a retry that came over stdio or in memory.
@@ -425,7 +425,7 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
         and channel.binding() == binding(retry)
         and handlers.remove(retry.sink, state, channel)
     ):
-        channel.go_on(retry, responses)
+        channel.take_retry(retry, responses)
         retry.sink.requests.finish(retry)  # it needs no thread
         return
     route = retry.route = find_route()
