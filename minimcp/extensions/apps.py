@@ -124,7 +124,8 @@ class Apps(Extension):
 
     def _of_tool(self, owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
         """What is said of a tool: the page that there is under this URI, and who may call it."""
-        uri, visibility = options.get("ui"), options.get("visibility")
+        uri = options.get("ui")
+        visibility = options.get("visibility")
         if uri is not None:
             table = self._config.feature("resources").table
             page = table.get(uri) if isinstance(uri, str) else None
@@ -147,7 +148,8 @@ class Apps(Extension):
 
 def _of_page(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
     """What a page asks of the host; nothing for other resources."""
-    csp, permissions = options.get("csp") or {}, options.get("permissions", ())
+    csp = options.get("csp") or {}
+    permissions = options.get("permissions", ())
     check_names(csp, CSP, f"{owner}: csp has no", error=ValueError)
     for name, origins in csp.items():
         is_list = isinstance(origins, (list, tuple))

@@ -37,11 +37,13 @@ class HostTasks(Tasks):
     lists_for_all = True
 
     # Of keys in the store, which this client has for itself.
-    _audience, _name = (), "client"
+    _audience = ()
+    _name = "client"
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
-        self._limits, self.pool = limits, Pool(limits.workers, "minimcp-client-tasks")
+        self._limits = limits
+        self.pool = Pool(limits.workers, "minimcp-client-tasks")
         self._sessions: dict[Peer, Any] = {}
         self.renew_in_fork()
         renewed_in_fork.add(self)

@@ -38,15 +38,14 @@ log = logger("minimcp.skills")
 
 IDENTIFIER = "io.modelcontextprotocol/skills"
 
-SCHEME, SKILL_FILE, MARKDOWN, FOLDER_TYPE = (
-    "skill://",
-    "SKILL.md",
-    "text/markdown",
-    "inode/directory",
-)
+SCHEME = "skill://"
+SKILL_FILE = "SKILL.md"
+MARKDOWN = "text/markdown"
+FOLDER_TYPE = "inode/directory"
 
 # Files of a skill, and bytes in them.
-MAX_FILES, MAX_BYTES = 512, 16 * 1024 * 1024
+MAX_FILES = 512
+MAX_BYTES = 16 * 1024 * 1024
 
 # Files and folders that are looked at; those behind them are left out.
 MAX_ENTRIES = 10_000
@@ -163,7 +162,8 @@ class Skills(Extension):
 
     @method("resources/directory/read")
     def _read_folder(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
-        uri, resources = params.get("uri"), self._look().resources
+        uri = params.get("uri")
+        resources = self._look().resources
         path = _path_of(uri, resources)
         if resources.get(path, {}).get("mimeType") != FOLDER_TYPE:
             raise InvalidParams(
@@ -187,7 +187,9 @@ class Skills(Extension):
         rest = sorted(
             (each for each in items if each["uri"] > last), key=lambda each: str(each["uri"])
         )
-        most, count, size = self._config.page_size or len(rest), 0, 0
+        most = self._config.page_size or len(rest)
+        count = 0
+        size = 0
         while count < min(most, len(rest)) and size < PAGE_BYTES:
             size += len(to_json(rest[count]))
             count += 1
@@ -225,7 +227,8 @@ class Skills(Extension):
             if self._begun != begun:
                 return self._seen
             self._begun += 1
-            before, seen = self._seen, self._find()
+            before = self._seen
+            seen = self._find()
             self._seen = seen
             for path, fault in seen.faults.items():
                 if before.faults.get(path) != fault:
@@ -253,7 +256,8 @@ class Skills(Extension):
         uris: dict[str, str] = {}
         statuses = dict(sorted(self._walk(seen.faults)))
         paths = list(statuses)
-        known, self._known = self._known, {}
+        known = self._known
+        self._known = {}
         for path in paths:
             folder, _, name = path.rpartition("/")
             if name != SKILL_FILE or not folder or not stat.S_ISREG(statuses[path].st_mode):
@@ -299,7 +303,8 @@ class Skills(Extension):
 
     def _walk(self, faults: dict[str, str]) -> Iterator[tuple[str, os.stat_result]]:
         """The files and folders, by their paths."""
-        pending, left = [""], MAX_ENTRIES
+        pending = [""]
+        left = MAX_ENTRIES
         while pending:
             folder = pending.pop()
             try:
@@ -375,7 +380,8 @@ class Skills(Extension):
         here = os.open(self._folder, os.O_RDONLY)
         try:
             for name in path.split("/") if path else ():
-                outer, here = here, os.open(name, _FLAGS, dir_fd=here)
+                outer = here
+                here = os.open(name, _FLAGS, dir_fd=here)
                 os.close(outer)
             yield here
         finally:

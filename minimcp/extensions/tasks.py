@@ -78,7 +78,8 @@ NEXT: Mapping[str, frozenset[str]] = {
 
 # Seconds after which tasks count as lost whose process has not said that it runs, and how often it
 # says so.
-LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
+LEASE_SECONDS = 10.0
+RENEW_SECONDS = 3.0
 LOST = (
     f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
 )
@@ -151,7 +152,8 @@ class TaskRequest(IncomingRequest):
             origin.server,
             origin.headers,
         )
-        self._tasks, self.task_key = tasks, key
+        self._tasks = tasks
+        self.task_key = key
         names = origin.client_names()
         # The threads of tasks, as this client uses them.
         self.workers: Any = tasks.pool
@@ -273,7 +275,9 @@ class _TaskSink(Sink):
     """Takes the answer of a task."""
 
     def __init__(self, tasks: Tasks, context: Context) -> None:
-        self._tasks, self.requests, self.pool = tasks, tasks.requests, tasks.pool
+        self._tasks = tasks
+        self.requests = tasks.requests
+        self.pool = tasks.pool
         self.context = context
 
     def send(self, line: bytes) -> None:
@@ -354,8 +358,11 @@ class Tasks(Extension):
         check_number("max_bytes", max_bytes, least=1, optional=False)
         self._has_own_store = store is not None
         self.store = MemoryStore() if store is None else store
-        self._ttl, self._max_ttl, self._interval_ms = ttl, max_ttl, math.ceil(poll_interval * 1000)
-        self._max_tasks, self._max_bytes = max_tasks, max_bytes
+        self._ttl = ttl
+        self._max_ttl = max_ttl
+        self._interval_ms = math.ceil(poll_interval * 1000)
+        self._max_tasks = max_tasks
+        self._max_bytes = max_bytes
 
     def install(self, server: Any) -> None:
         """As `Extension.install`."""
@@ -363,7 +370,8 @@ class Tasks(Extension):
         limits = config.limits
         if config.store is not None and not self._has_own_store:
             self.store = config.store
-        self._audience, self._name = config.audience, str(config.info["name"])
+        self._audience = config.audience
+        self._name = str(config.info["name"])
         self.max_workers = limits.workers
         self.pool = Pool(limits.workers, f"minimcp-tasks-{self._name}")
         self._limits: Limits = limits
@@ -381,7 +389,8 @@ class Tasks(Extension):
         """Begin without running tasks: they are the parent's. Python calls this in a forked
         process."""
         self.requests = RunningRequests(self._limits)
-        self._lease, self._held = secrets.token_hex(16), False
+        self._lease = secrets.token_hex(16)
+        self._held = False
         self._running: dict[str, TaskRequest] = {}
         self._waiting: deque[TaskRequest] = deque()  # those that run when others have ended
         self._asking: set[tuple[str, str]] = (
@@ -453,7 +462,8 @@ class Tasks(Extension):
             CapabilityNotSupported: It has to, and the client did not declare the extension.
             InvalidParams: ``task`` is no object.
         """
-        task, given = tool.options.get("task"), incoming.request.params.get("task")
+        task = tool.options.get("task")
+        given = incoming.request.params.get("task")
         design = incoming.peer.revision.tasks
         if design == "extension":
             if task == "required":
@@ -529,7 +539,8 @@ class Tasks(Extension):
             if NEXT[record["status"]]:
                 record["status"] = "input_required" if record["asked"] else "working"
             else:
-                record["asked"], record["answers"] = {}, {}
+                record["asked"] = {}
+                record["answers"] = {}
             assert record["status"] in NEXT[before]
             record["updated"] = _now()
             version = self.store.put(key, to_json(record).encode(), _left(record), read_version)
@@ -637,7 +648,8 @@ class Tasks(Extension):
         core = incoming.peer.revision.tasks == "core"
         ttl = self._ttl_for(incoming) if core else self._ttl
         self._make_room(owner_of(incoming.principal))
-        id, now = secrets.token_hex(16), _now()
+        id = secrets.token_hex(16)
+        now = _now()
         key = self._task_key(incoming, id)
         record: Record = {
             "id": id, "status": "working", "message": None, "created": now, "updated": now, "core": core,
@@ -691,12 +703,15 @@ class Tasks(Extension):
             InternalError: There are too many that have not finished.
         """
         sizes = dict(self.store.sizes(self._key("task", owner, "")))
-        tasks, size = len(sizes), sum(sizes.values())
+        tasks = len(sizes)
+        size = sum(sizes.values())
         if self._has_room(Usage(tasks, size)):
             return
-        ended, last = self._key("ended", owner), 0
+        ended = self._key("ended", owner)
+        last = 0
         for number, id in self.store.read(ended):
-            key, last = self._key("task", owner, id.decode("ascii", "replace")), number
+            key = self._key("task", owner, id.decode("ascii", "replace"))
+            last = number
             if key in sizes:  # else its time is over
                 self.store.delete(key)
                 tasks -= 1
@@ -732,7 +747,8 @@ class Tasks(Extension):
             running: The task.
             line: The answer that a request would get.
         """
-        most, answer = self.requests.most_bytes - ROOM_BYTES, json.loads(line)
+        most = self.requests.most_bytes - ROOM_BYTES
+        answer = json.loads(line)
         if len(line) > most:
             answer = {
                 "error": {
@@ -966,8 +982,10 @@ def _withdraw(keys: Sequence[str], record: Record) -> None:
 
 def _is_task(record: Record) -> bool:
     """Return whether a record in the store is one of a task."""
-    questions, answers = record["asked"].values(), record["answers"].values()
-    expires, ttl = record["expires"], record["ttl"]
+    questions = record["asked"].values()
+    answers = record["answers"].values()
+    expires = record["expires"]
+    ttl = record["ttl"]
     return (
         has_members(record, _MEMBERS, _ENDS)
         and record["status"] in NEXT

@@ -215,10 +215,8 @@ def suggestions(found: Any, owner: str) -> Completion:
     if isinstance(found, Completion):
         made = copy(found)
         if len(found.values) > MAX_VALUES:
-            made.total, made.has_more = (
-                len(found.values) if found.total is None else found.total,
-                True,
-            )
+            made.total = len(found.values) if found.total is None else found.total
+            made.has_more = True
         made.values = found.values[:MAX_VALUES]
         return made
     if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
@@ -277,8 +275,10 @@ class Completions(Feature):
 
     def _serve(self, incoming: IncomingRequest) -> dict[str, Json]:
         params = incoming.request.params
-        owner, argument = self._referred(params), _member(params, "argument", dict)
-        name, text = _member(argument, "name", str), _member(argument, "value", str)
+        owner = self._referred(params)
+        argument = _member(params, "argument", dict)
+        name = _member(argument, "name", str)
+        text = _member(argument, "value", str)
         if name not in owner.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
         context = params.get("context") or {}

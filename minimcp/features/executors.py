@@ -129,7 +129,8 @@ class Serial(Executor):
                 target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True
             )
             thread.start()
-            self._jobs, self._thread = jobs, thread
+            self._jobs = jobs
+            self._thread = thread
         self._jobs.put(partial(self._serve, key))
 
     def _serve(self, key: object) -> None:
@@ -251,7 +252,8 @@ class Main(Executor):
             KeyboardInterrupt: Ctrl-C struck in a handler, which was answered; what is left is for
                 the next time.
         """
-        me, stops = threading.get_ident(), self._stops
+        me = threading.get_ident()
+        stops = self._stops
         if me in self._pumping:
             raise RuntimeError(
                 "pump is running on this thread already: what it runs cannot call it"

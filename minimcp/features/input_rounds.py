@@ -99,8 +99,10 @@ class RerunChannel(QuestionChannel):
         if state is not None:
             self._rounds = state["r"] + 1
             self.round = state["run"] + 1
-            self.call_id, asked = state["cid"], state["asked"]
-            self._answered, self._steps = dict(state["ans"]), dict(state["steps"])
+            self.call_id = state["cid"]
+            asked = state["asked"]
+            self._answered = dict(state["ans"])
+            self._steps = dict(state["steps"])
         for key, answer in (responses or {}).items():
             if asked is None or key in asked:  # without a state the key alone says what it answers
                 self._answered[key] = (asked[key] if asked else None, answer)
@@ -115,7 +117,8 @@ class RerunChannel(QuestionChannel):
 
     def _check_rounds(self) -> None:
         """Return if the client may be asked once more. Raises ToolError: it may not."""
-        most, peer = self._incoming.server.limits.rounds, self._incoming.peer
+        most = self._incoming.server.limits.rounds
+        peer = self._incoming.peer
         if most is not None and not peer.revision.handshake and self._rounds > most:
             raise _too_often(most)
 
@@ -237,7 +240,9 @@ class WaitingChannel(RerunChannel):
         self, question: Mapping[str, Json], asked: list[SentQuestion]
     ) -> Optional[Mapping[str, Json]]:
         """Answer the request with a question, and return what `_came` gets."""
-        incoming, sink, state = self._incoming, self._incoming.sink, question["requestState"]
+        incoming = self._incoming
+        sink = self._incoming.sink
+        state = question["requestState"]
         handlers: WaitingHandlers = incoming.server.feature("rounds").waiting
         seconds = incoming.server.limits.ask_timeout
         forget = CancelToken.on_cancel(incoming, lambda: self._came.put(None))
@@ -340,7 +345,8 @@ def channel_of(incoming: IncomingRequest) -> QuestionChannel:
 
 def _kind_of(incoming: IncomingRequest) -> type[RerunChannel]:
     """Return what answers a handler whose request stands alone: one that waits, if it can."""
-    config, connected = incoming.server, isinstance(incoming.sink, Connection)
+    config = incoming.server
+    connected = isinstance(incoming.sink, Connection)
     waits = connected and config.limits.waiting_handlers != 0 and not config.check_replay
     return WaitingChannel if waits else RerunChannel
 
@@ -359,7 +365,8 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     Raises:
         InvalidParams: The answers have a wrong form, or the state is none of this server's.
     """
-    revision, token = incoming.peer.revision, incoming.request.params.get("requestState")
+    revision = incoming.peer.revision
+    token = incoming.request.params.get("requestState")
     if revision.handshake or incoming.request.method not in revision.asking_methods:
         return
     responses = _responses(incoming)
@@ -569,12 +576,10 @@ class States:
         lifetime: Optional[float] = 600,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._audience, self._lifetime, self._clock, self._keys = (
-            audience,
-            lifetime,
-            clock,
-            list[bytes](),
-        )
+        self._audience = audience
+        self._lifetime = lifetime
+        self._clock = clock
+        self._keys = list[bytes]()
         self._fetch = keys if callable(keys) else None
         if callable(keys):
             return

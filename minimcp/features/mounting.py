@@ -110,7 +110,8 @@ def merged(table: Table[Any]) -> dict[str, Any]:
             if first is entry:
                 items[key] = entry.offered_by(config, prefix)
             elif first.origin is not entry.origin:
-                hidden, stays = source_location(entry.function), source_location(first.function)
+                hidden = source_location(entry.function)
+                stays = source_location(first.function)
                 table.warn_once(
                     prefix + entry.key, f"stands for two: {stays} stays, {hidden} is hidden"
                 )

@@ -95,15 +95,18 @@ def _finished(
     ending: Union[bytes, Exception, None],
     knows: Callable[[str], bool],
 ) -> FinishedRequest:
-    method, params = request.method, request.params
-    name, meta = params.get("name") if method in _NAMED else None, params.get("_meta")
+    method = request.method
+    params = request.params
+    name = params.get("name") if method in _NAMED else None
+    meta = params.get("_meta")
     outcome, code = _outcome(ending)
     meta = meta if isinstance(meta, dict) else {}
     if incoming is None:
         shown = method if knows(method) else "unknown"
         return FinishedRequest(shown, None, request.id, "", None, outcome, code, 0.0, meta)
     seconds = time.monotonic() - incoming.arrived
-    session, revision = incoming.sink.session_name, incoming.peer.revision.name
+    session = incoming.sink.session_name
+    revision = incoming.peer.revision.name
     return FinishedRequest(
         method, name, request.id, session, revision, outcome, code, seconds, meta
     )
@@ -166,12 +169,16 @@ class LogFilter(logging.Filter):
         incoming = current_request()
         id = method = tool = session = "-"
         if incoming is not None:
-            request, params = incoming.request, incoming.request.params
+            request = incoming.request
+            params = incoming.request.params
             named = params.get("name", params.get("uri"))
-            id, method, session = str(request.id), request.method, incoming.sink.session_name or "-"
+            id = str(request.id)
+            method = request.method
+            session = incoming.sink.session_name or "-"
             tool = named if isinstance(named, str) else "-"
         texts = [printable(each[:MAX_LOGGED_CHARACTERS]) for each in (id, method, tool, session)]
-        record.mcp_id, record.mcp_method, record.mcp_tool, record.mcp_session = texts
+        for name, text in zip(("id", "method", "tool", "session"), texts):
+            setattr(record, f"mcp_{name}", text)
         record.mcp = "-" if incoming is None else "{1} {2} id={0} session={3}".format(*texts)
         return True
 

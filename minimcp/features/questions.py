@@ -94,10 +94,12 @@ class Elicit(ClientQuestion):
         TypeError, ValueError: The form has a field that the protocol's forms do not have.
     """
 
-    kind, method = "elicit", "elicitation/create"
+    kind = "elicit"
+    method = "elicitation/create"
 
     def __init__(self, message: str, schema: Schema) -> None:
-        self.message, self.form = types.ElicitRequest(message).message, form_of(schema)
+        self.message = types.ElicitRequest(message).message
+        self.form = form_of(schema)
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
@@ -114,7 +116,8 @@ class Elicit(ClientQuestion):
         }
 
     def read(self, result: dict[str, Json]) -> types.Answer:
-        answer, content = _answer(result), result.get("content")
+        answer = _answer(result)
+        content = result.get("content")
         if answer:
             answer.content = self.form.read({} if content is None else content)
         return answer
@@ -134,7 +137,8 @@ class ElicitUrl(ClientQuestion):
         TypeError, ValueError: The URL is no http or https URL.
     """
 
-    kind, method = "url", "elicitation/create"
+    kind = "url"
+    method = "elicitation/create"
 
     def __init__(self, message: str, url: str, *, elicitation_id: Optional[str] = None) -> None:
         self._request = types.ElicitRequest(
@@ -182,7 +186,8 @@ class Sample(ClientQuestion):
             a tool unanswered.
     """
 
-    kind, method = "sample", "sampling/createMessage"
+    kind = "sample"
+    method = "sampling/createMessage"
 
     def __init__(
         self,
@@ -272,7 +277,8 @@ class Sample(ClientQuestion):
 class ListRoots(ClientQuestion):
     """Asks in which directories the server may work. Guidance, not access control."""
 
-    kind, method = "roots", "roots/list"
+    kind = "roots"
+    method = "roots/list"
 
     def params(self, peer: Peer) -> dict[str, Json]:
         self._need(peer, "roots")
@@ -352,7 +358,8 @@ class QuestionChannel:
         self._used: set[str] = set()
         self._stepped: set[str] = set()
         self._steps: dict[str, Json] = {}
-        self._unnamed, self._called = count(1), count(1)
+        self._unnamed = count(1)
+        self._called = count(1)
         self.pending: dict[str, SentQuestion] = {}
         self.fault = ""
         self.round = 1
@@ -361,8 +368,10 @@ class QuestionChannel:
         # answer, as it came.
         self._answered: dict[str, Any] = {}
         if before is not None:
-            self.call_id, self.round = before.call_id, before.round + 1
-            self._answered, self._steps = dict(before._answered), dict(before._steps)
+            self.call_id = before.call_id
+            self.round = before.round + 1
+            self._answered = dict(before._answered)
+            self._steps = dict(before._steps)
 
     def new_key(self, question: ClientQuestion) -> str:
         """The key of a question that was given none: its place among those without one."""
@@ -436,7 +445,8 @@ class QuestionChannel:
 
     def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         """What the client says to questions that it has not answered yet, by key."""
-        method, able = self._incoming.request.method, self._incoming.peer.revision.asking_methods
+        method = self._incoming.request.method
+        able = self._incoming.peer.revision.asking_methods
         if method not in able:
             raise RuntimeError(
                 f"a handler of {method} cannot ask the client: those of {', '.join(sorted(able))} can"
@@ -498,7 +508,8 @@ def ask_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> list[dict[s
     outcome = incoming.ask(questions, incoming.server.limits.ask_timeout)
     if not isinstance(outcome, Failure):
         return outcome
-    code, message = outcome.code, outcome.message
+    code = outcome.code
+    message = outcome.message
     ours = code in errors.RESERVED_CODES and code != errors.INTERNAL_ERROR
     if code == errors.USER_REJECTED or (not ours and re.search(_REFUSED, message)):
         raise errors.Refused(

@@ -81,7 +81,8 @@ class Readable(TextHandler):
             self.set_listing(types.ResourceTemplate, uri_template=uri, **members)
         else:
             raise TypeError(f"{self.owner}: a template has no size: leave it out")
-        ttl, scope = options.get("ttl", 0), options.get("cache_scope", "private")
+        ttl = options.get("ttl", 0)
+        scope = options.get("cache_scope", "private")
         self.hints = {"ttlMs": int(ttl * 1000), "cacheScope": scope}
 
     def _unknown(self) -> RpcError:
@@ -117,7 +118,8 @@ class Readable(TextHandler):
 
     def made(self, value: Any, uri: str) -> types.ReadResourceResult:
         """The result for what the function returned; each item has a MIME type."""
-        kind, mime_type = self.signature.output_kind, self.listing.mime_type
+        kind = self.signature.output_kind
+        mime_type = self.listing.mime_type
         promised = kind is None and self.signature.returns is not NOTHING
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
         if isinstance(value, types.ReadResourceResult):

@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 MAX_URIS = 10_000
 
 # Bytes of memory for all subscriptions of one session or stream, and of one server.
-SUBSCRIBED_BYTES, ALL_BYTES = 8 * 1024 * 1024, 32 * 1024 * 1024
+SUBSCRIBED_BYTES = 8 * 1024 * 1024
+ALL_BYTES = 32 * 1024 * 1024
 
 # Characters or digits of the longest id of a request that opens a stream: each notification there
 # repeats it.
@@ -66,8 +67,11 @@ class Subscriber:
         self, post: Callable[[Line], None], lists: Iterable[str], uris: Iterable[str] = (),
         meta: Optional[Mapping[str, Json]] = None, *, held: bool = False,
     ) -> None:  # fmt: skip
-        self.post, self._held, self._lock = post, held, threading.RLock()
-        self.lists, self.uris = tuple(lists), by_normalized(uris)
+        self.post = post
+        self._held = held
+        self._lock = threading.RLock()
+        self.lists = tuple(lists)
+        self.uris = by_normalized(uris)
         # What of extensions it listens to: the members of the filter, each with a key.
         self.extended: set[tuple[str, str]] = set()
         self.bytes = sum(map(_bytes_of, self.uris.values()))
@@ -119,13 +123,15 @@ class Subscriber:
     def release(self) -> None:
         """From now on notifications are sent; those that were held are sent now."""
         with self._lock:
-            first, self._held = self._held and bool(self.unsent), False
+            first = self._held and bool(self.unsent)
+            self._held = False
         if first:
             self.post(self._take)
 
     def _take(self) -> Optional[bytes]:
         with self._lock:
-            unsent, self.unsent = self.unsent, {}
+            unsent = self.unsent
+            self.unsent = {}
         return b"".join(unsent.values()) or None
 
 

@@ -573,7 +573,8 @@ class Table(Generic[R]):
         Raises:
             InvalidParams: It names none, or its arguments are no object.
         """
-        name, arguments = params.get("name"), params.get("arguments")
+        name = params.get("name")
+        arguments = params.get("arguments")
         thing = self.items.get(name) if type(name) is str else None
         if thing is None:
             raise InvalidParams(self.unknown(name) if isinstance(name, str) else "name is a string")

@@ -214,7 +214,8 @@ class Registry:
         return method in TAKEN or method in self._routes
 
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
-        config, revision = self.config, incoming.peer.revision
+        config = self.config
+        revision = incoming.peer.revision
         info = {
             name: value
             for name, value in config.info.items()
@@ -229,7 +230,8 @@ class Registry:
         }
 
     def _discover(self, incoming: IncomingRequest) -> dict[str, Json]:
-        config, revision = self.config, incoming.peer.revision
+        config = self.config
+        revision = incoming.peer.revision
         capabilities = self.capabilities(revision, incoming.principal)
         result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities}
         return config.finalize_result({**result, **config.hints, **config.guide}, revision)

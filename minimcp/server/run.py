@@ -94,7 +94,9 @@ class Run:
         self._is_busy = is_busy
         self._parent = os.getppid() if with_parent else None
         self._in_main = threading.current_thread() is threading.main_thread()
-        self._near, self._far = _pipe()
+        near, far = _pipe()
+        self._near = near
+        self._far = far
         self._over = threading.Event()
         self._returned = threading.Event()
         # Set when there may be something to pump, or when it is over.
@@ -245,7 +247,8 @@ class Run:
                 closed.set()
                 self.wake()
 
-        closed, before = threading.Event(), self._signals
+        closed = threading.Event()
+        before = self._signals
         threading.Thread(target=close, name="minimcp-run-close", daemon=True).start()
         while not closed.is_set() and not deadline.expired:
             self._wait(deadline.to_wait())

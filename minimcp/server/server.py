@@ -962,7 +962,8 @@ class Server:
         may serve again. In a handler of this server it returns at once: the handler that runs is
         among those that get this time.
         """
-        config, grace = self._config, self._limits.drain_grace
+        config = self._config
+        grace = self._limits.drain_grace
         deadline = Deadline(grace)
         executors = self._registry.loaded("executors")
         if executors is not None:
@@ -1042,7 +1043,9 @@ def _adding(server: Any, kind: str) -> Callable[..., None]:
 def _check_given(given: Mapping[str, Any]) -> None:
     """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now
     that it once had."""
-    name, http, auth = given["name"], given["http"], given["auth"]
+    name = given["name"]
+    http = given["http"]
+    auth = given["auth"]
     for option in given["unknown"]:
         for cls, keyword in ((Limits, "limits"), (load("http.options").HttpOptions, "http")):
             now = option if option in cls.__dataclass_fields__ else option.removeprefix("max_")

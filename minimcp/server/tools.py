@@ -209,8 +209,10 @@ class RegisteredTool(RegisteredFunction):
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
     ) -> None:
         super().__init__(config, function, options)
-        given_input, self._check_input = self._given("input_schema")
-        given_output, self._check_output = self._given("output_schema")
+        given_input, check_input = self._given("input_schema")
+        given_output, check_output = self._given("output_schema")
+        self._check_input = check_input
+        self._check_output = check_output
         self.structured: Optional[bool] = options.get("structured")
         if self.structured is False and given_output is not None:
             raise ValueError(
@@ -327,7 +329,8 @@ class RegisteredTool(RegisteredFunction):
         Raises:
             ValueError, TypeError: The value does not fit what the tool promised, or is no JSON.
         """
-        revision, config = incoming.peer.revision, incoming.server
+        revision = incoming.peer.revision
+        config = incoming.server
         closing = config.result_suffix[revision.result_type]
         if type(value) is str and self._is_text:
             return f'{{"content":[{{"type":"text","text":{to_json(value)}}}]{closing}'
@@ -378,8 +381,10 @@ class RegisteredTool(RegisteredFunction):
 
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
         """Every exception: passed on, or told to the model in the tool's own words."""
-        revision, config = incoming.peer.revision, incoming.server
-        told, name = errors.describe(error), type(error).__name__
+        revision = incoming.peer.revision
+        config = incoming.server
+        told = errors.describe(error)
+        name = type(error).__name__
         told += next(
             (advice for kind, words, advice in _ADVICE if kind == name and words in told), ""
         )
@@ -477,7 +482,8 @@ class Tools(Feature):
 
     def added(self, entry: Any) -> None:
         """Log what hosts do not accept of a tool: they drop or rename it and do not say so."""
-        table, key = self.table, entry.key
+        table = self.table
+        key = entry.key
         if not GOOD_NAME.fullmatch(key):
             table.warn_once(key, ODD_NAME, hosts_log)
         for name in entry.listing.input_schema.get("properties", ()):
