@@ -49,7 +49,7 @@ class HostTasks(Tasks):
         renewed_in_fork.add(self)
 
     def capabilities_beside(self, declared: dict[str, Json]) -> dict[str, Json]:
-        """What is declared of tasks, beside these capabilities; empty where nothing can be asked."""
+        """Return the capability of tasks beside these; empty if nothing can be asked."""
         kinds: dict[str, Json] = {
             kind: {name: {}} for kind, name in AUGMENTED.values() if kind in declared
         }

@@ -126,7 +126,7 @@ class Skills(Extension):
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin without a thread that looks into the folder. Python calls this in a forked process."""
+        """Forget the parent's thread that reads the folder. Python calls this after a fork."""
         self._lock = threading.Lock()
 
     def install(self, server: Any) -> None:
@@ -167,7 +167,8 @@ class Skills(Extension):
         path = _path_of(uri, resources)
         if resources.get(path, {}).get("mimeType") != FOLDER_TYPE:
             raise InvalidParams(
-                f"uri is that of a folder of a skill, without a slash at its end, not {one_line(uri)}"
+                "uri is that of a folder of a skill, without a slash at its end, not "
+                f"{one_line(uri)}"
             )
         inside = [each for child, each in resources.items() if child.rpartition("/")[0] == path]
         return self._page("resources", inside, params, ctx, path)
@@ -240,9 +241,13 @@ class Skills(Extension):
                 about = skill["frontmatter"]
                 if path not in before.skills or before.skills[path]["frontmatter"] != about:
                     self.server.add_resource(
-                        self._reader(path), _uri_of(path), name=about["name"], description=about["description"],
-                        mime_type=MARKDOWN, replace=True,
-                    )  # fmt: skip
+                        self._reader(path),
+                        _uri_of(path),
+                        name=about["name"],
+                        description=about["description"],
+                        mime_type=MARKDOWN,
+                        replace=True,
+                    )
             return seen
 
     def _reader(self, path: str) -> Callable[[], Any]:
@@ -322,7 +327,10 @@ class Skills(Extension):
                         if fault is None and stat.S_ISDIR(status.st_mode):
                             pending.append(path)
                         elif fault is None and not stat.S_ISREG(status.st_mode):
-                            fault = "it is neither a file nor a folder (symbolic links are not followed)"
+                            fault = (
+                                "it is neither a file nor a folder (symbolic links are not "
+                                "followed)"
+                            )
                         if fault is None:
                             yield path, status
                         else:

@@ -72,9 +72,12 @@ RELATED_KEY = "io.modelcontextprotocol/related-task"
 # What a task may become. The states without a way out are terminal.
 _ANY = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
 NEXT: Mapping[str, frozenset[str]] = {
-    "working": _ANY, "input_required": _ANY,
-    "completed": frozenset(), "failed": frozenset(), "cancelled": frozenset(),
-}  # fmt: skip
+    "working": _ANY,
+    "input_required": _ANY,
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+}
 
 # Seconds after which tasks count as lost whose process has not said that it runs, and how often it
 # says so.
@@ -93,10 +96,18 @@ ROOM_BYTES = 16 * 1024
 # The members of a record, and their types.
 _NULL = type(None)
 _MEMBERS: Mapping[str, tuple[type, ...]] = {
-    "id": (str,), "status": (str,), "message": (str, _NULL), "created": (str,), "updated": (str,),
-    "core": (bool,), "ttl": (int, _NULL), "expires": (int, float, _NULL), "lease": (str,), "asked": (dict,),
+    "id": (str,),
+    "status": (str,),
+    "message": (str, _NULL),
+    "created": (str,),
+    "updated": (str,),
+    "core": (bool,),
+    "ttl": (int, _NULL),
+    "expires": (int, float, _NULL),
+    "lease": (str,),
+    "asked": (dict,),
     "answers": (dict,),
-}  # fmt: skip
+}
 _ENDS: Mapping[str, tuple[type, ...]] = {"result": (dict,), "error": (dict,)}
 _QUESTION: Mapping[str, tuple[type, ...]] = {"method": (str,), "params": (dict,)}
 _ERROR: Mapping[str, tuple[type, ...]] = {"code": (int,), "message": (str,)}
@@ -348,9 +359,15 @@ class Tasks(Extension):
     lists_for_all = False
 
     def __init__(
-        self, store: Optional[Store] = None, *, ttl: Optional[float] = 3600.0, max_ttl: float = 86400.0,
-        poll_interval: float = 1.0, max_tasks: int = 5000, max_bytes: int = 256 * 1024 * 1024,
-    ) -> None:  # fmt: skip
+        self,
+        store: Optional[Store] = None,
+        *,
+        ttl: Optional[float] = 3600.0,
+        max_ttl: float = 86400.0,
+        poll_interval: float = 1.0,
+        max_tasks: int = 5000,
+        max_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
         check_number("ttl", ttl, least=0.001, whole=False)
         check_number("max_ttl", max_ttl, least=0.001, whole=False, optional=False)
         check_number("poll_interval", poll_interval, least=0.001, whole=False, optional=False)
@@ -399,7 +416,7 @@ class Tasks(Extension):
         self._lock = threading.Lock()
         self._cancel_renewal: Optional[Callable[[], None]] = None
 
-    # ------------------------------------------------------------ what is declared, and where requests go
+    # ------------------------------------------------------------ capabilities and routes
 
     def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
         """As `Extension.declare`, in the design of the revision."""
@@ -604,10 +621,14 @@ class Tasks(Extension):
         """A task as a client sees it."""
         unit = "Ms" if extension else ""
         task = {
-            "taskId": record["id"], "status": record["status"], "statusMessage": record["message"],
-            "createdAt": record["created"], "lastUpdatedAt": record["updated"],
-            "ttl" + unit: record["ttl"], "pollInterval" + unit: self._interval_ms,
-        }  # fmt: skip
+            "taskId": record["id"],
+            "status": record["status"],
+            "statusMessage": record["message"],
+            "createdAt": record["created"],
+            "lastUpdatedAt": record["updated"],
+            "ttl" + unit: record["ttl"],
+            "pollInterval" + unit: self._interval_ms,
+        }
         return {name: value for name, value in task.items() if name != "statusMessage" or value}
 
     def _detailed(self, record: Record) -> dict[str, Json]:
@@ -652,10 +673,18 @@ class Tasks(Extension):
         now = _now()
         key = self._task_key(incoming, id)
         record: Record = {
-            "id": id, "status": "working", "message": None, "created": now, "updated": now, "core": core,
+            "id": id,
+            "status": "working",
+            "message": None,
+            "created": now,
+            "updated": now,
+            "core": core,
             "ttl": None if ttl is None else math.ceil(ttl * 1000),
-            "expires": None if ttl is None else time.time() + ttl, "lease": self._lease, "asked": {}, "answers": {},
-        }  # fmt: skip
+            "expires": None if ttl is None else time.time() + ttl,
+            "lease": self._lease,
+            "asked": {},
+            "answers": {},
+        }
         running = TaskRequest(self, key, incoming, route, before)
         self.requests.add(running, key)
         with self._lock:
@@ -952,11 +981,14 @@ class Tasks(Extension):
                 self._asking.difference_update((key, name) for name in mine)
 
     _METHODS: Mapping[tuple[str, str], Callable[[Tasks, IncomingRequest], dict[str, Json]]] = {
-        ("core", "tasks/get"): _get, ("core", "tasks/cancel"): _cancel,
-        ("core", "tasks/list"): _list, ("core", "tasks/result"): _result,
-        ("extension", "tasks/get"): _get, ("extension", "tasks/cancel"): _cancel,
+        ("core", "tasks/get"): _get,
+        ("core", "tasks/cancel"): _cancel,
+        ("core", "tasks/list"): _list,
+        ("core", "tasks/result"): _result,
+        ("extension", "tasks/get"): _get,
+        ("extension", "tasks/cancel"): _cancel,
         ("extension", "tasks/update"): _update,
-    }  # fmt: skip
+    }
 
     # ------------------------------------------------------------ listening
 

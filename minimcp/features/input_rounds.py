@@ -6,8 +6,8 @@ the answer and with a signed state that holds everything that an earlier run has
 handler can always run again from the top, in any process that has the same keys, and its earlier
 questions and steps find their answers (`RerunChannel`).
 
-Over stdio and in memory a handler that asks also waits where it is (`WaitingChannel`). If the answer
-comes in time, the handler goes on as the handler of the new request. At most
+Over stdio and in memory a handler that asks also waits where it is (`WaitingChannel`). If the
+answer comes in time, the handler continues as the handler of the new request. At most
 ``Limits.waiting_handlers`` handlers of a connection wait (`WaitingHandlers`): one more makes the
 one that has waited longest give way, and then the new request runs the handler again.
 
@@ -63,7 +63,10 @@ _replayed: set[str] = set()
 
 
 def _too_often(most: int) -> errors.ToolError:
-    way = "ask several at once with ctx.ask_all, or raise Limits.rounds: Server(..., limits=Limits(rounds=...))"
+    way = (
+        "ask several at once with ctx.ask_all, or raise Limits.rounds: Server(..., "
+        "limits=Limits(rounds=...))"
+    )
     return errors.ToolError(
         f"the client was asked {most} times, and there are questions left: {way}"
     )
@@ -158,7 +161,8 @@ class WaitingChannel(RerunChannel):
     """Answers the request with the questions, and waits for the retry that brings the answers.
 
     The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
-    with a retry (`take_retry`), because others wait (`give_way`), at a timeout, or with the connection.
+    with a retry (`take_retry`), because others wait (`give_way`), at a timeout, or with the
+    connection.
     """
 
     def __init__(
@@ -260,7 +264,10 @@ class WaitingChannel(RerunChannel):
             if not handlers.remove(sink, state, self):
                 return self._came.get()  # another thread ends the wait at this moment
             incoming.finished = True
-            text = f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within {seconds:g} s"
+            text = (
+                f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within "
+                f"{seconds:g} s"
+            )
             raise errors.RequestTimeout(text) from None
         finally:
             handlers.remove(sink, state, self)  # if something else ended this thread's wait
@@ -447,7 +454,9 @@ def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> No
 def end_round(
     incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]
 ) -> Any:
-    """The result of a run: the questions that it left unanswered win over what it returned or
+    """Finish one run of a handler.
+
+    If questions are pending, return the result that asks them, and ignore what the run returned or
     raised.
 
     Args:
@@ -584,7 +593,10 @@ class States:
         if callable(keys):
             return
         given = [os.urandom(MIN_KEY_BYTES)] if keys is None else keys
-        what = f"state_keys is a list of secrets of {MIN_KEY_BYTES} bytes or more, such as [os.urandom({MIN_KEY_BYTES})]"
+        what = (
+            f"state_keys is a list of secrets of {MIN_KEY_BYTES} bytes or more, such as "
+            f"[os.urandom({MIN_KEY_BYTES})]"
+        )
         if isinstance(given, (bytes, str)) or not all(
             isinstance(key, (bytes, bytearray)) for key in given
         ):
@@ -608,7 +620,10 @@ class States:
         state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
         text = _signed(self._known_keys()[0], urlsafe_b64encode(canonical(state)).decode())
         if len(text) > MAX_STATE_CHARACTERS:
-            what = f"the answers and steps of {incoming.request.method} are too much for a requestState"
+            what = (
+                f"the answers and steps of {incoming.request.method} are too much for a "
+                "requestState"
+            )
             raise errors.InternalError(
                 f"{what}: {len(text)} characters, and {MAX_STATE_CHARACTERS} is the most"
             )

@@ -97,7 +97,7 @@ def _tables(registry: Registry) -> list[Table[Any]]:
 
 
 def merged(table: Table[Any]) -> dict[str, Any]:
-    """Return the entries of a table and of those mounted in it, by their names (`changing` is held).
+    """Return the entries of a table and of those mounted in it, by name (`changing` is held).
 
     The server's own entry comes before a mounted one of its name, and an entry of a server that was
     mounted first before one of a server that was mounted later.

@@ -71,7 +71,8 @@ def observer(
     """
     if not callable(on_request):
         raise TypeError(
-            f"on_request is a function that takes a FinishedRequest, or None, not {on_request!r:.60}"
+            "on_request is a function that takes a FinishedRequest, or None, not "
+            f"{on_request!r:.60}"
         )
     refuse_async(on_request, "on_request")
     failed: list[Exception] = []
@@ -135,9 +136,12 @@ def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]
 # ------------------------------------------------------------ the standard library's logging
 
 LEVELS = (
-    (logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"), (25, "notice"),
+    (logging.CRITICAL, "critical"),
+    (logging.ERROR, "error"),
+    (logging.WARNING, "warning"),
+    (25, "notice"),
     (logging.INFO, "info"),
-)  # fmt: skip
+)
 """The least number of each level of the protocol; what is below all of them is "debug"."""
 
 OURS = "minimcp"
@@ -146,10 +150,19 @@ MAX_LOGGED_CHARACTERS = 80
 """Characters of a client's words in an attribute of a log record."""
 
 # Attributes that every record has; others were given as ``extra=``.
-_PLAIN = frozenset({
-    *vars(logging.makeLogRecord({})), "message", "asctime", "taskName",
-    "mcp", "mcp_id", "mcp_method", "mcp_tool", "mcp_session",
-})  # fmt: skip
+_PLAIN = frozenset(
+    {
+        *vars(logging.makeLogRecord({})),
+        "message",
+        "asctime",
+        "taskName",
+        "mcp",
+        "mcp_id",
+        "mcp_method",
+        "mcp_tool",
+        "mcp_session",
+    }
+)
 
 _here = threading.local()
 
@@ -196,7 +209,9 @@ class LogHandler(logging.Handler):
     Thread-safe without a lock: a client that reads slowly delays only the handler that logs to it.
     """
 
-    def handle(self, record: logging.LogRecord) -> Union[bool, logging.LogRecord]:  # type: ignore[override]
+    def handle(  # type: ignore[override]
+        self, record: logging.LogRecord
+    ) -> Union[bool, logging.LogRecord]:
         """Emit a record that passes the filters, without the handler's lock."""
         passed: Any = self.filter(record)
         if passed:

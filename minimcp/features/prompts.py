@@ -48,7 +48,8 @@ class RegisteredPrompt(TextHandler):
         ):
             way = "return a str, a Message(role, content), or a list of them"
             raise TypeError(
-                f"{source_location(function)}: the return type: a prompt cannot return {kind.label}: {way}"
+                f"{source_location(function)}: the return type: a prompt cannot return "
+                f"{kind.label}: {way}"
             )
         arguments = [
             PromptArgument(each.name, description=each.description or None, required=each.required)

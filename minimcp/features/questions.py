@@ -2,7 +2,7 @@
 read, and who asks.
 
 In revisions with a handshake a question is a request of the server, and the handler's thread waits
-for the answer (see `QuestionChannel`); where requests stand alone it is asked by the result of the request
+for the answer (see `QuestionChannel`). In stateless revisions the result of the request asks it
 (see `input_rounds`). https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
 https://modelcontextprotocol.io/specification/2026-07-28/client/roots
@@ -326,7 +326,7 @@ class SentQuestion(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """A short name for what is asked, by which it is known whether a later run asks the same."""
+        """A short name for the question: a later run that asks the same has the same digest."""
         said = {
             name: value for name, value in self.params.items() if name != "elicitationId"
         }  # new each time
@@ -339,8 +339,8 @@ class QuestionChannel:
 
     Args:
         incoming: The request.
-        before: SentQuestion for an earlier run of this call's handler, whose answers and steps count; None
-            for the first.
+        before: The channel of an earlier run of this call's handler, whose answers and steps
+            count; None for the first run.
 
     Attributes:
         pending: Questions that wait for another round.
@@ -449,7 +449,8 @@ class QuestionChannel:
         able = self._incoming.peer.revision.asking_methods
         if method not in able:
             raise RuntimeError(
-                f"a handler of {method} cannot ask the client: those of {', '.join(sorted(able))} can"
+                f"a handler of {method} cannot ask the client: those of "
+                f"{', '.join(sorted(able))} can"
             )
         return {
             each.key: read_result(each, result)

@@ -1,4 +1,4 @@
-"""`CallRate`: rejects tool calls and completions of clients that send too many (``Limits.call_rate``).
+"""`CallRate`: rejects tool calls and completions of clients that send too many.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (security considerations)
 """
@@ -31,13 +31,14 @@ _TIME = re.compile(rb"[0-9]{1,19}")
 class CallRate(Feature):
     """The rate at which each client of a server may call tools and complete arguments. Thread-safe.
 
-    A client is a principal. Without one, or with `Bearer.static`, whose token many clients may have, it is an
-    HTTP session or a connection, and otherwise an address. Processes that share a store count together the
-    requests that come over Streamable HTTP.
+    The rate is ``Limits.call_rate``. A client is a principal. Without one, or with `Bearer.static`,
+    whose token many clients may have, it is an HTTP session or a connection, and otherwise an
+    address. Processes that share a store count together the requests that come over Streamable
+    HTTP.
 
-    A call that brings answers back continues one that was counted. So it has a bucket of its own, which is
-    ``Limits.rounds`` times as large: a call may come back that often, and a client that sends one state again
-    and again is limited too.
+    A call that brings answers back continues one that was counted. So it has a bucket of its own,
+    which is ``Limits.rounds`` times as large: a call may come back that often, and a client that
+    sends one state again and again is limited too.
 
     Args:
         registry: The registry of a server with ``Limits.call_rate``.
@@ -98,7 +99,10 @@ class CallRate(Feature):
         assert incoming.retry_after is not None
         seconds = whole_seconds(incoming.retry_after)
         limit = f"{self._calls.per_second:g} tool calls and completions per second"
-        text = f"too many requests: this server accepts {limit} from each client. Try again in {seconds} s"
+        text = (
+            f"too many requests: this server accepts {limit} from each client. Try again in "
+            f"{seconds} s"
+        )
         if incoming.request.method == "tools/call":
             return error_result(text, incoming.peer.revision, self._config)
         raise InternalError(text)
@@ -106,7 +110,7 @@ class CallRate(Feature):
     # ------------------------------------------------------------ processes that share a store
 
     def _is_shared(self, incoming: IncomingRequest) -> bool:
-        """Whether other processes serve the same client: over Streamable HTTP, not on a connection."""
+        """Return whether other processes serve the same client, as over Streamable HTTP."""
         if self._config.processes is None:
             return False
         return incoming.sink.origin is None or isinstance(incoming.sink.origin, str)

@@ -65,11 +65,17 @@ class Readable(TextHandler):
         variables = () if self.template is None else self.template.variables
         for name in self.completers:
             if name not in variables:
-                problem = f"{self.owner} has no variable for the parameter {name!r}: write {{{name}}} into it"
+                problem = (
+                    f"{self.owner} has no variable for the parameter {name!r}: write "
+                    f"{{{name}}} into it"
+                )
                 raise TypeError(f"{source_location(function)}: {problem}")
         for name in variables:
             if name not in self.completers:
-                problem = f"has the variable {name!r}, and its function no parameter of that name: add {name}: str"
+                problem = (
+                    f"has the variable {name!r}, and its function no parameter of that name: "
+                    f"add {name}: str"
+                )
                 raise TypeError(f"{source_location(function)}: {self.owner} {problem}")
         hints = annotated(
             options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner
@@ -312,7 +318,8 @@ def _template(uri: str) -> Optional[UriTemplate]:
     """
     if not isinstance(uri, str):
         raise TypeError(
-            f'the URI of a resource is a str, not {type(uri).__name__}: write @server.resource("notes://all")'
+            f"the URI of a resource is a str, not {type(uri).__name__}: write "
+            '@server.resource("notes://all")'
         )
     template = UriTemplate(uri)
     if re.match("[^:]*(/|$)", uri) and not uri.startswith("{"):

@@ -42,8 +42,11 @@ ID_CHARACTERS = 256
 
 
 def _bytes_of(uri: str) -> int:
-    """Memory of one subscription: its URI, also normalized, its entry, and the notification that may
-    wait for a slow client."""
+    """Return the memory of one subscription.
+
+    That is its URI, also normalized, its entry, and the notification that may wait for a slow
+    client.
+    """
     normalized = normalize_uri(uri)
     copies = 2 * sys.getsizeof(uri) + (0 if normalized is uri else sys.getsizeof(normalized))
     return copies + 400
@@ -64,9 +67,14 @@ class Subscriber:
     """
 
     def __init__(
-        self, post: Callable[[Line], None], lists: Iterable[str], uris: Iterable[str] = (),
-        meta: Optional[Mapping[str, Json]] = None, *, held: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        post: Callable[[Line], None],
+        lists: Iterable[str],
+        uris: Iterable[str] = (),
+        meta: Optional[Mapping[str, Json]] = None,
+        *,
+        held: bool = False,
+    ) -> None:
         self.post = post
         self._held = held
         self._lock = threading.RLock()

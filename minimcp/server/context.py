@@ -445,7 +445,7 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client no longer waits, or the handler's time is over. Look at it in loops."""
+        """Whether the client no longer waits, or the time is over. Check it in loops."""
         return self._incoming.cancelled
 
     def check(self) -> None:

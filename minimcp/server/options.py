@@ -91,8 +91,11 @@ class ToolOptions(_CommonOptions, total=False):
 
 # What an option is when it is left out, where that is not None.
 _DEFAULTS: Mapping[str, Any] = {
-    **dict.fromkeys(("requires", "scopes", "permissions"), ()), "replace": False, "ttl": 0, "cache_scope": "private"
-}  # fmt: skip
+    **dict.fromkeys(("requires", "scopes", "permissions"), ()),
+    "replace": False,
+    "ttl": 0,
+    "cache_scope": "private",
+}
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
@@ -123,8 +126,11 @@ def with_option_signature(kind: str) -> Callable[[F], F]:
 
 Options = Union[ToolOptions, ResourceOptions, PromptOptions, AppOptions]
 OPTIONS: Mapping[str, Any] = {
-    "tool": ToolOptions, "resource": ResourceOptions, "prompt": PromptOptions, "app": AppOptions
-}  # fmt: skip
+    "tool": ToolOptions,
+    "resource": ResourceOptions,
+    "prompt": PromptOptions,
+    "app": AppOptions,
+}
 
 
 def source_location(function: Any) -> str:
@@ -408,15 +414,20 @@ def decorated(
 
 # What comes first in the other decorators, as in this example.
 _FIRST = {
-    "resource": ("URI", "notes://all"), "app": ("URI", "ui://sales/chart"),
-    "method": ("name", "vendor/thing"), "notification": ("name", "notifications/vendor/thing"),
-}  # fmt: skip
+    "resource": ("URI", "notes://all"),
+    "app": ("URI", "ui://sales/chart"),
+    "method": ("name", "vendor/thing"),
+    "notification": ("name", "notifications/vendor/thing"),
+}
 
 
 def named(
-    way: str, first: str, register: Callable[..., Any], given: Sequence[Any] = (),
+    way: str,
+    first: str,
+    register: Callable[..., Any],
+    given: Sequence[Any] = (),
     options: Optional[Mapping[str, Any]] = None,
-) -> Callable[[F], F]:  # fmt: skip
+) -> Callable[[F], F]:
     """A decorator whose URI or name comes first; arguments as `decorated`.
 
     Raises:
@@ -521,11 +532,19 @@ def notification(name: str) -> Callable[[F], F]:
 
 # What the library hears itself.
 OWN_NOTIFICATIONS = frozenset(
-    f"notifications/{name}" for name in (
-        *("initialized", "cancelled", "progress", "message", "elicitation/complete", "subscriptions/acknowledged"),
+    f"notifications/{name}"
+    for name in (
+        *(
+            "initialized",
+            "cancelled",
+            "progress",
+            "message",
+            "elicitation/complete",
+            "subscriptions/acknowledged",
+        ),
         *("resources/updated", "roots/list_changed", *(f"{kind}/list_changed" for kind in LISTS)),
     )
-)  # fmt: skip
+)
 
 
 def _mark(kind: str, arguments: tuple[str, ...], function: Any, /, **options: Any) -> None:
@@ -564,12 +583,14 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
         )
     if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
         raise TypeError(
-            f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool"
+            f"{handlers.__qualname__} is a function, not an object with marked methods: use "
+            "server.tool"
         )
     found = marks_of(handlers)
     if not found:
         raise ValueError(
-            f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, @minimcp.resource(...) or "
+            f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, "
+            "@minimcp.resource(...) or "
             "@minimcp.prompt above those that clients may call"
         )
     yield from found

@@ -38,7 +38,8 @@ _FAULTS = [
         (r"(?:\A|/)\.\.(?:/|\Z)", "goes up"),
         (r"(?:\A|/)(?!\.(?:/|\Z))[^/]*[. ](?:/|\Z)", "has a name that ends with a dot or a blank"),
         (
-            r"(?:\A|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$) *(?:\.[^/]*)?(?:/|\Z)",
+            r"(?:\A|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$)"
+            r" *(?:\.[^/]*)?(?:/|\Z)",
             "names a device",  # on Windows, in every directory and with every suffix
         ),
     )
@@ -112,7 +113,8 @@ def path_fault(text: str) -> Optional[str]:
 
 
 def _plain(text: str) -> str:
-    """The text as a system may read it that folds look-alikes and leaves out what cannot be seen."""
+    """Return the text as a system may read it that replaces look-alikes and drops invisible
+    characters."""
     folded = unicodedata.normalize("NFKC", text).translate(_SLASHES)
     return "".join(each for each in folded if unicodedata.category(each) != "Cf")
 

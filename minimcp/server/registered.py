@@ -67,7 +67,7 @@ class ServerConfig:
 
     Attributes:
         features: The features that are loaded, set by the registry.
-        feature: Returns a feature by its name, and loads it first if necessary; set by the registry.
+        feature: Returns a feature by its name; loads it if necessary. Set by the registry.
         option_specs: The options of decorators that these features read.
     """
 

@@ -1,4 +1,5 @@
-"""What one server can do: its features, its methods, what it declares, and each connection's part."""
+"""What one server can do: its features, methods and capabilities, and the part of each
+connection."""
 
 from __future__ import annotations
 

@@ -174,7 +174,10 @@ class Run:
                 )
 
     def _hold_signals(self) -> None:
-        """Take the signals back from a handler that ran on the main thread, such as an event loop."""
+        """Set the signal handlers again after a handler that ran on the main thread.
+
+        It may have set its own, as an event loop does.
+        """
         if self._over.is_set():
             return
         signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
@@ -269,7 +272,10 @@ class Run:
 
 
 def _pipe() -> tuple[Any, Any]:
-    """Both ends of a pipe, to which writing never waits; on Windows only sockets can be waited for."""
+    """Return both ends of a pipe, to which writing never blocks.
+
+    On Windows it is a pair of sockets: `select` accepts nothing else.
+    """
     if os.name == "nt":  # pragma: no cover - Windows
         import socket  # takes as long as all of this folder
 

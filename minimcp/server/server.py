@@ -460,7 +460,7 @@ class Server:
     def add_app(
         self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]
     ) -> None:
-        """`app` as a plain call; open connections are told that the list of resources has changed."""
+        """`app` as a plain call. Clients are notified that the list of resources has changed."""
         self._registry.add("app", function, options, uri)
 
     add_resource_template = add_resource
@@ -528,7 +528,7 @@ class Server:
         """
         self._registry.remove("prompt", name)
 
-    # ------------------------------------------------------------ plain objects, methods, middleware, other servers
+    # ------------------------------------------------------------ objects, methods, other servers
 
     def add(self, *handlers: Any) -> None:
         """Register the marked methods of plain objects: those under ``@minimcp.tool``,
@@ -620,7 +620,8 @@ class Server:
         """
         if not isinstance(other, Server) or not isinstance(prefix, str):
             raise TypeError(
-                'mount takes a server, and what its names begin with: server.mount(other, prefix="x")'
+                "mount takes a server, and what its names begin with: server.mount(other, "
+                'prefix="x")'
             )
         if not prefix:
             raise ValueError("the prefix of a mounted server is not empty")
@@ -649,10 +650,10 @@ class Server:
         your own, that does not return in that time ends the process with exit code 1. At the end of
         the input and after `close` running requests get ``Limits.drain_grace`` seconds.
 
-        Nothing waits for the reader of stderr (over HTTP also of stdout): `sys.stderr` and handlers of
-        `logging` on it drop what is not read, and count it. A forked child has the signal handlers
-        from before `run`. When the interpreter exits after `run`, processes of `multiprocessing` that
-        do not end within a second are terminated.
+        Nothing waits for the reader of stderr (over HTTP also of stdout): `sys.stderr` and handlers
+        of `logging` on it drop what is not read, and count it. A forked child has the signal
+        handlers from before `run`. When the interpreter exits after `run`, processes of
+        `multiprocessing` that do not end within a second are terminated.
 
         Args:
             transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of
@@ -687,7 +688,8 @@ class Server:
         if transport == "stdio":
             if given:
                 raise TypeError(
-                    f'run({given[0]}): "stdio" has none; did you mean run("http", {", ".join(given)})?'
+                    f'run({given[0]}): "stdio" has none; did you mean run("http", '
+                    f"{', '.join(given)})?"
                 )
             from ..stdio.streams import StandardStreams
 

@@ -69,16 +69,29 @@ JSON_SCHEMA = OptionSpec((abc.Mapping, NONE), "a JSON Schema, which is a dict, o
 
 # By the name of an exception's class, and words in it: what its author probably did not know.
 _ADVICE = (
-    ("EOFError", "EOF", ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)"),
-    ("ProgrammingError", "SQLite objects created in a thread", " Tools run on several threads: connect in the tool, "
-     "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
-    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. "
-     "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401"),
-)  # fmt: skip
+    (
+        "EOFError",
+        "EOF",
+        ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)",
+    ),
+    (
+        "ProgrammingError",
+        "SQLite objects created in a thread",
+        " Tools run on several threads: connect in the tool, "
+        "or with check_same_thread=False and a lock, or write executor=Serial() and connect in "
+        "a tool of that executor",
+    ),
+    (
+        "AuthorizationError",
+        "",
+        ": middleware is no guard, as lists are answered without it. "
+        "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401",
+    ),
+)
 
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
-    """A content block as a revision knows it: a kind that it lacks becomes the nearest that it has."""
+    """Return a content block for a revision. A kind that it lacks becomes the nearest one."""
     if block.type not in revision.content_kinds and isinstance(block, Audio):
         contents = BlobResourceContents("audio:inline", block.data, mime_type=block.mime_type)
         block = EmbeddedResource(contents, annotations=block.annotations)
@@ -392,7 +405,8 @@ class RegisteredTool(RegisteredFunction):
             is_none = told.startswith("expected") and told.endswith("got null")
             told = f"{self.key} returned a wrong value: {told}"
             if self._check_output is None and self.signature.returns is not NOTHING:
-                told += f" (-> {cut(formatannotation(self.signature.returns, self.function.__module__), 80)})"
+                annotation = formatannotation(self.signature.returns, self.function.__module__)
+                told += f" (-> {cut(annotation, 80)})"
             told += " (None: has a branch no return?)" * is_none
         elif isinstance(error, errors.ToolError):
             if error.content is None:

@@ -35,14 +35,14 @@ log = logger("minimcp.processes")
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
 
-# Maximum number of messages that a mailbox and the log keep, and the seconds for which the log keeps
-# them after the last one.
+# Maximum number of messages that a mailbox and the log keep, and the seconds for which the log
+# keeps them after the last one.
 MAIL = 10_000
 NEWS = 1_000
 NEWS_SECONDS = 3600.0
 
-# Bytes of these messages, if all are as long as the newest: see `_fitting`. A mailbox holds answers,
-# which are as long as the body of a request may be.
+# Bytes of these messages, if all are as long as the newest: see `_fitting`. A mailbox holds
+# answers, which are as long as the body of a request may be.
 MAIL_BYTES = 64 * 1024 * 1024
 NEWS_BYTES = 256 * 1024
 
