@@ -87,10 +87,10 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .http.sessions import EventStore
     from .server.context import Context, current_context
     from .server.options import app, method, notification, prompt, resource, tool
-    from .server.executors import Serial
-    from .server.operating import FinishedRequest, LogFilter, LogHandler
+    from .features.executors import Serial
+    from .features.observers import FinishedRequest, LogFilter, LogHandler
     from .server.paths import resolve_inside
-    from .server.questions import Elicit, ElicitUrl, ListRoots, Sample
+    from .features.questions import Elicit, ElicitUrl, ListRoots, Sample
     from .server.server import Server, serve
     from .stdio.child import StdioServer
     from .stores.redis import RedisStore
@@ -275,11 +275,11 @@ _MODULES = {
     "http.options": "HttpOptions",
     "http.sessions": "EventStore",
     "server.context": "Context current_context",
-    "server.executors": "Serial",
-    "server.operating": "FinishedRequest LogFilter LogHandler",
+    "features.executors": "Serial",
+    "features.observers": "FinishedRequest LogFilter LogHandler",
     "server.options": "app method notification prompt resource tool",
     "server.paths": "resolve_inside",
-    "server.questions": "Elicit ElicitUrl ListRoots Sample",
+    "features.questions": "Elicit ElicitUrl ListRoots Sample",
     "server.server": "Server serve",
     "stdio.child": "StdioServer",
     "stores.base": "Entry MemoryStore Store",

@@ -1,6 +1,6 @@
 """Every exception that a program sees: one flat tree, nothing of the libraries below leaks through.
 
-Not here: `Suspend` and `BecomeTask` of `server.questions`, which unwind a handler and are not to be
+Not here: `Suspend` of `features.questions` and `HandOver` of `server.feature`, which unwind a handler and are not to be
 caught.
 Codes and their meaning: https://modelcontextprotocol.io/specification/2026-07-28/basic An error
 that a peer sent has ``from_peer`` true; one made here and raised in a handler becomes the answer.

@@ -106,6 +106,30 @@ class Module:
             ):
                 yield node.lineno, node.value
 
+    def identifiers(self) -> Iterator[Tuple[int, str]]:
+        """Names that the code uses or defines, with their lines.
+
+        Left out are signatures, classes of options (a `TypedDict`), imports for type checkers, and
+        strings.
+        """
+        yield from self._identifiers(self.tree)
+
+    def _identifiers(self, node: ast.AST) -> Iterator[Tuple[int, str]]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.arguments) or (
+                isinstance(node, FUNCTIONS) and child is node.returns
+            ):
+                continue
+            if isinstance(child, ast.ClassDef) and child.name.endswith("Options"):
+                continue
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            for field in ("id", "attr", "name", "arg", "asname"):
+                found = getattr(child, field, None)
+                if isinstance(found, str):
+                    yield getattr(child, "lineno", 0), found
+            yield from self._identifiers(child)
+
 
 def sources() -> List[str]:
     """Every module of the package, relative to minimcp/."""

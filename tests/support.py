@@ -196,3 +196,8 @@ def run_python(
     if env is not None:
         options["env"] = {**os.environ, **env}
     return subprocess.run([sys.executable, *arguments], capture_output=True, **options)
+
+
+def tasks_of(server: Any) -> Any:
+    """The `Tasks` of a server."""
+    return next(each for each in server._config.features if type(each).__name__ == "Tasks")

@@ -10,9 +10,11 @@ import re
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterator, List, Set
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Set
 
 import pytest
+
+from minimcp.server.feature import EXTENSIONS, FEATURES
 
 from .modules import FUNCTIONS, PACKAGE, Import, Module, read_package
 from .support import ROOT, run_python
@@ -29,30 +31,31 @@ BELOW = {
     "engine": f"{BASE} protocol types schema",
     "stdio": f"{BASE} protocol types schema engine",
     "server": f"{BASE} protocol types schema engine stores",
+    "features": f"{BASE} protocol types schema engine server stores",
     "client": f"{BASE} protocol types schema engine stdio",
-    "http": f"{BASE} protocol types schema engine server client stores",
+    "http": f"{BASE} protocol types schema engine server client features stores",
     "auth": f"{BASE} protocol types schema engine server client http",
     "stores": f"{BASE} protocol types schema engine",
-    "extensions": f"{BASE} protocol types schema engine server client http auth stores",
-    "testing": f"{BASE} protocol types schema engine stdio server client http auth __init__",
-    "cli": f"{BASE} protocol types schema engine stdio server client http auth stores extensions testing __init__",
+    "extensions": f"{BASE} protocol types schema engine server client http auth features stores",
+    "testing": f"{BASE} protocol types schema engine stdio server client http auth features __init__",
+    "cli": f"{BASE} protocol types schema engine stdio server client http auth stores extensions testing features __init__",
     "__main__": "cli",
     "__init__": BASE,
 }
 """What each folder may import; of others it knows nothing."""
 
-TABLES = {"client": "client/connect.py"}
+TABLES = {"client": "client/connect.py", "server": "server/feature.py"}
 """Where a folder lists the modules of other folders that it may import inside a function, as LATE."""
 
 UPWARD = {
-    "server/server.py": "stdio http",
+    "server/server.py": "stdio",
     "server/run.py": "stdio",
     "http/fetch.py": "auth",
 }
 """What these import inside a function, beside what the tables list: the transports that a server is
 asked for by name, and tokens."""
 
-MOST_FILES, MOST_ENTRIES = 145, 19
+MOST_FILES, MOST_ENTRIES = 155, 20
 
 FOREIGN = frozenset(
     {
@@ -127,15 +130,40 @@ def late_modules(folder: str, package: Dict[str, Module]) -> Set[str]:
     return set()
 
 
+def _loads(module: Module) -> Iterator["tuple[int, str]"]:
+    """The calls of `minimcp.server.feature.load` with a name, each with its line."""
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "load"
+            and node.args
+            and isinstance(node.args[0], ast.Constant)
+        ):
+            yield node.lineno, str(node.args[0].value)
+
+
+def _named(modules: Iterable[str]) -> Set[str]:
+    return {f"{name.replace('.', '/')}.py" for name in modules}
+
+
 def test_the_tables_of_late_imports_list_what_is_imported(package: Dict[str, Module]) -> None:
     for folder in TABLES:
-        outside = {
-            each.target
-            for module, each in _imports(package)
-            if each.ours and each.late and _part(module.path) == folder
-            if _part(each.target) not in (folder, *BELOW[folder].split())
-        }
-        assert outside == late_modules(folder, package), folder
+        used: Set[str] = set()
+        if folder == "server":
+            used |= _named(feature.module for feature in FEATURES.values()) | _named(EXTENSIONS)
+        for module in package.values():
+            if _part(module.path) != folder:
+                continue
+            used |= _named(name for _, name in _loads(module))
+            allowed = {folder, *BELOW[folder].split(), *UPWARD.get(module.path, "").split()}
+            used |= {
+                each.target
+                for each in module.imports
+                if each.ours and each.late and _part(each.target) not in allowed
+            }
+        assert used == late_modules(folder, package), folder
+        assert used <= set(package), folder
 
 
 def test_imports_point_downwards(package: Dict[str, Module]) -> None:
@@ -176,6 +204,42 @@ def _cycles(graph: Dict[str, Set[str]]) -> Set[FrozenSet[str]]:
         for path in graph
         if path in reached[path]
     }
+
+
+EXTENSION_WORDS = {"task", "tasks", "app", "apps"}
+
+PUBLIC_OF_EXTENSIONS = {
+    "server/context.py": {"become_task"},
+    "server/options.py": {"app", "AppOptions"},
+    "server/server.py": {"app", "add_app", "WsgiApp"},
+}
+"""What an author types, so that type checkers and `help` know it; it does nothing by itself. A
+`WsgiApp` is an application of PEP 3333."""
+
+
+def _names_extension(name: str) -> bool:
+    words = re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)
+    return not EXTENSION_WORDS.isdisjoint(word.lower() for word in words)
+
+
+def test_the_core_of_a_server_names_no_extension(package: Dict[str, Module]) -> None:
+    wrong = []
+    for path, module in package.items():
+        if not path.startswith("server/"):
+            continue
+        for line, name in module.identifiers():
+            allowed = name in PUBLIC_OF_EXTENSIONS.get(path, set())
+            if _names_extension(name) and not allowed:
+                wrong.append(f"{path}:{line} {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    "name", ["task", "Tasks", "tasks_of", "become_task", "App", "apps", "AppOptions", "may_app"]
+)
+def test_names_of_extensions_are_found(name: str) -> None:
+    assert _names_extension(name)
+    assert not any(map(_names_extension, ("append", "Mapping", "apply", "wrapped", "happens")))
 
 
 def test_no_cycles(package: Dict[str, Module]) -> None:

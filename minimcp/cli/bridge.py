@@ -43,6 +43,7 @@ from ..errors import (
     RpcError,
     SessionGone,
 )
+from ..features.subscriptions import Subscriptions
 from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
@@ -59,7 +60,6 @@ from ..protocol.messages import Failure, Json, Notification, Request, Result, en
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..server.registry import TAKEN, Registry, ServerRole
 from ..server.server import Server
-from ..server.subscriptions import Subscriptions
 from ..types import Tool
 from . import Parser, UsageError, complain, split_command
 from .commands import TOKEN, add_web, web_of
@@ -237,7 +237,7 @@ class Link(Host):
         # By the state that brings the answer: the call that waits, and where the answer goes.
         self._replies: dict[str, tuple[IncomingRequest, SimpleQueue[Any]]] = {}
         self._tools: list[Tool] = []
-        self._changes = Subscriptions(bridge.config, lambda kind: True)
+        self._changes = Subscriptions(bridge, lambda kind: True)
         self._forget: Callable[[], object] = int
         self._lock = (
             threading.Lock()

@@ -49,13 +49,7 @@ FEATURES: Mapping[str, Sequence[str]] = {
     "tasks": ("extensions/tasks.py", "extensions/host_tasks.py", "extensions/client_tasks.py"),
     "skills": ("extensions/skills.py", "extensions/client_skills.py"),
     "apps": ("extensions/apps.py",),
-    "stores": (
-        "engine/store.py",
-        "stores/memory.py",
-        "stores/processes.py",
-        "stores/redis.py",
-        "stores/sqlite.py",
-    ),
+    "stores": ("stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py"),
 }
 """By the name for ``--with``, the modules that the feature begins with, in both roles."""
 
@@ -72,8 +66,7 @@ OF_SERVERS = frozenset({
     "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py",
     "extensions/tasks.py",
     "http/endpoint.py", "http/legacy_sse.py", "http/options.py", "http/server.py", "http/wsgi.py",
-    "stores/memory.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py",
-    "engine/store.py",
+    "stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py",
 })  # fmt: skip
 """Modules of features that only a server uses, beside those in features/."""
 

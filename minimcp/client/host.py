@@ -191,7 +191,7 @@ class Host:
                     part: True if part == "listChanged" else {} for part in parts
                 }
         if self.asked_tasks is not None and revision.tasks == "core":
-            declared.update(self.asked_tasks.capability(declared))
+            declared.update(self.asked_tasks.capabilities_beside(declared))
         return declared
 
     def needed_cache(self) -> Cache:

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import pkgutil
 import re
+from collections import abc
 from functools import lru_cache
 from typing import Any, Callable, Mapping
 
+from ..features.resources import Readable
 from ..protocol.messages import Json
-from ..server.options import check_names
+from ..server.feature import OptionSpec
+from ..server.options import NONE, OPTIONAL_FLAG, OPTIONAL_TEXT, check_names
 from ..server.registered import ServerConfig
-from ..server.resources import Readable
 from ..types import ReadResourceResult, TextResourceContents
 from ..types.base import member_name
 from .extension import Extension
@@ -76,7 +78,7 @@ class App(Readable):
                 f"the app {uri!r} returned {type(value).__name__}: return the page as str"
             )
         page = _SCRIPT.sub(lambda found: f"<script>\n{script()}</script>", value)
-        ui = (self.shown.meta or {}).get("ui")
+        ui = (self.listing.meta or {}).get("ui")
         return ReadResourceResult(
             [TextResourceContents(uri, page, MIME_TYPE, {"ui": ui} if ui else None)]
         )
@@ -93,12 +95,25 @@ class Apps(Extension):
 
     identifier = "io.modelcontextprotocol/ui"
     settings: Mapping[str, Json] = {"mimeTypes": [MIME_TYPE]}
-    options = ("ui", "visibility")
+    makers = {"app": App}
+    options = {
+        "ui": OptionSpec((str, NONE), "the URI of an app, or None"),
+        "visibility": OptionSpec(
+            (str, list, tuple, NONE), '"model", "app", a list of them, or None'
+        ),
+        "csp": OptionSpec(
+            (abc.Mapping, NONE),
+            'a mapping such as {"connect_domains": ["https://api.example.com"]} or None',
+        ),
+        "permissions": OptionSpec((list, tuple), "a list of permissions"),
+        "border": OPTIONAL_FLAG,
+        "domain": OPTIONAL_TEXT,
+    }
 
     def install(self, server: Any) -> None:
-        """As `Extension.install`: the server has pages then."""
+        """As `Extension.install`; pages are resources."""
         super().install(server)
-        server._registry.classes["app"] = App
+        self._config.feature("resources")
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Json]:
         """As `Extension.listing`: ``ui``, for tools and pages."""
@@ -109,9 +124,10 @@ class Apps(Extension):
 
     def _of_tool(self, owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
         """What is said of a tool: the page that there is under this URI, and who may call it."""
-        uri, visibility = options.get("ui"), options.get("visibility")
+        uri = options.get("ui")
+        visibility = options.get("visibility")
         if uri is not None:
-            table = self.server._registry.resources.table
+            table = self._config.feature("resources").table
             page = table.get(uri) if isinstance(uri, str) else None
             if isinstance(page, App):
                 uri = page.key  # hosts compare texts
@@ -132,7 +148,8 @@ class Apps(Extension):
 
 def _of_page(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
     """What a page asks of the host; nothing for other resources."""
-    csp, permissions = options.get("csp") or {}, options.get("permissions", ())
+    csp = options.get("csp") or {}
+    permissions = options.get("permissions", ())
     check_names(csp, CSP, f"{owner}: csp has no", error=ValueError)
     for name, origins in csp.items():
         is_list = isinstance(origins, (list, tuple))

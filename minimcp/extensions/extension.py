@@ -12,24 +12,24 @@ from contextvars import copy_context
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence
 
-from ..engine.incoming import Handler, IncomingRequest, Route
+from ..engine.incoming import IncomingRequest, Route
 from ..errors import InvalidParams
+from ..features.methods import RegisteredMethod
+from ..features.subscriptions import MAX_URIS, Subscriptions
 from ..log import logger
 from ..protocol.lifecycle import Peer, lacks
 from ..protocol.messages import Json, Notification
 from ..protocol.versions import Revision
 from ..schema.mismatch import plain_json, refuse_async
+from ..server.feature import Destination, Feature
 from ..server.options import marks_of
-from ..server.registry import RegisteredMethod
-from ..server.subscriptions import MOST_URIS
-from ..server.tools import RegisteredTool
 from ..text import describe
 from ..types.meta import check_extensions
 
 log = logger("minimcp.extensions")
 
 
-class Extension:
+class Extension(Feature):
     """One extension of the protocol: subclass it, and mark its methods with `minimcp.method` and
     `notification`.
 
@@ -41,8 +41,9 @@ class Extension:
     streams that listen to it: there a client hears nothing until its program holds
     ``client.listen(filters=...)`` open. Everything that comes is untrusted.
 
-    `declare`, `route`, `notified` and `listened` are called by the thread that takes messages in,
-    over stdio the one that reads: a subclass that overrides them must be quick, and must not wait.
+    An extension is a `Feature`: a subclass may override its methods, too. `declare`, `notified`,
+    `listened` and `before_call` are called by the thread that takes messages in, over stdio the one
+    that reads: a subclass that overrides them must be quick, and must not wait.
 
     Attributes, which a subclass sets:
         identifier: What both sides declare it by, with a prefix that belongs to its author:
@@ -60,13 +61,8 @@ class Extension:
         server: That it serves; None where it serves none.
     """
 
-    identifier: str = ""
     settings: Mapping[str, Json] = {}
-    names: Mapping[str, str] = {}
-    filters: Sequence[str] = ()
     result_types: Mapping[str, Sequence[str]] = {}
-    options: Sequence[str] = ()
-    refreshed_by: Sequence[str] = ()
 
     server: Any = None
 
@@ -85,51 +81,44 @@ class Extension:
         self.settings = plain_json(self.settings, f"the settings of {self.identifier}")
         if self.server is not None:
             raise ValueError(f"{type(self).__name__}() serves one server: make one for each")
-        self._config, self.subscriptions = server._registry.config, server._registry.subscriptions
-        if any(
-            each is not self and each.identifier == self.identifier
-            for each in self._config.extensions
-        ):
+        registry = server._registry
+        self._config = registry.config
+        if any(each.identifier == self.identifier for each in self._config.features):
             raise ValueError(
                 f"{self.identifier} is given twice: a server has one of each extension"
             )
-        self._method_handlers = {
-            mark.arguments[0]: RegisteredMethod(self._config, function, {}, mark.arguments[0], extension=True)
-            for function, mark in marks_of(self) if mark.kind == "method"
-        }  # fmt: skip
+        self._method_handlers = {}
+        for function, mark in marks_of(self):
+            if mark.kind == "method":
+                name = mark.arguments[0]
+                made = RegisteredMethod(self._config, function, {}, name, extension=True)
+                self._method_handlers[name] = made
         self._notification_handlers = self.notification_handlers()
         self.server = server
-        destinations = server._registry._destinations
-        for method in self.refreshed_by:
-            kind, route = destinations[method]
-            destinations[method] = kind, Route(partial(self._refreshed, route.handle))
+        registry.add_feature(self)
 
-    def declare(
-        self, declared: dict[str, Json], revision: Revision, principal: Optional[str]
-    ) -> None:
-        """Add what a client is told to the capabilities.
+    @property
+    def subscriptions(self) -> Subscriptions:
+        """The sessions and streams that `tell` notifies."""
+        found: Subscriptions = self._config.feature("subscriptions")
+        return found
 
-        Args:
-            declared: The capabilities.
-            revision: That the client speaks.
-            principal: Who was authenticated; None where nobody is.
-        """
-        declared["extensions"] = {
-            **declared.get("extensions", {}),
-            self.identifier: dict(self.settings),
-        }
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """As `Feature.declare`: by default the identifier with the settings."""
+        return {"extensions": {self.identifier: dict(self.settings)}}
 
-    def route(self, method: str, peer: Peer) -> Optional[Route]:
-        """Where the requests of a method go; None when it is none of these.
+    def routes(self) -> Mapping[str, Destination]:
+        """As `Feature.routes`: by default the marked methods, for clients with the extension."""
+        return {name: partial(self._route, name) for name in self._method_handlers}
+
+    def _route(self, method: str, params: Mapping[str, Json], peer: Peer) -> Route:
+        """Return the route of a request.
 
         Raises:
             CapabilityNotSupported: The client did not declare the extension.
         """
-        own = self._method_handlers.get(method)
-        if own is None:
-            return None
         self._need(peer, method)
-        return own.route
+        return self._method_handlers[method].route
 
     def _need(self, peer: Peer, what: str) -> None:
         """Refuse to serve a client that did not declare the extension.
@@ -160,31 +149,6 @@ class Extension:
         self.server._pool.submit(partial(copy_context().run, _hear, function, method, params))
         return True
 
-    def refresh(self) -> None:
-        """Register what there is now, before a list of it is sent. On worker threads, several at
-        once."""
-
-    def _refreshed(self, serve: Handler, incoming: IncomingRequest) -> Any:
-        self.refresh()
-        return serve(incoming)
-
-    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
-        """What it adds to the ``_meta`` of a tool, resource, template or prompt that is registered.
-
-        Args:
-            kind: "tool", "resource", "resource template" or "prompt".
-            name: Its name, or its URI.
-            options: What its author said of it.
-
-        Raises:
-            TypeError, ValueError: An option cannot be what it is.
-        """
-        return {}
-
-    def offer(self, tool: RegisteredTool) -> None:
-        """Change how a tool is served, by its ``route``, or what lists say of that, by its
-        ``execution``."""
-
     def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
         """What a client hears of that listens with one of the `filters`: from keys, by which `tell`
         names them, to their names in the acknowledgement. True listens to the key "".
@@ -198,10 +162,10 @@ class Extension:
             return {"": ""}
         if (
             not isinstance(wanted, list)
-            or len(wanted) > MOST_URIS
+            or len(wanted) > MAX_URIS
             or not all(isinstance(each, str) for each in wanted)
         ):
-            raise InvalidParams(f"{member} is true, or a list of at most {MOST_URIS} strings")
+            raise InvalidParams(f"{member} is true, or a list of at most {MAX_URIS} strings")
         return {each: each for each in wanted}
 
     def tell(

@@ -38,17 +38,19 @@ class HostTasks(Tasks):
     lists_for_all = True
 
     # Of keys in the store, which this client has for itself.
-    _audience, _name = (), "client"
+    _audience = ()
+    _name = "client"
 
     def __init__(self, limits: Limits) -> None:
         super().__init__()
-        self._limits, self.pool = limits, Pool(limits.workers, "minimcp-client-tasks")
+        self._limits = limits
+        self.pool = Pool(limits.workers, "minimcp-client-tasks")
         self._sessions: dict[Peer, Any] = {}
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
-    def capability(self, declared: dict[str, Json]) -> dict[str, Json]:
-        """What is declared of tasks, beside these capabilities; empty where nothing can be asked."""
+    def capabilities_beside(self, declared: dict[str, Json]) -> dict[str, Json]:
+        """Return the capability of tasks beside these; empty if nothing can be asked."""
         kinds: dict[str, Json] = {
             kind: {name: {}} for kind, name in AUGMENTED.values() if kind in declared
         }

@@ -22,13 +22,12 @@ from itertools import islice
 from typing import Any, Callable, Iterable, Iterator, Mapping, NamedTuple, Optional, Union
 from urllib.parse import quote
 
-from ..engine.incoming import Route
 from ..errors import InvalidParams, ResourceNotFound
 from ..log import logger
-from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, to_json
 from ..protocol.urls import normalize_uri
 from ..server.context import Context
+from ..server.feature import Destination
 from ..server.options import method
 from ..server.paths import path_fault
 from ..text import describe, one_line
@@ -40,18 +39,17 @@ log = logger("minimcp.skills")
 
 IDENTIFIER = "io.modelcontextprotocol/skills"
 
-SCHEME, SKILL_FILE, MARKDOWN, FOLDER_TYPE = (
-    "skill://",
-    "SKILL.md",
-    "text/markdown",
-    "inode/directory",
-)
+SCHEME = "skill://"
+SKILL_FILE = "SKILL.md"
+MARKDOWN = "text/markdown"
+FOLDER_TYPE = "inode/directory"
 
 # Files of a skill, and bytes in them.
-MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024
+MAX_FILES = 512
+MAX_BYTES = 16 * 1024 * 1024
 
 # Files and folders that are looked at; those behind them are left out.
-MOST_ENTRIES = 10_000
+MAX_ENTRIES = 10_000
 
 # Bytes after which a page of a list ends.
 PAGE_BYTES = 1024 * 1024
@@ -134,10 +132,9 @@ class Skills(Extension):
             self._read, SCHEME + "{+path}", name="skill-file", description="A file of a skill."
         )
 
-    def route(self, method: str, peer: Peer) -> Optional[Route]:
-        """As `Extension.route`; clients do not declare this extension."""
-        own = self._method_handlers.get(method)
-        return None if own is None else own.route
+    def routes(self) -> Mapping[str, Destination]:
+        """As `Extension.routes`; clients do not declare this extension."""
+        return {name: method.route for name, method in self._method_handlers.items()}
 
     def refresh(self) -> None:
         """As `Extension.refresh`."""
@@ -161,11 +158,13 @@ class Skills(Extension):
 
     @method("resources/directory/read")
     def _read_folder(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
-        uri, resources = params.get("uri"), self._look().resources
+        uri = params.get("uri")
+        resources = self._look().resources
         path = _path_of(uri, resources)
         if resources.get(path, {}).get("mimeType") != FOLDER_TYPE:
             raise InvalidParams(
-                f"uri is that of a folder of a skill, without a slash at its end, not {one_line(uri)}"
+                "uri is that of a folder of a skill, without a slash at its end, not "
+                f"{one_line(uri)}"
             )
         inside = [each for child, each in resources.items() if child.rpartition("/")[0] == path]
         return self._page("resources", inside, params, ctx, path)
@@ -185,7 +184,9 @@ class Skills(Extension):
         rest = sorted(
             (each for each in items if each["uri"] > last), key=lambda each: str(each["uri"])
         )
-        most, count, size = self._config.page_size or len(rest), 0, 0
+        most = self._config.page_size or len(rest)
+        count = 0
+        size = 0
         while count < min(most, len(rest)) and size < PAGE_BYTES:
             size += len(to_json(rest[count]))
             count += 1
@@ -223,7 +224,8 @@ class Skills(Extension):
             if self._begun != begun:
                 return self._seen
             self._begun += 1
-            before, seen = self._seen, self._find()
+            before = self._seen
+            seen = self._find()
             self._seen = seen
             for path, fault in seen.faults.items():
                 if before.faults.get(path) != fault:
@@ -235,9 +237,13 @@ class Skills(Extension):
                 about = skill["frontmatter"]
                 if path not in before.skills or before.skills[path]["frontmatter"] != about:
                     self.server.add_resource(
-                        self._reader(path), _uri_of(path), name=about["name"], description=about["description"],
-                        mime_type=MARKDOWN, replace=True,
-                    )  # fmt: skip
+                        self._reader(path),
+                        _uri_of(path),
+                        name=about["name"],
+                        description=about["description"],
+                        mime_type=MARKDOWN,
+                        replace=True,
+                    )
             return seen
 
     def _reader(self, path: str) -> Callable[[], Any]:
@@ -251,7 +257,8 @@ class Skills(Extension):
         uris: dict[str, str] = {}
         statuses = dict(sorted(self._walk(seen.faults)))
         paths = list(statuses)
-        known, self._known = self._known, {}
+        known = self._known
+        self._known = {}
         for path in paths:
             folder, _, name = path.rpartition("/")
             if name != SKILL_FILE or not folder or not stat.S_ISREG(statuses[path].st_mode):
@@ -262,11 +269,11 @@ class Skills(Extension):
             files = [each for each in inside if stat.S_ISREG(statuses[each].st_mode)]
             try:
                 if (
-                    len(files) > MOST_FILES
-                    or sum(statuses[each].st_size for each in files) > MOST_BYTES
+                    len(files) > MAX_FILES
+                    or sum(statuses[each].st_size for each in files) > MAX_BYTES
                 ):
                     raise ValueError(
-                        f"a skill has at most {MOST_FILES} files, and {MOST_BYTES} bytes in them"
+                        f"a skill has at most {MAX_FILES} files, and {MAX_BYTES} bytes in them"
                     )
                 for each in files:
                     if each not in self._known:
@@ -297,7 +304,8 @@ class Skills(Extension):
 
     def _walk(self, faults: dict[str, str]) -> Iterator[tuple[str, os.stat_result]]:
         """The files and folders, by their paths."""
-        pending, left = [""], MOST_ENTRIES
+        pending = [""]
+        left = MAX_ENTRIES
         while pending:
             folder = pending.pop()
             try:
@@ -315,7 +323,10 @@ class Skills(Extension):
                         if fault is None and stat.S_ISDIR(status.st_mode):
                             pending.append(path)
                         elif fault is None and not stat.S_ISREG(status.st_mode):
-                            fault = "it is neither a file nor a folder (symbolic links are not followed)"
+                            fault = (
+                                "it is neither a file nor a folder (symbolic links are not "
+                                "followed)"
+                            )
                         if fault is None:
                             yield path, status
                         else:
@@ -323,7 +334,7 @@ class Skills(Extension):
             except OSError as error:
                 faults[folder] = describe(error)
             if left == 0:
-                faults[""] = f"what lies behind the first {MOST_ENTRIES} files and folders"
+                faults[""] = f"what lies behind the first {MAX_ENTRIES} files and folders"
                 break
 
     def _file(self, path: str, status: os.stat_result, known: Optional[_File]) -> _File:
@@ -357,10 +368,10 @@ class Skills(Extension):
             open(here, "rb", closefd=not isinstance(here, int)) as file,
         ):
             data = (
-                file.read(MOST_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+                file.read(MAX_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
             )
-        if data is None or len(data) > MOST_BYTES:
-            raise OSError(f"no file, or one of more than {MOST_BYTES} bytes")
+        if data is None or len(data) > MAX_BYTES:
+            raise OSError(f"no file, or one of more than {MAX_BYTES} bytes")
         return data
 
     @contextmanager
@@ -373,7 +384,8 @@ class Skills(Extension):
         here = os.open(self._folder, os.O_RDONLY)
         try:
             for name in path.split("/") if path else ():
-                outer, here = here, os.open(name, _FLAGS, dir_fd=here)
+                outer = here
+                here = os.open(name, _FLAGS, dir_fd=here)
                 os.close(outer)
             yield here
         finally:
@@ -387,7 +399,7 @@ def _uri_of(path: str) -> str:
     return SCHEME + quote(path)
 
 
-@lru_cache(MOST_ENTRIES)
+@lru_cache(MAX_ENTRIES)
 def _normalized_uri_of(path: str) -> str:
     return normalize_uri(_uri_of(path))
 
@@ -398,7 +410,7 @@ def _path_of(uri: Json, paths: Iterable[str]) -> str:
     return next((path for path in paths if _normalized_uri_of(path) == wanted), "")
 
 
-@lru_cache(MOST_ENTRIES)
+@lru_cache(MAX_ENTRIES)
 def _uri_and_type(path: str) -> tuple[str, Optional[str]]:
     """Of a file that there is."""
     from mimetypes import guess_type

@@ -37,6 +37,7 @@ from ..errors import (
     RequestTimeout,
     error_from_peer,
 )
+from ..features.questions import QuestionChannel
 from ..log import logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
@@ -50,8 +51,8 @@ from ..protocol.messages import (
     to_json,
 )
 from ..protocol.versions import Revision
-from ..server.questions import Asker, BecomeTask
-from ..server.tools import RegisteredTool
+from ..server.feature import Destination, HandOver, OptionSpec
+from ..server.registered import Registered
 from ..stores.base import (
     MemoryStore,
     Store,
@@ -72,13 +73,17 @@ RELATED_KEY = "io.modelcontextprotocol/related-task"
 # What a task may become. The states without a way out are terminal.
 _ANY = frozenset({"working", "input_required", "completed", "failed", "cancelled"})
 NEXT: Mapping[str, frozenset[str]] = {
-    "working": _ANY, "input_required": _ANY,
-    "completed": frozenset(), "failed": frozenset(), "cancelled": frozenset(),
-}  # fmt: skip
+    "working": _ANY,
+    "input_required": _ANY,
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+}
 
 # Seconds after which tasks count as lost whose process has not said that it runs, and how often it
 # says so.
-LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
+LEASE_SECONDS = 10.0
+RENEW_SECONDS = 3.0
 LOST = (
     f"the process that ran this task has ended, or did not say for {LEASE_SECONDS:g} s that it runs"
 )
@@ -92,10 +97,18 @@ ROOM_BYTES = 16 * 1024
 # The members of a record, and their types.
 _NULL = type(None)
 _MEMBERS: Mapping[str, tuple[type, ...]] = {
-    "id": (str,), "status": (str,), "message": (str, _NULL), "created": (str,), "updated": (str,),
-    "core": (bool,), "ttl": (int, _NULL), "expires": (int, float, _NULL), "lease": (str,), "asked": (dict,),
+    "id": (str,),
+    "status": (str,),
+    "message": (str, _NULL),
+    "created": (str,),
+    "updated": (str,),
+    "core": (bool,),
+    "ttl": (int, _NULL),
+    "expires": (int, float, _NULL),
+    "lease": (str,),
+    "asked": (dict,),
     "answers": (dict,),
-}  # fmt: skip
+}
 _ENDS: Mapping[str, tuple[type, ...]] = {"result": (dict,), "error": (dict,)}
 _QUESTION: Mapping[str, tuple[type, ...]] = {"method": (str,), "params": (dict,)}
 _ERROR: Mapping[str, tuple[type, ...]] = {"code": (int,), "message": (str,)}
@@ -136,7 +149,7 @@ class TaskRequest(IncomingRequest):
         key: str,
         origin: IncomingRequest,
         route: Route,
-        before: Optional[Asker] = None,
+        before: Optional[QuestionChannel] = None,
     ) -> None:
         params = {
             name: each for name, each in origin.request.params.items() if name not in _OF_ROUNDS
@@ -151,7 +164,8 @@ class TaskRequest(IncomingRequest):
             origin.server,
             origin.headers,
         )
-        self._tasks, self.task_key = tasks, key
+        self._tasks = tasks
+        self.task_key = key
         names = origin.client_names()
         # The threads of tasks, as this client uses them.
         self.workers: Any = tasks.pool
@@ -159,7 +173,7 @@ class TaskRequest(IncomingRequest):
             self.workers = origin.server.shares.pool_of(tasks.pool, tasks.max_workers, names)
         self._numbers = count(1)
         self.told = 0  # the version of what was last told of it
-        self.asker = Asker(self, before)
+        self.asker = QuestionChannel(self, before)
 
     def start(self) -> None:
         """Run it here, or have the executor of its tool run it. Never raises."""
@@ -275,7 +289,9 @@ class _TaskSink(Sink):
     """Takes the answer of a task."""
 
     def __init__(self, tasks: Tasks, context: Context) -> None:
-        self._tasks, self.requests, self.pool = tasks, tasks.requests, tasks.pool
+        self._tasks = tasks
+        self.requests = tasks.requests
+        self.pool = tasks.pool
         self.context = context
 
     def send(self, line: bytes) -> None:
@@ -289,6 +305,23 @@ class _TaskSink(Sink):
         if is_first and isinstance(request, TaskRequest):
             self._tasks.finish(request, line)
         return is_first
+
+
+class BecomeTask(HandOver):
+    """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let
+    it pass yours."""
+
+
+def become_task(incoming: IncomingRequest) -> None:
+    """Unwind a handler if its call can become a task (`Context.become_task`)."""
+    for feature in incoming.server.features:
+        if isinstance(feature, Tasks) and feature.may_become(incoming):
+            raise BecomeTask
+
+
+def _check_task(label: str, value: Any) -> None:
+    if value not in (None, "optional", "required", "later"):
+        raise ValueError(f'{label} is "optional", "required", "later" or None, not {value!r:.60}')
 
 
 class Tasks(Extension):
@@ -319,21 +352,25 @@ class Tasks(Extension):
         TypeError, ValueError: An argument cannot be what it is.
     """
 
-    identifier, filters, options, result_types = (
-        IDENTIFIER,
-        ("taskIds",),
-        ("task",),
-        {"task": ("tools/call",)},
-    )
+    identifier = IDENTIFIER
+    filters = ("taskIds",)
+    options = {"task": OptionSpec(check=_check_task)}
+    result_types = {"task": ("tools/call",)}
     names = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
     # Whether tasks are listed where nobody is authenticated.
     lists_for_all = False
 
     def __init__(
-        self, store: Optional[Store] = None, *, ttl: Optional[float] = 3600.0, max_ttl: float = 86400.0,
-        poll_interval: float = 1.0, max_tasks: int = 5000, max_bytes: int = 256 * 1024 * 1024,
-    ) -> None:  # fmt: skip
+        self,
+        store: Optional[Store] = None,
+        *,
+        ttl: Optional[float] = 3600.0,
+        max_ttl: float = 86400.0,
+        poll_interval: float = 1.0,
+        max_tasks: int = 5000,
+        max_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
         check_number("ttl", ttl, least=0.001, whole=False)
         check_number("max_ttl", max_ttl, least=0.001, whole=False, optional=False)
         check_number("poll_interval", poll_interval, least=0.001, whole=False, optional=False)
@@ -341,22 +378,26 @@ class Tasks(Extension):
         check_number("max_bytes", max_bytes, least=1, optional=False)
         self._has_own_store = store is not None
         self.store = MemoryStore() if store is None else store
-        self._ttl, self._max_ttl, self._interval_ms = ttl, max_ttl, math.ceil(poll_interval * 1000)
-        self._max_tasks, self._max_bytes = max_tasks, max_bytes
+        self._ttl = ttl
+        self._max_ttl = max_ttl
+        self._interval_ms = math.ceil(poll_interval * 1000)
+        self._max_tasks = max_tasks
+        self._max_bytes = max_bytes
 
     def install(self, server: Any) -> None:
         """As `Extension.install`."""
-        super().install(server)
-        config, limits = self._config, self._config.limits
+        config = server._config
+        limits = config.limits
         if config.store is not None and not self._has_own_store:
             self.store = config.store
-        self._audience, self._name = config.audience, str(config.info["name"])
+        self._audience = config.audience
+        self._name = str(config.info["name"])
         self.max_workers = limits.workers
         self.pool = Pool(limits.workers, f"minimcp-tasks-{self._name}")
         self._limits: Limits = limits
         self.renew_in_fork()
         renewed_in_fork.add(self)
-        config.tasks = self
+        super().install(server)
 
     def for_host(self, limits: Limits) -> Tasks:
         """What runs the questions of a server as tasks, for one client that declares these."""
@@ -368,7 +409,8 @@ class Tasks(Extension):
         """Begin without running tasks: they are the parent's. Python calls this in a forked
         process."""
         self.requests = RunningRequests(self._limits)
-        self._lease, self._held = secrets.token_hex(16), False
+        self._lease = secrets.token_hex(16)
+        self._held = False
         self._running: dict[str, TaskRequest] = {}
         self._waiting: deque[TaskRequest] = deque()  # those that run when others have ended
         self._asking: set[tuple[str, str]] = (
@@ -377,61 +419,61 @@ class Tasks(Extension):
         self._lock = threading.Lock()
         self._cancel_renewal: Optional[Callable[[], None]] = None
 
-    # ------------------------------------------------------------ what is declared, and where requests go
+    # ------------------------------------------------------------ capabilities and routes
 
-    def declare(
-        self, declared: dict[str, Json], revision: Revision, principal: Optional[str]
-    ) -> None:
-        """As `Extension.declare`."""
-        design = revision.tasks
-        if design == "extension":
-            super().declare(declared, revision, principal)
-        elif design == "core":
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """As `Extension.declare`, in the design of the revision."""
+        if revision.tasks == "extension":
+            return super().declare(revision, principal)
+        if revision.tasks == "core":
             listing: dict[str, Json] = {} if principal is None else {"list": {}}
-            declared["tasks"] = {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            return {"tasks": {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+        return {}
+
+    def routes(self) -> Mapping[str, Destination]:
+        """As `Extension.routes`; each method checks what the client declared."""
+        return {method: partial(self._find_route, method) for _, method in self._METHODS}
+
+    def _find_route(self, method: str, params: Mapping[str, Json], peer: Peer) -> Route:
+        route = self.route(method, peer)
+        if route is None:
+            raise MethodNotFound(f"Method not found: {method}")
+        return route
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
-        """As `Extension.route`; each method checks what the client declared."""
+        """Return the route of a method; None if the revision of the peer has no such method."""
         handle = self._METHODS.get((peer.revision.tasks, method))
         return None if handle is None else Route(partial(handle, self))
 
-    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
-        """As `Extension.listing`."""
-        task = options.get("task")
-        if task not in (None, "optional", "required", "later"):
-            raise ValueError(
-                f'{kind} {name!r}: task is "optional", "required", "later" or None, not {task!r:.60}'
-            )
-        return {}
-
-    def offer(self, tool: RegisteredTool) -> None:
-        """As `Extension.offer`."""
-        plain, task = tool.route, tool.options.get("task")
+    def offer(self, entry: Any) -> None:
+        """List whether a tool may run as a task."""
+        task = entry.options.get("task")
         if task is not None:
-            tool.execution = {"taskSupport": "required" if task == "required" else "optional"}
+            entry.execution = {"taskSupport": "required" if task == "required" else "optional"}
 
-        def run(incoming: IncomingRequest) -> Any:
-            try:
-                return plain.handle(incoming)
-            except BecomeTask:
-                return self.create(plain, incoming, incoming.asker)
+    def uses(self, entry: Registered) -> bool:
+        """Return whether an entry is a tool: a client may ask for a task of any."""
+        return entry.kind == "tool"
 
-        def start(incoming: IncomingRequest) -> None:
-            if self.is_task(
-                tool, incoming
-            ):  # the store is no work for the thread that takes messages in
-                incoming.route = Route(partial(self.create, plain))
-                incoming.sink.pool.submit(incoming.run)
-            else:
-                assert plain.start is not None
-                plain.start(incoming)
+    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+        """Return the route that begins a task, if the call is to run as one.
 
-        def handle(incoming: IncomingRequest) -> Any:
-            return self.create(plain, incoming) if self.is_task(tool, incoming) else run(incoming)
+        It takes a worker, because the store may block.
+        """
+        if not self.is_task(entry, request):
+            return None
+        return Route(partial(self.create, entry.route))
 
-        tool.route = Route(handle) if plain.start is None else Route(run, start=start)
+    def around_call(
+        self, entry: Registered, request: IncomingRequest, call_next: Callable[[], Any]
+    ) -> Any:
+        """Begin a task if the handler calls `Context.become_task`."""
+        try:
+            return call_next()
+        except BecomeTask:
+            return self.create(entry.route, request, request.asker)
 
-    def is_task(self, tool: RegisteredTool, incoming: IncomingRequest) -> bool:
+    def is_task(self, tool: Registered, incoming: IncomingRequest) -> bool:
         """Whether a call of a tool is to run as a task.
 
         Raises:
@@ -440,7 +482,8 @@ class Tasks(Extension):
             CapabilityNotSupported: It has to, and the client did not declare the extension.
             InvalidParams: ``task`` is no object.
         """
-        task, given = tool.options.get("task"), incoming.request.params.get("task")
+        task = tool.options.get("task")
+        given = incoming.request.params.get("task")
         design = incoming.peer.revision.tasks
         if design == "extension":
             if task == "required":
@@ -516,7 +559,8 @@ class Tasks(Extension):
             if NEXT[record["status"]]:
                 record["status"] = "input_required" if record["asked"] else "working"
             else:
-                record["asked"], record["answers"] = {}, {}
+                record["asked"] = {}
+                record["answers"] = {}
             assert record["status"] in NEXT[before]
             record["updated"] = _now()
             version = self.store.put(key, to_json(record).encode(), _left(record), read_version)
@@ -580,10 +624,14 @@ class Tasks(Extension):
         """A task as a client sees it."""
         unit = "Ms" if extension else ""
         task = {
-            "taskId": record["id"], "status": record["status"], "statusMessage": record["message"],
-            "createdAt": record["created"], "lastUpdatedAt": record["updated"],
-            "ttl" + unit: record["ttl"], "pollInterval" + unit: self._interval_ms,
-        }  # fmt: skip
+            "taskId": record["id"],
+            "status": record["status"],
+            "statusMessage": record["message"],
+            "createdAt": record["created"],
+            "lastUpdatedAt": record["updated"],
+            "ttl" + unit: record["ttl"],
+            "pollInterval" + unit: self._interval_ms,
+        }
         return {name: value for name, value in task.items() if name != "statusMessage" or value}
 
     def _detailed(self, record: Record) -> dict[str, Json]:
@@ -608,7 +656,7 @@ class Tasks(Extension):
         )
 
     def create(
-        self, route: Route, incoming: IncomingRequest, before: Optional[Asker] = None
+        self, route: Route, incoming: IncomingRequest, before: Optional[QuestionChannel] = None
     ) -> Result:
         """Begin a call of a tool as a task; the result that says so.
 
@@ -624,13 +672,22 @@ class Tasks(Extension):
         core = incoming.peer.revision.tasks == "core"
         ttl = self._ttl_for(incoming) if core else self._ttl
         self._make_room(owner_of(incoming.principal))
-        id, now = secrets.token_hex(16), _now()
+        id = secrets.token_hex(16)
+        now = _now()
         key = self._task_key(incoming, id)
         record: Record = {
-            "id": id, "status": "working", "message": None, "created": now, "updated": now, "core": core,
+            "id": id,
+            "status": "working",
+            "message": None,
+            "created": now,
+            "updated": now,
+            "core": core,
             "ttl": None if ttl is None else math.ceil(ttl * 1000),
-            "expires": None if ttl is None else time.time() + ttl, "lease": self._lease, "asked": {}, "answers": {},
-        }  # fmt: skip
+            "expires": None if ttl is None else time.time() + ttl,
+            "lease": self._lease,
+            "asked": {},
+            "answers": {},
+        }
         running = TaskRequest(self, key, incoming, route, before)
         self.requests.add(running, key)
         with self._lock:
@@ -678,12 +735,15 @@ class Tasks(Extension):
             InternalError: There are too many that have not finished.
         """
         sizes = dict(self.store.sizes(self._key("task", owner, "")))
-        tasks, size = len(sizes), sum(sizes.values())
+        tasks = len(sizes)
+        size = sum(sizes.values())
         if self._has_room(Usage(tasks, size)):
             return
-        ended, last = self._key("ended", owner), 0
+        ended = self._key("ended", owner)
+        last = 0
         for number, id in self.store.read(ended):
-            key, last = self._key("task", owner, id.decode("ascii", "replace")), number
+            key = self._key("task", owner, id.decode("ascii", "replace"))
+            last = number
             if key in sizes:  # else its time is over
                 self.store.delete(key)
                 tasks -= 1
@@ -719,7 +779,8 @@ class Tasks(Extension):
             running: The task.
             line: The answer that a request would get.
         """
-        most, answer = self.requests.most_bytes - ROOM_BYTES, json.loads(line)
+        most = self.requests.most_bytes - ROOM_BYTES
+        answer = json.loads(line)
         if len(line) > most:
             answer = {
                 "error": {
@@ -796,7 +857,7 @@ class Tasks(Extension):
     # ------------------------------------------------------------ the methods
 
     def _closed(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
-        closed: dict[str, Json] = self._config.closed(result, incoming.peer.revision)
+        closed: dict[str, Json] = self._config.finalize_result(result, incoming.peer.revision)
         return closed
 
     def _get(self, incoming: IncomingRequest) -> dict[str, Json]:
@@ -923,11 +984,14 @@ class Tasks(Extension):
                 self._asking.difference_update((key, name) for name in mine)
 
     _METHODS: Mapping[tuple[str, str], Callable[[Tasks, IncomingRequest], dict[str, Json]]] = {
-        ("core", "tasks/get"): _get, ("core", "tasks/cancel"): _cancel,
-        ("core", "tasks/list"): _list, ("core", "tasks/result"): _result,
-        ("extension", "tasks/get"): _get, ("extension", "tasks/cancel"): _cancel,
+        ("core", "tasks/get"): _get,
+        ("core", "tasks/cancel"): _cancel,
+        ("core", "tasks/list"): _list,
+        ("core", "tasks/result"): _result,
+        ("extension", "tasks/get"): _get,
+        ("extension", "tasks/cancel"): _cancel,
         ("extension", "tasks/update"): _update,
-    }  # fmt: skip
+    }
 
     # ------------------------------------------------------------ listening
 
@@ -953,8 +1017,10 @@ def _withdraw(keys: Sequence[str], record: Record) -> None:
 
 def _is_task(record: Record) -> bool:
     """Return whether a record in the store is one of a task."""
-    questions, answers = record["asked"].values(), record["answers"].values()
-    expires, ttl = record["expires"], record["ttl"]
+    questions = record["asked"].values()
+    answers = record["answers"].values()
+    expires = record["expires"]
+    ttl = record["ttl"]
     return (
         has_members(record, _MEMBERS, _ENDS)
         and record["status"] in NEXT

@@ -25,6 +25,7 @@ from ..engine.pool import Pool, renewed_in_fork
 from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError
+from ..features.access import missing_scopes, scopes_of
 from ..log import logger
 from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
 from ..protocol.messages import (
@@ -192,7 +193,7 @@ class HttpService:
             return None
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "this is read with GET", (("Allow", "GET, HEAD"),), code=None)
-        document = bearer.metadata(self._registry.static_scopes())
+        document = bearer.metadata(self._registry.feature("access").static_scopes())
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
@@ -359,7 +360,7 @@ class Endpoint(HttpService):
         self._named_by = {
             method: (member, "") for method, member in NAMED_BY.items()
         }  # with the capability it needs
-        for each in registry.config.extensions:
+        for each in registry.config.features:
             self._named_by.update(
                 {name: (member, "ext:" + each.identifier) for name, member in each.names.items()}
             )
@@ -370,7 +371,9 @@ class Endpoint(HttpService):
             max_streams,
         )
         self._alone = ServerSession(registry.offer)
-        processes, self.subscriptions = registry.config.processes, registry.subscriptions
+        processes = registry.config.processes
+        if processes is not None:
+            self.subscriptions = registry.feature("subscriptions")
         # Where several processes share the sessions.
         self.shared = (
             None if processes is None else SharedSessions(self, processes, options.session_ttl)
@@ -562,8 +565,8 @@ class Endpoint(HttpService):
         called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
         name = message.params.get("name") if called else None
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
-        if tool is not None and self.bearer is not None and tool.lacking(headers):
-            raise self.bearer.insufficient(tool.scopes, message.id)
+        if tool is not None and self.bearer is not None and missing_scopes(tool, headers):
+            raise self.bearer.insufficient(scopes_of(tool), message.id)
 
     def _session(self, headers: Headers) -> Session:
         """The session that the headers name. Raises HttpError: there is none."""
@@ -844,7 +847,7 @@ class Endpoint(HttpService):
                     raise InternalError("no streams are served on this way")
                 if listens:
                     response.place = self.reserve(response, names)
-                    end = partial(self._registry.subscriptions.end_streams, response)
+                    end = partial(self._registry.drain, response)
                     self.watch_token(headers, writer, end)
                 if peer.revision.handshake:
                     writer.on_left(partial(response.detach, writer))
@@ -1020,7 +1023,7 @@ class Endpoint(HttpService):
         if response.is_sending():
             return False
         response.listens = False
-        self._registry.subscriptions.end_streams(response)
+        self._registry.drain(response)
         if response.session is not None:
             response.spawn(response.finish)
         return True
@@ -1194,7 +1197,7 @@ class Endpoint(HttpService):
             if session.unsolicited is not None:
                 self.pool.spawn(session.unsolicited.finish)  # which waits for its peer
         for response in list(self._open.values()):
-            self._registry.subscriptions.end_streams(response)
+            self._registry.drain(response)
             for request in response.incoming if reason is not None else ():
                 request.token.cancel(reason)
         with self._changed:

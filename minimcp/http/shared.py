@@ -43,7 +43,6 @@ from ..protocol.messages import (
     to_json,
 )
 from ..protocol.versions import BY_NAME
-from ..server.processes import RENEW_SECONDS, Processes, Told
 from ..stores.base import (
     MAX_RECORD_DEPTH,
     Entry,
@@ -54,6 +53,7 @@ from ..stores.base import (
     read_record,
     report_unreadable,
 )
+from ..stores.processes import RENEW_SECONDS, Processes, Told
 from .headers import Headers, HttpError, ResponseWriter
 from .sessions import (
     BEGIN_SECONDS,

@@ -23,15 +23,23 @@ from typing import (
 from ..engine.incoming import IncomingRequest, current_request
 from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import Id, Json, Notification, encode
-from ..schema.forms import Schema
 from ..schema.mismatch import nearest
-from ..types import Answer, Implementation, ModelPreferences, Root, SampleResult, Tool, ToolChoice
-from .input_rounds import asker_of
-from .questions import BecomeTask, Elicit, ElicitUrl, ListRoots, Messages, Question, Sample
+from ..types.content import Implementation
+from .feature import load
 
 if TYPE_CHECKING:
     from ..auth.bearer import AccessToken
-    from ..types import ReadResourceResult
+    from ..features.questions import ClientQuestion, Messages
+    from ..schema.forms import Schema
+    from ..types import (
+        Answer,
+        ModelPreferences,
+        ReadResourceResult,
+        Root,
+        SampleResult,
+        Tool,
+        ToolChoice,
+    )
 
 
 class Caller(NamedTuple):
@@ -80,7 +88,8 @@ class Context:
     """
 
     def __init__(self, incoming: IncomingRequest, prefix: str = "") -> None:
-        self._incoming, self._prefix = incoming, prefix
+        self._incoming = incoming
+        self._prefix = prefix
 
     if not TYPE_CHECKING:  # which would take any attribute then
 
@@ -224,7 +233,9 @@ class Context:
             ConnectionLost: The client is gone.
             TypeError, ValueError: A question is none.
         """
-        return self._ask(Elicit(message, schema), key)  # type: ignore[no-any-return]
+        question = load("features.questions").Elicit(message, schema)
+        answer: Answer = self._ask(question, key)
+        return answer
 
     def elicit_url(
         self,
@@ -248,7 +259,10 @@ class Context:
 
         Raises: as `elicit`.
         """
-        return self._ask(ElicitUrl(message, url, elicitation_id=elicitation_id), key)  # type: ignore[no-any-return]
+        ask = load("features.questions").ElicitUrl
+        question = ask(message, url, elicitation_id=elicitation_id)
+        answer: Answer = self._ask(question, key)
+        return answer
 
     def complete_elicitation(self, elicitation_id: str) -> None:
         """Tell the client that what a URL was for is done; nothing where the revision has no such
@@ -303,12 +317,20 @@ class Context:
 
         Raises: as `elicit`.
         """
-        question = Sample(
-            messages, max_tokens, system=system, temperature=temperature, tools=tools, tool_choice=tool_choice,
-            stop_sequences=stop_sequences, model_preferences=model_preferences, include_context=include_context,
+        question = load("features.questions").Sample(
+            messages,
+            max_tokens,
+            system=system,
+            temperature=temperature,
+            tools=tools,
+            tool_choice=tool_choice,
+            stop_sequences=stop_sequences,
+            model_preferences=model_preferences,
+            include_context=include_context,
             metadata=metadata,
-        )  # fmt: skip
-        return self._ask(question, key)  # type: ignore[no-any-return]
+        )
+        answer: SampleResult = self._ask(question, key)
+        return answer
 
     def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
         """Ask in which directories to work; over HTTP (2026-07-28) the handler runs again from the
@@ -320,9 +342,10 @@ class Context:
 
         Raises: as `elicit`.
         """
-        return self._ask(ListRoots(), key)  # type: ignore[no-any-return]
+        roots: list[Root] = self._ask(load("features.questions").ListRoots(), key)
+        return roots
 
-    def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+    def ask_all(self, questions: Mapping[str, ClientQuestion]) -> dict[str, Any]:
         """Ask several questions at once; over HTTP (2026-07-28) the handler runs again from the top
         with the answers.
 
@@ -338,15 +361,19 @@ class Context:
             raise TypeError(
                 f"what is asked is a mapping of keys to questions, not {type(questions).__name__}"
             )
-        asked = {
-            f"{self._prefix}{key}" if self._prefix else key: each for key, each in questions.items()
-        }
-        return dict(zip(questions, asker_of(self._incoming).ask_all(asked).values()))
+        asked = questions
+        if self._prefix:
+            asked = {f"{self._prefix}{key}": each for key, each in questions.items()}
+        answers = self._channel().ask_all(asked)
+        return dict(zip(questions, answers.values()))
 
-    def _ask(self, question: Question, key: Optional[str]) -> Any:
+    def _ask(self, question: ClientQuestion, key: Optional[str]) -> Any:
         if key is None:
-            key = asker_of(self._incoming).new_key(question)
+            key = self._channel().new_key(question)
         return self.ask_all({key: question})[key]
+
+    def _channel(self) -> Any:
+        return load("features.input_rounds").channel_of(self._incoming)
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
         """Do something once for this request, though the handler may run several times
@@ -366,9 +393,9 @@ class Context:
             TypeError, ValueError: What came out has no JSON form.
             Cancelled: The request was cancelled.
         """
-        return asker_of(self._incoming).step(
-            f"{self._prefix}{key}" if self._prefix else key, function
-        )
+        if self._prefix:
+            key = f"{self._prefix}{key}"
+        return self._channel().step(key, function)
 
     def become_task(self) -> None:
         """Go on as a task, where requests stand alone and the client knows tasks; the tool has
@@ -378,21 +405,21 @@ class Context:
         earlier questions and steps find their answers. Elsewhere, and in a task, this returns at
         once.
         """
-        tasks = self._incoming.server.tasks
-        if tasks is not None and tasks.may_become(self._incoming):
-            raise BecomeTask
+        load("extensions.tasks").become_task(self._incoming)
 
     @property
     def call_id(self) -> str:
         """A random name of this call, the same in each of its rounds: for backends that do a thing
         once by its name."""
-        return asker_of(self._incoming).call_id
+        call_id: str = self._channel().call_id
+        return call_id
 
     @property
     def round(self) -> int:
         """How often the handler has begun for this call: 1, and 1 more each time that it has run
         again."""
-        return asker_of(self._incoming).round
+        number: int = self._channel().round
+        return number
 
     # ------------------------------------------------------------ the server's own
 
@@ -409,19 +436,16 @@ class Context:
         """
         incoming = self._incoming
         incoming.check()
-        prefix = asker_of(incoming).inner(
-            self._prefix + uri
-        )  # its questions are not this handler's
-        result: ReadResourceResult = incoming.server.read_resource(
-            incoming, uri, Context(incoming, prefix)
-        )
+        prefix = self._channel().inner(self._prefix + uri)  # its questions are not this handler's
+        resources = incoming.server.feature("resources")
+        result: ReadResourceResult = resources.read(incoming, uri, Context(incoming, prefix))
         return result
 
     # ------------------------------------------------------------ being cancelled
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client no longer waits, or the handler's time is over. Look at it in loops."""
+        """Whether the client no longer waits, or the time is over. Check it in loops."""
         return self._incoming.token.cancelled
 
     def check(self) -> None:

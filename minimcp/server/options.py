@@ -20,12 +20,15 @@ from ..protocol.versions import LISTS, REVISIONS
 from ..schema.introspection import annotations_of
 from ..schema.mismatch import nearest
 from ..schema.signature import refuse_async_and_stars
-from ..types import Annotations, Icon, ToolAnnotations
+from ..types.content import Annotations, Icon
 from ..types.meta import check_identifier
-from .executors import ExecutorOption
+from ..types.tool import ToolAnnotations
+from .feature import OptionSpec
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+    from ..features.executors import ExecutorOption
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -88,19 +91,22 @@ class ToolOptions(_CommonOptions, total=False):
 
 # What an option is when it is left out, where that is not None.
 _DEFAULTS: Mapping[str, Any] = {
-    **dict.fromkeys(("requires", "scopes", "permissions"), ()), "replace": False, "ttl": 0, "cache_scope": "private"
-}  # fmt: skip
+    **dict.fromkeys(("requires", "scopes", "permissions"), ()),
+    "replace": False,
+    "ttl": 0,
+    "cache_scope": "private",
+}
 _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
-def shows(kind: str) -> Callable[[F], F]:
+def with_option_signature(kind: str) -> Callable[[F], F]:
     """Have `help` show the options of a function that passes them on, each with its type and
     default.
 
     They are written once, in the classes above: type checkers read them there, and people here.
     """
 
-    def show(function: F) -> F:
+    def decorate(function: F) -> F:
         own = list(inspect.signature(function).parameters.values())
         own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
         if not {"uri", "function"}.intersection(each.name for each in own):
@@ -115,20 +121,23 @@ def shows(kind: str) -> Callable[[F], F]:
         function.__dict__["__signature__"] = inspect.Signature(own)
         return function
 
-    return show
+    return decorate
 
 
 Options = Union[ToolOptions, ResourceOptions, PromptOptions, AppOptions]
 OPTIONS: Mapping[str, Any] = {
-    "tool": ToolOptions, "resource": ResourceOptions, "prompt": PromptOptions, "app": AppOptions
-}  # fmt: skip
+    "tool": ToolOptions,
+    "resource": ResourceOptions,
+    "prompt": PromptOptions,
+    "app": AppOptions,
+}
 
 
-def where(function: Any) -> str:
+def source_location(function: Any) -> str:
     """Where a function stands, for messages: its name (a method's with the class of its object),
     file and line."""
     if isinstance(function, partial):
-        return f"a partial of {where(function.func)}"
+        return f"a partial of {source_location(function.func)}"
     code = getattr(getattr(function, "__func__", function), "__code__", None)
     name = getattr(function, "__qualname__", repr(function))
     owner = getattr(function, "__self__", None)
@@ -140,7 +149,7 @@ def where(function: Any) -> str:
 # ------------------------------------------------------------ checks
 
 
-def name_of(function: Any, name: Any, kind: str) -> str:
+def handler_name(function: Any, name: Any, kind: str) -> str:
     """The name that was given, or the function's own.
 
     Raises:
@@ -188,89 +197,91 @@ def check_names(
             raise error(f"{problem} {shape.format(name)}: {meant}")
 
 
-_NONE = type(None)
-_FLAGS = (
-    "replace",
-    "strict_version",
-    "strict_arguments",
-    "strict_schemas",
-    "accept_batches",
-    "mask_errors",
-    "logging",
-    "check_replay",
-)
-# Of options that no object of `types` checks: what may be given, and that in words.
-_TYPES: Mapping[str, tuple[tuple[type, ...], str]] = {
-    **dict.fromkeys(_FLAGS, ((bool,), "True or False")),
-    **dict.fromkeys(
-        ("input_schema", "output_schema"),
-        ((Mapping, _NONE), "a JSON Schema, which is a dict, or None"),
-    ),
-    "structured": ((bool, _NONE), "True, False or None"),
-    "complete": ((Mapping, _NONE), 'a mapping such as {"city": ["Oslo"]} or None'),
-    "requires": ((Iterable,), "the name of a capability, or a list of names"),
-    "scopes": ((list, tuple, set, frozenset), "a list of scopes"),
-    "ui": ((str, _NONE), "the URI of an app, or None"),
-    "visibility": ((str, list, tuple, _NONE), '"model", "app", a list of them, or None'),
-    "csp": (
-        (Mapping, _NONE),
-        'a mapping such as {"connect_domains": ["https://api.example.com"]} or None',
-    ),
-    "permissions": ((list, tuple), "a list of permissions"),
-    "border": ((bool, _NONE), "True, False or None"),
-    "domain": ((str, _NONE), "text or None"),
-    "instructions": ((str, _NONE), "text or None"),
-    "capabilities": ((Iterable, _NONE), "a list of kinds, a mapping or None"),
-    "extensions": ((Mapping, list, tuple, _NONE), "a list of extensions, a mapping or None"),
-    "revisions": ((list, tuple, set, frozenset, str, _NONE), "a list of names or None"),
-    "state_keys": ((list, tuple, str, bytes, _NONE), "a list of keys or None"),
-    "limits": ((Limits, _NONE), "a Limits(...) or None"),
-}
-# Options that are numbers, with what `check_number` is told of them.
-_NUMBERS: Mapping[str, Mapping[str, Any]] = {
-    "timeout": {"whole": False},
-    "page_size": {"least": 1},
-    **dict.fromkeys(("ttl", "list_ttl"), {"whole": False, "optional": False}),
-}
+NONE = type(None)
+
+FLAG = OptionSpec((bool,), "True or False")
+OPTIONAL_FLAG = OptionSpec((bool, NONE), "True, False or None")
+OPTIONAL_TEXT = OptionSpec((str, NONE), "text or None")
 
 
-def check_options(options: Mapping[str, Any], owner: str = "") -> None:
-    """Refuse the first option that cannot be what was given; values under other names are not
-    looked at.
-
-    Args:
-        options: Values by name.
-        owner: What messages begin with: "tool 'forecast': ".
-
-    Raises:
-        TypeError: A value is of another type.
-        ValueError: A number is too small, or none.
-    """
-    for name, value in options.items():
-        if name in _NUMBERS:
-            check_number(f"{owner}{name}", value, **_NUMBERS[name])
-            if name == "timeout" and value == 0:
-                raise ValueError(f"{owner}{name} is more than 0, not {value}")
-        elif name == "store":
-            _check_store(f"{owner}{name}", value)
-        elif name == "ping_interval":
-            check_interval(f"{owner}{name}", value)
-        elif name in _TYPES:
-            types, what = _TYPES[name]
-            if not isinstance(value, types):
-                raise TypeError(f"{owner}{name} is {what}, not {repr(value):.60}")
-        elif name in ("cache_scope", "list_cache_scope") and value not in ("private", "public"):
-            raise ValueError(f'{owner}{name} is "private" or "public", not {value!r}')
+def _check_scope(label: str, value: Any) -> None:
+    if value not in ("private", "public"):
+        raise ValueError(f'{label} is "private" or "public", not {value!r}')
 
 
-def _check_store(name: str, value: object) -> None:
+def _check_store(label: str, value: Any) -> None:
     if value is None:
         return
-    from ..stores.base import Store
+    from ..stores.base import Store  # nothing else of a server without a store needs it
 
     if not isinstance(value, Store):
         what = "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"
-        raise TypeError(f"{name} is {what}, not {repr(value):.60}")
+        raise TypeError(f"{label} is {what}, not {repr(value):.60}")
+
+
+TTL = OptionSpec(check=partial(check_number, whole=False, optional=False))
+CACHE_SCOPE = OptionSpec(check=_check_scope)
+
+# The options of all decorators that register a function. The objects of the wire check those that
+# have no check here.
+COMMON_OPTIONS: Mapping[str, OptionSpec] = {
+    "name": OptionSpec(),
+    "title": OptionSpec(),
+    "description": OptionSpec(),
+    "icons": OptionSpec(),
+    "meta": OptionSpec(),
+    "requires": OptionSpec((Iterable,), "the name of a capability, or a list of names"),
+    "replace": FLAG,
+}
+
+# The options of `Server` that nothing else checks.
+SERVER_OPTIONS: Mapping[str, OptionSpec] = {
+    "instructions": OPTIONAL_TEXT,
+    "capabilities": OptionSpec((Iterable, NONE), "a list of kinds, a mapping or None"),
+    "extensions": OptionSpec(
+        (Mapping, list, tuple, NONE), "a list of extensions, a mapping or None"
+    ),
+    "revisions": OptionSpec((list, tuple, set, frozenset, str, NONE), "a list of names or None"),
+    "strict_version": FLAG,
+    "strict_arguments": FLAG,
+    "strict_schemas": FLAG,
+    "accept_batches": FLAG,
+    "page_size": OptionSpec(check=partial(check_number, least=1)),
+    "list_ttl": TTL,
+    "list_cache_scope": CACHE_SCOPE,
+    "mask_errors": FLAG,
+    "logging": FLAG,
+    "check_replay": FLAG,
+    "state_keys": OptionSpec((list, tuple, str, bytes, NONE), "a list of keys or None"),
+    "store": OptionSpec(check=_check_store),
+    "ping_interval": OptionSpec(check=check_interval),
+    "limits": OptionSpec((Limits, NONE), "a Limits(...) or None"),
+}
+
+
+def check_options(
+    options: Mapping[str, Any], specs: Mapping[str, OptionSpec], owner: str = ""
+) -> None:
+    """Reject the first option whose value is not accepted.
+
+    Args:
+        options: The values by name. Names that are not in `specs` are ignored.
+        specs: The known options.
+        owner: The beginning of messages: "tool 'forecast': ".
+
+    Raises:
+        TypeError: A value has another type.
+        ValueError: A value is out of range.
+    """
+    for name, value in options.items():
+        spec = specs.get(name)
+        if spec is None:
+            continue
+        label = f"{owner}{name}"
+        if not isinstance(value, spec.types):
+            raise TypeError(f"{label} is {spec.what}, not {repr(value):.60}")
+        if spec.check is not None:
+            spec.check(label, value)
 
 
 # What a client may declare, in whatever revision, by dotted names.
@@ -308,7 +319,7 @@ def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
     return names
 
 
-def positions(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
+def count_positional(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
     """How many arguments a function takes by position, where some may be left out.
 
     Args:
@@ -338,7 +349,7 @@ def positions(function: Any, owner: str, names: Sequence[str], *, least: int) ->
             signature.bind(*names[:count])
             return count
     ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
-    raise TypeError(f"{owner}, {where(function)}, takes {ways}")
+    raise TypeError(f"{owner}, {source_location(function)}, takes {ways}")
 
 
 A = TypeVar("A", Annotations, ToolAnnotations)
@@ -403,15 +414,20 @@ def decorated(
 
 # What comes first in the other decorators, as in this example.
 _FIRST = {
-    "resource": ("URI", "notes://all"), "app": ("URI", "ui://sales/chart"),
-    "method": ("name", "vendor/thing"), "notification": ("name", "notifications/vendor/thing"),
-}  # fmt: skip
+    "resource": ("URI", "notes://all"),
+    "app": ("URI", "ui://sales/chart"),
+    "method": ("name", "vendor/thing"),
+    "notification": ("name", "notifications/vendor/thing"),
+}
 
 
 def named(
-    way: str, first: str, register: Callable[..., Any], given: Sequence[Any] = (),
+    way: str,
+    first: str,
+    register: Callable[..., Any],
+    given: Sequence[Any] = (),
     options: Optional[Mapping[str, Any]] = None,
-) -> Callable[[F], F]:  # fmt: skip
+) -> Callable[[F], F]:
     """A decorator whose URI or name comes first; arguments as `decorated`.
 
     Raises:
@@ -428,7 +444,7 @@ def named(
 def tool(function: F, /) -> F: ...
 @overload
 def tool(**options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-@shows("tool")
+@with_option_signature("tool")
 def tool(*given: Any, **options: Any) -> Any:
     """Mark a method as a tool: ``@minimcp.tool`` or ``@minimcp.tool(name="add", ...)``.
 
@@ -442,7 +458,7 @@ def tool(*given: Any, **options: Any) -> Any:
     return decorated(partial(_mark, "tool", ()), "minimcp.tool", given, options)
 
 
-@shows("resource")
+@with_option_signature("resource")
 def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     """Mark a method as a resource, or as a template of them:
     ``@minimcp.resource("notes://{number}")``.
@@ -457,7 +473,7 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
     return named("minimcp.resource", uri, partial(_mark, "resource", (uri,)), options=options)
 
 
-@shows("app")
+@with_option_signature("app")
 def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
     """Mark a method as a page of HTML, above the tools that show it:
     ``@minimcp.app("ui://sales/chart")``.
@@ -476,7 +492,7 @@ def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
 def prompt(function: F, /) -> F: ...
 @overload
 def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-@shows("prompt")
+@with_option_signature("prompt")
 def prompt(*given: Any, **options: Any) -> Any:
     """Mark a method as a prompt. Arguments and errors as `tool`, with the options of
     `Server.prompt`."""
@@ -516,11 +532,19 @@ def notification(name: str) -> Callable[[F], F]:
 
 # What the library hears itself.
 OWN_NOTIFICATIONS = frozenset(
-    f"notifications/{name}" for name in (
-        *("initialized", "cancelled", "progress", "message", "elicitation/complete", "subscriptions/acknowledged"),
+    f"notifications/{name}"
+    for name in (
+        *(
+            "initialized",
+            "cancelled",
+            "progress",
+            "message",
+            "elicitation/complete",
+            "subscriptions/acknowledged",
+        ),
         *("resources/updated", "roots/list_changed", *(f"{kind}/list_changed" for kind in LISTS)),
     )
-)  # fmt: skip
+)
 
 
 def _mark(kind: str, arguments: tuple[str, ...], function: Any, /, **options: Any) -> None:
@@ -559,12 +583,14 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
         )
     if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
         raise TypeError(
-            f"{handlers.__qualname__} is a function, not an object with marked methods: use server.tool"
+            f"{handlers.__qualname__} is a function, not an object with marked methods: use "
+            "server.tool"
         )
     found = marks_of(handlers)
     if not found:
         raise ValueError(
-            f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, @minimcp.resource(...) or "
+            f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, "
+            "@minimcp.resource(...) or "
             "@minimcp.prompt above those that clients may call"
         )
     yield from found

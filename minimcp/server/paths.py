@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Bytes of a path, in UTF-8.
-LONGEST_PATH = 4096
+MAX_PATH_BYTES = 4096
 
 # Bytes of one name in it.
-LONGEST_NAME = 255
+MAX_NAME_BYTES = 255
 
 # How often a path may be percent-encoded, one inside the other, and still be looked at.
-MOST_DECODINGS = 3
+MAX_DECODINGS = 3
 
 # Characters that look like slashes, and that some systems write as slashes; NFKC knows the others.
 _SLASHES = str.maketrans("\u2044\u2215\u29f8\u2571\u2216\u29f5\u29f9", "////\\\\\\")
@@ -38,7 +38,8 @@ _FAULTS = [
         (r"(?:\A|/)\.\.(?:/|\Z)", "goes up"),
         (r"(?:\A|/)(?!\.(?:/|\Z))[^/]*[. ](?:/|\Z)", "has a name that ends with a dot or a blank"),
         (
-            r"(?:\A|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$) *(?:\.[^/]*)?(?:/|\Z)",
+            r"(?:\A|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$)"
+            r" *(?:\.[^/]*)?(?:/|\Z)",
             "names a device",  # on Windows, in every directory and with every suffix
         ),
     )
@@ -96,9 +97,9 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
 def path_fault(text: str) -> Optional[str]:
     """Why a path is refused by how it is written; None when it is not."""
     try:
-        if len(text.encode("utf-8")) > LONGEST_PATH:
+        if len(text.encode("utf-8")) > MAX_PATH_BYTES:
             return "it is too long"
-        for _ in range(MOST_DECODINGS + 1):
+        for _ in range(MAX_DECODINGS + 1):
             fault = _shape_fault(text) or _shape_fault(_plain(text))
             decoded = text if fault else unquote(text, errors="strict")
             if decoded == text:
@@ -112,12 +113,13 @@ def path_fault(text: str) -> Optional[str]:
 
 
 def _plain(text: str) -> str:
-    """The text as a system may read it that folds look-alikes and leaves out what cannot be seen."""
+    """Return the text as a system may read it that replaces look-alikes and drops invisible
+    characters."""
     folded = unicodedata.normalize("NFKC", text).translate(_SLASHES)
     return "".join(each for each in folded if unicodedata.category(each) != "Cf")
 
 
 def _shape_fault(text: str) -> Optional[str]:
-    if any(len(name.encode("utf-8")) > LONGEST_NAME for name in text.split("/")):
+    if any(len(name.encode("utf-8")) > MAX_NAME_BYTES for name in text.split("/")):
         return "a name in it is too long"
     return next((fault for pattern, fault in _FAULTS if pattern.search(text)), None)

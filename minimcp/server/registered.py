@@ -1,5 +1,5 @@
-"""What the features of one server share: its configuration, what serves one thing, and tables of
-things."""
+"""What the features of one server share: its configuration, the entries that an author registers,
+and tables of entries."""
 
 from __future__ import annotations
 
@@ -23,24 +23,23 @@ from typing import (
 from ..engine.incoming import IncomingRequest, OnFinished, Route
 from ..engine.limits import Limits
 from ..engine.timer import Timeout
-from ..errors import InvalidParams, ToolError
+from ..errors import InvalidParams, RpcError, ToolError, UrlElicitationRequired
 from ..log import logger
-from ..protocol.lifecycle import SERVER_KEY, lacks
+from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
 from ..text import one_line
 from .context import Context
-from .executors import Executor, Main, executor_of, route_to
-from .input_rounds import WaitingHandlers, end_round, resume, url_required
-from .options import check_options, name_of, required, where
+from .feature import READERS, Feature, OptionSpec, extension_with, load, overrides
+from .options import COMMON_OPTIONS, check_options, handler_name, required, source_location
 
 if TYPE_CHECKING:
     from ..engine.shares import Shares
+    from ..features.executors import Executor
     from ..stores.base import Store
-    from .input_rounds import States
-    from .processes import Processes
+    from ..stores.processes import Processes
 
 log = logger("minimcp.registered")
 
@@ -50,29 +49,28 @@ Middleware = Callable[[Context, CallNext], Any]
 
 @dataclass(eq=False, repr=False)
 class ServerConfig:
-    """Configuration that all features of one server share; requests carry it as ``server``.
+    """The configuration that all features of one server share; requests carry it as ``server``.
 
-    Args, of which those that are not named here are explained by `Server`:
-        info: How the server describes itself, as it goes over the wire.
+    The arguments that are not listed here are those of `Server`.
+
+    Args:
+        info: The server's description of itself, as on the wire.
         owner: The `Server`, for ``ctx.server``.
-        executor: Where handlers run that name no executor; None is the pool of workers.
-        main: Where ``executor="main"`` runs.
-        executors: Those in use, by this server's handlers or by those of servers that it mounts.
-        states: Seals what clients carry between the rounds of a request; None where nothing asks.
-        waiting: The handlers that wait for answers of their clients.
-        capabilities: Kinds that count as registered from the start, each with what else is declared
-            of it; and others.
-        middleware: The outermost first.
-        extensions: The `Extension` objects that it serves.
-        store: Keeps what outlives a request; None for memory.
-        processes: Those that share the store; None where none do.
-        audience: What the server's tokens are for; empty if it asks for none.
-        tasks: Runs calls of tools as tasks; None where nothing does.
-        on_finished: Told of each request that ends; None tells nobody. As for `RunningRequests`.
-        auth: The `Bearer` of the server; None admits everybody.
-        ping_interval: Seconds between two pings of an idle client; None sends none.
+        executor: The executor of handlers that name none; None is the pool of workers. The registry
+            replaces what an author gave by an `Executor`.
+        capabilities: Kinds that count as registered from the start, each with more members to
+            declare; and other capabilities.
+        middleware: The outermost function first.
+        processes: The processes that share the store; None if no others do.
+        audience: The audience of the server's tokens; empty if it asks for none.
+        on_finished: Called for each request that ends, as for `RunningRequests`; None calls nothing.
+        wake_main: Called when a request waits for `Server.pump`.
         trusted_proxies: As of `HttpOptions`.
-        read_resource: Set by the registry.
+
+    Attributes:
+        features: The features that are loaded, set by the registry.
+        feature: Returns a feature by its name; loads it if necessary. Set by the registry.
+        option_specs: The options of decorators that these features read.
     """
 
     info: Mapping[str, Json]
@@ -85,25 +83,24 @@ class ServerConfig:
     page_size: Optional[int] = None
     list_ttl: float = 0
     list_cache_scope: str = "private"
-    executor: Optional[Executor] = None
-    main: Main = field(default_factory=Main)
-    executors: set[Executor] = field(default_factory=set)
-    states: Optional[States] = None
-    waiting: WaitingHandlers = field(default_factory=WaitingHandlers)
+    executor: Any = None
+    on_pump_needed: Optional[Callable[[], object]] = None
+    wake_main: Callable[[], object] = bool
+    state_keys: Any = None
     check_replay: bool = False
     limits: Limits = field(default_factory=Limits)
     capabilities: Mapping[str, Json] = field(default_factory=dict)
-    extensions: list[Any] = field(default_factory=list)
     middleware: list[Middleware] = field(default_factory=list)
     store: Optional[Store] = None
     processes: Optional[Processes] = None
     audience: tuple[str, ...] = ()
-    tasks: Any = None
     on_finished: Optional[OnFinished] = None
     auth: Any = None
     ping_interval: Optional[float] = None
     trusted_proxies: Iterable[str] = ()
-    read_resource: Callable[[IncomingRequest, str, Context], Any] = field(init=False)
+    features: list[Feature] = field(default_factory=list, init=False)
+    feature: Callable[[str], Any] = field(init=False)
+    option_specs: dict[str, OptionSpec] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._shares: Optional[Shares] = None
@@ -111,7 +108,7 @@ class ServerConfig:
         self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}
         # What ends a result that is JSON text, by ``Revision.result_type``.
-        self.closing = {
+        self.result_suffix = {
             True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}',
             False: "}",
         }
@@ -130,7 +127,7 @@ class ServerConfig:
         if self._shares is not None:
             self._shares.renew_in_fork()
 
-    def closed(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
+    def finalize_result(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
         """The same for a result that is an object; the handler's own members win."""
         if not revision.result_type:
             return result
@@ -139,45 +136,52 @@ class ServerConfig:
         return {"resultType": "complete", **result, "_meta": meta}
 
 
-# Options of tools that an extension makes something of, with what has to be given for it.
-OF_EXTENSIONS = {"task": "Tasks()", "ui": "Apps()", "visibility": "Apps()"}
-
-
 # ------------------------------------------------------------ registered things
 
 
 class Registered:
-    """One tool, resource, template, prompt or method, as one server offers it; one that mounts that
-    offers a copy.
+    """One entry: a tool, resource, template, prompt or method, as one server offers it.
 
-    A subclass calls the function (`call`), and makes its value a result (`result`) or its exception
-    one (`failed`).
+    A server that mounts that server offers a copy. A subclass calls the function (`call`), and
+    converts its value (`result`) or its exception (`failed`) to a result.
 
     Args:
-        config: Of the server.
-        function: What the author wrote.
-        key: What requests name it by.
-        executor: Where it runs; None takes the server's.
-        timeout: Seconds it may run; None sets no limit.
+        config: The server's.
+        function: The author's function.
+        key: The name or URI by which requests name it.
+        executor: Where the function runs; None takes the server's executor.
+        timeout: Maximum running time in seconds; None sets no limit.
 
     Attributes:
-        shown: How it is listed.
-        scopes: What the token of a request needs for it over HTTP.
-        origin: What this is a copy of.
-        middleware: Of this server, and of those through which it is mounted; the outermost first.
+        listing: The object of the wire that describes it in lists.
+        options: The options that the author gave.
+        completes: Whether arguments of it are completed.
+        hidden_by: The features that may hide it.
+        origin: The entry that this one is a copy of, or itself.
+        middleware: The middleware of this server, and of those through which the entry is mounted;
+            the outermost first.
     """
 
     # What it is, for messages and as the name of its table: "prompt".
     kind: str
 
-    shown: Any = None
-    scopes: tuple[str, ...] = ()
+    listing: Any = None
+    options: Mapping[str, Any] = {}
+    completes = False
+    hidden_by: tuple[Feature, ...] = ()
 
     def __init__(
-        self, config: ServerConfig, function: Callable[..., Any], key: str,
-        executor: Optional[Executor] = None, timeout: Optional[float] = None,
-    ) -> None:  # fmt: skip
-        self.config, self.function, self.key, self.timeout = config, function, key, timeout
+        self,
+        config: ServerConfig,
+        function: Callable[..., Any],
+        key: str,
+        executor: Optional[Executor] = None,
+        timeout: Optional[float] = None,
+    ) -> None:
+        self.config = config
+        self.function = function
+        self.key = key
+        self.timeout = timeout
         self.executor = executor or config.executor
         self.middleware: tuple[list[Middleware], ...] = (config.middleware,)
         self.origin = self
@@ -189,7 +193,14 @@ class Registered:
         return f"{self.kind} {self.key!r}"
 
     def _find_route(self) -> None:
-        self.route = route_to(self.handle, self.executor)
+        """Set the route, with what the features that this entry uses do around a call."""
+        users = [each for each in self.config.features if each.uses(self)]
+        self.hidden_by = tuple(each for each in users if overrides(each, "listed"))
+        handle = self.handle
+        for feature in reversed(users):
+            if overrides(feature, "around_call"):
+                handle = partial(self._around, feature, handle)
+        self.route = route_to(handle, self.executor)
         queue = self.route.start
         if queue is not None and self.timeout is not None:
 
@@ -199,20 +210,59 @@ class Registered:
                 incoming.timeout = self._countdown("begin", incoming)
                 queue(incoming)
 
-            self.route = Route(self.handle, start=start)
+            self.route = self.route._replace(start=start)
+        guards = [each for each in users if overrides(each, "before_call")]
+        if guards or self.hidden_by:
+            self.route = self.route._replace(gate=partial(self._gate, guards))
+        for feature in self.config.features:
+            feature.offer(self)
+
+    def _around(
+        self, feature: Feature, call: Callable[[IncomingRequest], Any], incoming: IncomingRequest
+    ) -> Any:
+        return feature.around_call(self, incoming, partial(call, incoming))
+
+    def _gate(self, guards: list[Feature], incoming: IncomingRequest) -> Route:
+        """Return the route of a call after the features have decided about it."""
+        try:
+            if self.is_hidden(incoming):
+                raise self._unknown()
+            for feature in guards:
+                route = feature.before_call(self, incoming)
+                if route is not None:
+                    return route
+        except RpcError as error:
+            return Route(partial(_reject, error), immediate=True)
+        return incoming.route
+
+    def is_hidden(self, incoming: IncomingRequest) -> bool:
+        """Return whether a feature hides this entry from the client of a request."""
+        return any(not each.listed(self, incoming) for each in self.hidden_by)
+
+    def serve(self, incoming: IncomingRequest) -> Any:
+        """Serve a request that was found to be for this entry only where its handler runs."""
+        route = incoming.route = self.route
+        if route.gate is not None:
+            route = route.gate(incoming)
+        return route.handle(incoming)
+
+    def _unknown(self) -> RpcError:
+        """Return the error for a client from which the entry is hidden."""
+        return InvalidParams(f"Unknown {self.kind}: {one_line(self.key)}")
 
     def offered_by(self: R, config: ServerConfig, prefix: str) -> R:
-        """A copy for a server that mounts this one.
+        """Return a copy for a server that mounts this one.
 
         Args:
-            config: Of that server.
-            prefix: What its name begins with there; empty where it keeps what it has.
+            config: The configuration of that server.
+            prefix: The beginning of the entry's name there; empty if the entry keeps its name.
         """
         twin = copy(self)
-        twin.config, twin.middleware = config, (config.middleware, *self.middleware)
+        twin.config = config
+        twin.middleware = (config.middleware, *self.middleware)
         if prefix:
-            twin.shown = copy(self.shown)
-            twin.key = twin.shown.name = prefix + self.key
+            twin.listing = copy(self.listing)
+            twin.key = twin.listing.name = prefix + self.key
         twin._find_route()
         return twin
 
@@ -227,12 +277,14 @@ class Registered:
         """
         params = incoming.request.params
         if "requestState" in params or "inputResponses" in params:
-            resume(incoming, self.function)
+            load("features.input_rounds").resume(incoming, self.function)
         if incoming.timeout is not None:
             incoming.timeout.stop()
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
-        result, left, returned = None, None, False
+        result: Any = None
+        left: Optional[BaseException] = None
+        returned = False
         try:
             if any(self.middleware):
                 value = self.run(Context(incoming), partial(self.call, incoming))
@@ -242,16 +294,19 @@ class Registered:
             result = self.result(value, incoming)
         except BaseException as error:
             try:
-                url_required(incoming, error)
+                if isinstance(error, UrlElicitationRequired):
+                    load("features.input_rounds").url_required(incoming, error)
                 result = self.failed(error, incoming, returned)
             except BaseException as other:
                 left = other
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.stop()
-        if left is None and incoming.asker is None:
-            return result
-        return end_round(incoming, self.handle, result, left)
+        if incoming.asker is not None:
+            return load("features.input_rounds").end_round(incoming, self.handle, result, left)
+        if left is not None:
+            raise left
+        return result
 
     def run(self, context: Context, call: CallNext) -> Any:
         """What the outermost middleware returns or raises; what is registered meanwhile counts for
@@ -269,7 +324,7 @@ class Registered:
         raise NotImplementedError
 
     def listed(self, revision: Revision) -> dict[str, Json]:
-        """As it stands in a list of a revision."""
+        """Return its entry in a list, as a revision has it."""
         raise NotImplementedError
 
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
@@ -296,7 +351,7 @@ class Registered:
         return Timeout(self.timeout, expire)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.key!r} = {where(self.function)}>"
+        return f"<{type(self).__name__} {self.key!r} = {source_location(self.function)}>"
 
 
 R = TypeVar("R", bound=Registered)
@@ -309,7 +364,7 @@ class RegisteredFunction(Registered):
     Args:
         config: Of the server.
         function: What the author wrote.
-        options: What he said of it.
+        options: The options of the decorator.
         uri: What requests name it by; None takes its name.
 
     Raises:
@@ -329,41 +384,55 @@ class RegisteredFunction(Registered):
         options: Mapping[str, Any],
         uri: Optional[str] = None,
     ) -> None:
-        self.options, content = options, self.returned_as_is
+        self.options = options
         self.signature = read_signature(
             function,
             context_type=Context,
-            owner=where(function),
-            content_types=content,
+            owner=source_location(function),
+            content_types=self.returned_as_is,
             alone_types=self.returned_alone,
             strict=config.strict_schemas,
         )
-        name = name_of(function, options.get("name"), self.kind)
+        name = handler_name(function, options.get("name"), self.kind)
         key = name if uri is None else uri
-        check_options(options, f"{self.kind} {key!r}: ")
-        for option, way in OF_EXTENSIONS.items():
-            if options.get(option) is not None and not any(
-                option in each.options for each in config.extensions
-            ):
-                raise ValueError(
-                    f"{self.kind} {key!r}: {option}= needs Server(..., extensions=[{way}])"
-                )
-        executor = executor_of(options.get("executor"), config.executors)
+        self.config = config
+        owner = f"{self.kind} {key!r}: "
+        check_options(options, self._option_specs(owner), owner)
+        executor = options.get("executor")
+        if executor is not None:
+            executor = config.feature("executors").find(executor)
         super().__init__(config, function, key, executor, options.get("timeout"))
         self.requires = required(options, self.owner)
         said = options.get("description")
-        self._listing: dict[str, Any] = {
+        self._listing_members: dict[str, Any] = {
             each: options.get(each) for each in ("title", "icons", "meta")
         }
-        for extension in config.extensions:
-            added = extension.listing(self.kind, key, options)
+        for feature in config.features:
+            added = feature.listing(self.kind, key, options)
             if added:
-                self._listing["meta"] = {**(self._listing["meta"] or {}), **added}
-        self._listing.update(
+                self._listing_members["meta"] = {**(self._listing_members["meta"] or {}), **added}
+        self._listing_members.update(
             name=name, description=self.signature.description or None if said is None else said
         )
 
-    def show(self, cls: Callable[..., Any], **members: Any) -> None:
+    def _option_specs(self, owner: str) -> dict[str, OptionSpec]:
+        """Return the options that somebody reads; load the features that read them.
+
+        Raises:
+            ValueError: An option belongs to an extension that the server does not have.
+        """
+        known = self.config.option_specs
+        for name, value in self.options.items():
+            if value is None or name in known or name in COMMON_OPTIONS:
+                continue
+            if name in READERS:
+                self.config.feature(READERS[name])
+            else:
+                extension = extension_with(name)
+                raise ValueError(f"{owner}{name}= needs Server(..., extensions=[{extension}()])")
+        return {**COMMON_OPTIONS, **known}
+
+    def set_listing(self, cls: Callable[..., Any], **members: Any) -> None:
         """Set how it is listed.
 
         Raises:
@@ -371,13 +440,15 @@ class RegisteredFunction(Registered):
                 such member would make the whole list unreadable.
         """
         try:
-            self.shown = cls(**self._listing, **members)
-            names = {member: name for name, member, *_ in self.shown._plan}
+            self.listing = cls(**self._listing_members, **members)
+            names = {member: name for name, member, *_ in self.listing._plan}
             wire = {
                 member: plain_json(value, names.get(member, member))
-                for member, value in self.shown.to_wire().items()
+                for member, value in self.listing.to_wire().items()
             }
-            self.shown = type(self.shown).from_wire(wire)  # which the author cannot change any more
+            self.listing = type(self.listing).from_wire(
+                wire
+            )  # which the author cannot change any more
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self.owner}: {error}") from error
 
@@ -392,7 +463,18 @@ class RegisteredFunction(Registered):
                 raise lacks(name, self.owner, incoming.peer.revision)
 
 
-def only(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
+def route_to(handle: Callable[[IncomingRequest], Any], executor: Optional[Executor]) -> Route:
+    """Return the route of a handler that runs in an executor; None is the pool of workers."""
+    if executor is None:
+        return Route(handle)
+    return executor.route_to(handle)
+
+
+def _reject(error: RpcError, incoming: IncomingRequest) -> Any:
+    raise error
+
+
+def keep_members(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
     """An object with the members that a revision knows."""
     return {name: member for name, member in wire.items() if name in members}
 
@@ -415,21 +497,36 @@ class Table(Generic[R]):
         member: The name of the list in the result of the method that lists them; empty where none
             does.
         normalize: Writes names that mean the same in one way.
+        has_prefix: Whether the names of mounted entries begin with a prefix.
 
     Attributes:
         items: All of them, by normalized name.
+        own: Those that were registered here.
+        mounts: The tables of mounted servers, each with the prefix of its names here and the
+            configuration of this server.
     """
 
     def __init__(
-        self, kind: str, group: str, member: str = "", *, normalize: Callable[[str], str] = str
+        self,
+        kind: str,
+        group: str,
+        member: str = "",
+        *,
+        normalize: Callable[[str], str] = str,
+        has_prefix: bool = False,
     ) -> None:
-        self.kind, self.group, self._member = kind, group, member
-        self._normalize = normalize
+        self.kind = kind
+        self.group = group
+        self._member = member
+        self.normalize = normalize
+        self.has_prefix = has_prefix
         self.items: dict[str, R] = {}
+        self.own = self.items
         self.mounts: list[tuple[Table[R], str, ServerConfig]] = []
-        self._own = self.items
         self._told: set[tuple[str, str]] = set()
         self._pages: dict[tuple[str, Optional[str]], str] = {}
+        # Whether any entry may be hidden from some clients.
+        self._is_filtered = False
 
     def add(self, thing: R, *, replace: bool) -> None:
         """Register something.
@@ -440,7 +537,7 @@ class Table(Generic[R]):
         with changing:
             if not replace:
                 self.refuse_taken(thing.key, thing, ". Give one another name, or say replace=True")
-            self._own[self._normalize(thing.key)] = thing
+            self.own[self.normalize(thing.key)] = thing
             self.refresh()
 
     def remove(self, name: str) -> None:
@@ -450,13 +547,13 @@ class Table(Generic[R]):
             KeyError: There is none of this name.
         """
         with changing:
-            if self._own.pop(self._normalize(name), None) is None:
+            if self.own.pop(self.normalize(name), None) is None:
                 raise KeyError(self.unknown(name))
             self.refresh()
 
     def get(self, name: str) -> Optional[R]:
         """Return what has this name or one that means the same, or None."""
-        return self.items.get(self._normalize(name))
+        return self.items.get(self.normalize(name))
 
     def warn_once(self, name: str, problem: str, to: logging.Logger = log) -> None:
         """Log what could be better."""
@@ -472,13 +569,14 @@ class Table(Generic[R]):
             f", did you mean {one_line(near)}?" if near else ""
         )
 
-    def route(self, params: Mapping[str, Json]) -> Route:
+    def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
         """Where a request goes that names one of these.
 
         Raises:
             InvalidParams: It names none, or its arguments are no object.
         """
-        name, arguments = params.get("name"), params.get("arguments")
+        name = params.get("name")
+        arguments = params.get("arguments")
         thing = self.items.get(name) if type(name) is str else None
         if thing is None:
             raise InvalidParams(self.unknown(name) if isinstance(name, str) else "name is a string")
@@ -495,26 +593,17 @@ class Table(Generic[R]):
         taken = self.get(name)
         if taken is not None and taken.origin is not thing.origin:
             first = "" if taken.key == name else f"as {taken.key!r}, "
-            both = f"{first}{where(taken.function)}; now {where(thing.function)}"
+            both = (
+                f"{first}{source_location(taken.function)}; now {source_location(thing.function)}"
+            )
             raise ValueError(f"the {self.kind} {name!r} exists: {both}{advice}")
 
     def refresh(self) -> None:
         """Something was registered or removed, here or in a table that is mounted (`changing` is
         held)."""
         if self.mounts:
-            items = dict(self._own)
-            for other, prefix, config in self.mounts:
-                for thing in other.items.values():
-                    key = self._normalize(prefix + thing.key)
-                    first = items.setdefault(key, thing)
-                    if first is thing:
-                        items[key] = thing.offered_by(config, prefix)
-                    elif first.origin is not thing.origin:
-                        hidden, stays = where(thing.function), where(first.function)
-                        self.warn_once(
-                            prefix + thing.key, f"stands for two: {stays} stays, {hidden} is hidden"
-                        )
-            self.items = items
+            self.items = load("features.mounting").merged(self)
+        self._is_filtered = any(each.hidden_by for each in list(self.items.values()))
         self._pages = {}
 
     # ------------------------------------------------------------ the method that lists them
@@ -529,24 +618,41 @@ class Table(Generic[R]):
         Raises:
             InvalidParams: The cursor is none of this server's.
         """
-        config, revision, cursor = (
-            incoming.server,
-            incoming.peer.revision,
-            incoming.request.params.get("cursor"),
-        )
+        config = incoming.server
+        revision = incoming.peer.revision
+        cursor = incoming.request.params.get("cursor")
+        hints = config.hints
         pages = self._pages  # a change meanwhile begins new ones
-        if (revision.name, None) not in pages:
-            items = [each.listed(revision) for each in list(self.items.values())]
-            size = config.page_size or len(items) or 1
-            for start in reversed(
-                range(0, len(items) or 1, size)
-            ):  # who sees the first page sees all
-                text = f'{{"{self._member}":{to_json(items[start : start + size])}'
-                if start + size < len(items):
-                    text += f',"nextCursor":"{self._member}:{start + size}"'
-                pages[revision.name, f"{self._member}:{start}" if start else None] = text
-        page = pages.get((revision.name, cursor)) if cursor is None or type(cursor) is str else None
+        if self._is_filtered:
+            items = [each for each in list(self.items.values()) if not each.is_hidden(incoming)]
+            pages = self._made_pages(items, revision, config.page_size)
+            hints = {**hints, "cacheScope": "private"}
+        elif (revision.name, None) not in pages:
+            made = self._made_pages(list(self.items.values()), revision, config.page_size)
+            pages.update(made)
+        page = None
+        if cursor is None or type(cursor) is str:
+            page = pages.get((revision.name, cursor))
         if page is None:
             raise InvalidParams("the cursor is none of this server's")
-        hints = f",{to_json(config.hints)[1:-1]}" if revision.cache_hints else ""
-        return f"{page}{hints}{config.closing[revision.result_type]}"
+        if revision.cache_hints:
+            page = f"{page},{to_json(hints)[1:-1]}"
+        return f"{page}{config.result_suffix[revision.result_type]}"
+
+    def _made_pages(
+        self, entries: list[R], revision: Revision, page_size: Optional[int]
+    ) -> dict[tuple[str, Optional[str]], str]:
+        """Return the pages of a list, without their ends, by revision and cursor.
+
+        The first page is the last in the dict: a thread that finds it finds all.
+        """
+        items = [each.listed(revision) for each in entries]
+        size = page_size or len(items) or 1
+        pages: dict[tuple[str, Optional[str]], str] = {}
+        for start in reversed(range(0, len(items) or 1, size)):
+            text = f'{{"{self._member}":{to_json(items[start : start + size])}'
+            if start + size < len(items):
+                text += f',"nextCursor":"{self._member}:{start + size}"'
+            cursor = f"{self._member}:{start}" if start else None
+            pages[revision.name, cursor] = text
+        return pages

@@ -1,208 +1,213 @@
-"""What one server can do: its methods, what it declares, the servers that it mounts, and each
-connection's part."""
+"""What one server can do: its features, methods and capabilities, and the part of each
+connection."""
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, Optional, Union
-from weakref import WeakSet
+from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
 
 from ..engine.calls import MakeParams
 from ..engine.connection import ConnectionRole
 from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound
 from ..log import logger
-from ..protocol.lifecycle import LISTEN, Handshake, Offer, Peer, ServerSession, log_rank
+from ..protocol.lifecycle import Handshake, Offer, Peer, ServerSession
 from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, Notification, Request, Response, encode
-from ..protocol.versions import REVISIONS, Revision
-from ..schema.annotations import write_any
+from ..protocol.versions import LISTS, REVISIONS, Revision
 from ..text import one_line
-from .context import Context
-from .input_rounds import go_on_or_run, is_retry
-from .options import OPTIONS, check_names, positions, where
-from .prompts import Completions, RegisteredPrompt, TextHandler
-from .rates import CallRate
-from .registered import Registered, RegisteredFunction, ServerConfig, Table, changing
-from .resources import Readable, Resources
-from .subscriptions import Subscriptions
-from .tools import (
-    GOOD_NAME,
-    GOOD_PARAMETER,
-    ODD_NAME,
-    ODD_PARAMETER,
-    REPLACED,
-    RegisteredTool,
+from .feature import (
+    FEATURES,
+    MAKERS,
+    SERVERS,
+    Destination,
+    Feature,
+    OptionSpec,
+    extension_with,
+    load,
 )
+from .options import OPTIONS, check_names, source_location
+from .registered import RegisteredFunction, ServerConfig, Table, changing
+from .tools import Tools
 
 log = logger("minimcp.server")
-hosts_log = logger("minimcp.hosts")
-
-# Between the prefix of a mounted server and a name.
-SEPARATOR = "__"
 
 # The methods of the specification, in either direction and any revision.
 TAKEN = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
-# What names of an author's methods must not begin with: JSON-RPC's own, no requests, or an
-# extension's.
-KEPT_FREE = ("rpc.", "notifications/", "tasks/")
+# The capabilities that a server may have.
+CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 
-# What stands in the capabilities for each kind that is offered.
-DECLARED: Mapping[str, Mapping[str, Json]] = {
-    "logging": {},
-    "completions": {},
-    "prompts": {"listChanged": True},
-    "resources": {"subscribe": True, "listChanged": True},
-    "tools": {"listChanged": True},
-}
-
-# What an author registers.
+# The groups of things that an author registers.
 CHANGING = ("tools", "prompts", "resources", "methods")
 
-# Where the requests of a method go: a route, or what finds one for the params (it may raise an
-# RpcError).
-Destination = Union[Route, Callable[[Mapping[str, Json]], Route]]
+INITIALIZED = Notification("notifications/initialized", {})
 
 
-class RegisteredMethod(Registered):
-    """A method of an author's own, which the specification does not know."""
+class OpenSession(NamedTuple):
+    """A session that was opened with a handshake."""
 
-    kind = "method"
+    post: Callable[[Line], None]
+    """Has a line written when the client takes it."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        function: Callable[..., Any],
-        options: Any,
-        name: str,
-        *,
-        extension: bool = False,
-    ) -> None:
-        if not name or name in TAKEN or (name.startswith(KEPT_FREE) and not extension):
-            raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
-        super().__init__(config, function, name)
-        self._takes_context = positions(function, self.owner, ("params", "ctx"), least=1) == 2
+    lists: tuple[str, ...]
+    """The kinds of lists of whose changes the client was promised notifications."""
 
-    def call(self, incoming: IncomingRequest) -> Any:
-        context = [Context(incoming)] if self._takes_context else []
-        return self.function(incoming.request.params, *context)
+    uris: tuple[str, ...]
+    """The resources to which the client had subscribed, at another process."""
 
-    def result(self, value: Any, incoming: IncomingRequest) -> Any:
-        written = {} if value is None else write_any(value)
-        if not isinstance(written, dict):
-            raise TypeError(
-                f"the method {self.key!r} returned {type(value).__name__}: return a dict, or None"
-            )
-        return incoming.server.closed(written, incoming.peer.revision)
-
-
-_CLASSES: Mapping[str, Callable[..., Registered]] = {
-    "tool": RegisteredTool, "prompt": RegisteredPrompt, "resource": Readable, "method": RegisteredMethod
-}  # fmt: skip
+    is_paused: bool = False
+    """Whether the client is not notified before `Subscriptions.resume`."""
 
 
 class Registry:
-    """The methods of one server. Thread-safe.
+    """The features and methods of one server. Thread-safe.
 
     Args:
-        config: Of the server.
-        offer: The revisions that it speaks.
+        config: The server's configuration.
+        offer: The revisions that the server speaks.
+
+    Attributes:
+        tools: The table of tools.
+        sessions: The open sessions whose clients can be sent notifications at any time.
+        role: Makes the `ServerRole` of one more connection or session.
     """
 
     def __init__(self, config: ServerConfig, offer: Offer) -> None:
-        self.config, self.offer = config, offer
-        self.role: Callable[..., ServerRole] = partial(
-            ServerRole, self
-        )  # of one more connection or session
-        # Kinds of which something was registered, or announced; taking the last one away changes
-        # nothing.
-        self._offered = {
-            kind for kind in config.capabilities if kind != "logging" or config.logging
+        self.config = config
+        self.offer = offer
+        self.role: Callable[..., ServerRole] = partial(ServerRole, self)
+        self.sessions: dict[Peer, OpenSession] = {}
+        # Groups of which something was registered, or that were announced. Removing the last thing
+        # of a group changes nothing.
+        self._offered: set[str] = set()
+        self._late: dict[str, Feature] = {}
+        self._tables: dict[str, Table[Any]] = {}
+        self._routes: dict[str, Destination] = {}
+        # The methods that no revision of the specification knows, or that an extension serves in
+        # other revisions than the specification.
+        self._unspecified: frozenset[str] = frozenset()
+        config.features = []
+        config.option_specs = {}
+        config.feature = self.feature
+        if config.executor is not None or config.on_pump_needed is not None:
+            executors = self.feature("executors")
+            config.executor = executors.find(config.executor)
+        tools = Tools(self)
+        self.tools = tools.table
+        self.add_feature(tools)
+        if config.processes is not None:
+            self.feature("subscriptions")  # it receives the messages of other processes
+        if config.limits.call_rate is not None:
+            self.feature("rates")
+        self.note_offered(each for each in config.capabilities if each in CAPABILITIES)
+
+    # ------------------------------------------------------------ features
+
+    def feature(self, name: str) -> Any:
+        """Return one of `FEATURES`; load it first if necessary."""
+        found = self._late.get(name)
+        if found is not None:
+            return found
+        with changing:
+            if name not in self._late:
+                place = FEATURES[name]
+                made: Feature = getattr(load(place.module), place.name)(self)
+                self._late[name] = made
+                self.add_feature(made)
+            return self._late[name]
+
+    def loaded(self, name: str) -> Any:
+        """Return one of `FEATURES` if it is loaded, else None."""
+        return self._late.get(name)
+
+    def add_feature(self, feature: Feature) -> None:
+        """Serve a feature."""
+        with changing:
+            self.config.features.append(feature)
+            for table in feature.tables:
+                self._tables[table.kind] = table
+            specs = feature.options
+            if not isinstance(specs, Mapping):
+                specs = dict.fromkeys(specs, OptionSpec())
+            self.config.option_specs.update(specs)
+            for peer, session in list(self.sessions.items()):
+                feature.opened(peer, session)
+            self.refresh_routes()
+
+    def refresh_routes(self) -> None:
+        """Find the routes again, after a change of what is offered."""
+        with changing:
+            self._find_routes()
+
+    def _find_routes(self) -> None:
+        routes: dict[str, Destination] = {
+            "initialize": Route(self._initialize, immediate=True),
+            "ping": Route(_ping, immediate=True),
+            "server/discover": Route(self._discover, immediate=True),
         }
-        self._plain_names: dict[str, str] = {}  # to hosts: the tool that was first called so
-        self._mounted: list[Registry] = []
-        self._mounted_by: WeakSet[Registry] = WeakSet()
-        self.subscriptions = subscriptions = Subscriptions(config, self.offers)
-        # What is made of a function, by the decorator; an extension may add one.
-        self.classes = dict(_CLASSES)
-        self.tools: Table[RegisteredTool] = Table("tool", "tools", "tools")
-        self.prompts: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts")
-        self.methods: Table[RegisteredMethod] = Table("method", "methods")
-        self.resources = resources = Resources(config)
-        config.read_resource = resources.read
-        tables: list[Table[Any]] = [
-            self.tools,
-            self.prompts,
-            resources.table,
-            resources.templates,
-            self.methods,
-        ]
-        self._tables = {table.kind: table for table in tables}
-        completions = Completions(config, self.prompts, resources.templates, resources.template)
-        at_once = partial(
-            Route, immediate=True
-        )  # answered by the connection itself, without a worker
-        # By method, also what has to be offered. Served in the revisions whose `requests_to_server`
-        # has the method.
-        self._destinations: dict[str, tuple[Optional[str], Destination]] = {
-            "initialize": (None, at_once(self._initialize)),
-            "ping": (None, at_once(lambda incoming: {})),
-            "server/discover": (None, at_once(self._discover)),
-            LISTEN: (None, at_once(subscriptions.listen)),
-            "logging/setLevel": ("logging", at_once(_set_level)),
-            "completion/complete": ("completions", completions.route),
-            "prompts/list": ("prompts", at_once(self.prompts.serve_page)),
-            "prompts/get": ("prompts", self.prompts.route),
-            "resources/list": ("resources", at_once(resources.table.serve_page)),
-            "resources/templates/list": ("resources", at_once(resources.templates.serve_page)),
-            "resources/read": ("resources", resources.route),
-            "resources/subscribe": ("resources", at_once(subscriptions.subscribe)),
-            "resources/unsubscribe": ("resources", at_once(subscriptions.unsubscribe)),
-            "tools/list": ("tools", at_once(self.tools.serve_page)),
-            "tools/call": ("tools", self.tools.route),
-        }
-        per_second = config.limits.call_rate
-        self.call_rate = rate = None if per_second is None else CallRate(config, per_second)
-        if rate is not None:
-            for method, find in (
-                ("tools/call", self.tools.route),
-                ("completion/complete", completions.route),
-            ):
-                self._destinations[method] = (self._destinations[method][0], rate.guarding(find))
+        unspecified: set[str] = set()
+        features = list(self.config.features)
+        for feature in features:
+            if feature.capability is not None and not self.offers(feature.capability):
+                continue
+            served = feature.routes()
+            routes.update(served)
+            if feature.identifier:
+                unspecified.update(served)
+        unspecified.update(set(routes).difference(TAKEN))
+        for feature in features:
+            for method in feature.refreshed_by:
+                route = routes.get(method)
+                if isinstance(route, Route):
+                    routes[method] = Route(partial(_refreshed, feature, route))
+        self._unspecified = frozenset(unspecified)
+        self._routes = routes
 
     # ------------------------------------------------------------ requests
 
     def route(self, request: Request, peer: Peer) -> Route:
-        """Where a request goes.
+        """Return the route of a request.
 
         Raises:
             MethodNotFound: The revision does not have the method, or the server does not offer it.
-            InvalidParams: It names nothing that there is.
+            InvalidParams: The request names nothing that exists.
         """
         method = request.method
-        if method in self._destinations and method in peer.revision.requests_to_server:
-            kind, destination = self._destinations[method]
-            if kind is not None and kind not in self._offered and not self.offers(kind):
-                raise MethodNotFound(f"{method}: this server declares no {kind}")
-            return destination if isinstance(destination, Route) else destination(request.params)
-        own = self.methods.items.get(method)
-        for extension in self.config.extensions:
-            found: Optional[Route] = extension.route(method, peer)
-            if found is not None:
-                return found
-        if own is None:
+        destination = self._routes.get(method)
+        if destination is None or not (
+            method in peer.revision.requests_to_server or method in self._unspecified
+        ):
+            destination = self._late_destination(method, peer)
+        if isinstance(destination, Route):
+            return destination
+        return destination(request.params, peer)
+
+    def _late_destination(self, method: str, peer: Peer) -> Destination:
+        """Return the destination of a method whose feature is not loaded yet.
+
+        Raises:
+            MethodNotFound: There is none.
+        """
+        if method not in peer.revision.requests_to_server:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
-        return own.route
+        if method in SERVERS:
+            self.feature(SERVERS[method])
+            return self._routes[method]
+        kind = method.partition("/")[0]
+        for capability in CAPABILITIES:
+            if capability.startswith(kind):
+                raise MethodNotFound(f"{method}: this server declares no {capability}")
+        raise MethodNotFound(f"Method not found: {one_line(method)}")
 
     def has_method(self, method: str) -> bool:
-        """Whether a method is one of the specification's, or the author's own."""
-        return method in TAKEN or method in self.methods.items
+        """Return whether a method is one of the specification or of this server."""
+        return method in TAKEN or method in self._routes
 
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
-        config, revision = self.config, incoming.peer.revision
+        config = self.config
+        revision = incoming.peer.revision
         info = {
             name: value
             for name, value in config.info.items()
@@ -217,102 +222,110 @@ class Registry:
         }
 
     def _discover(self, incoming: IncomingRequest) -> dict[str, Json]:
-        config, revision = self.config, incoming.peer.revision
+        config = self.config
+        revision = incoming.peer.revision
         capabilities = self.capabilities(revision, incoming.principal)
         result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities}
-        return config.closed({**result, **config.hints, **config.guide}, revision)
+        return config.finalize_result({**result, **config.hints, **config.guide}, revision)
 
     # ------------------------------------------------------------ what is offered
 
     def offers(self, kind: str) -> bool:
-        """Whether things of this kind ("tools") are offered; any handler may log, so logging is
-        with the first."""
+        """Return whether things of this kind ("tools") are offered.
+
+        Any handler may log, so logging is offered with the first.
+        """
         if kind == "logging":
             return self.config.logging and not self._offered.isdisjoint(("logging", *CHANGING))
         return kind in self._offered
 
+    def note_offered(self, kinds: Iterable[str]) -> None:
+        """Note that things of these kinds are offered from now on; load their features."""
+        self._offered.update(kinds)
+        for capability in CAPABILITIES:
+            if capability == "logging" and capability not in self._offered:
+                self._load_implied_logging()
+            elif capability in FEATURES and self.offers(capability):
+                self.feature(capability)
+        self.refresh_routes()
+
+    def _load_implied_logging(self) -> None:
+        """Load logging, which nobody asked for. A copy of the library may be without it."""
+        if self.offers("logging"):
+            try:
+                self.feature("logging")
+            except ImportError:
+                self.config.logging = False
+
     def capabilities(self, revision: Revision, principal: Optional[str] = None) -> dict[str, Json]:
-        """What is declared to a client of this revision: nothing that is not served, but for what
-        the author adds.
+        """Return the capabilities to declare.
 
         Args:
-            revision: That it speaks.
-            principal: Who was authenticated; None where nobody is.
+            revision: The revision that the client speaks.
+            principal: The authenticated principal; None if nobody was authenticated.
         """
         announced = self.config.capabilities
-        declared = {name: value for name, value in announced.items() if name not in DECLARED}
-        for kind, members in DECLARED.items():
-            if self.offers(kind) and (kind != "completions" or revision.completions_capability):
-                more = announced.get(kind)
-                declared[kind] = {**(more if isinstance(more, Mapping) else {}), **members}
-        for extension in self.config.extensions:
-            extension.declare(declared, revision, principal)
-        return declared
-
-    def static_scopes(self) -> list[str]:
-        """Return each scope that something offered here needs, in the order of registration."""
-        return list(
-            dict.fromkeys(
-                scope
-                for table in self._tables.values()
-                for each in list(table.items.values())
-                for scope in each.scopes
-            )
-        )
+        declared = {name: value for name, value in announced.items() if name not in CAPABILITIES}
+        for feature in list(self.config.features):
+            for name, members in feature.declare(revision, principal).items():
+                more = declared.get(name, announced.get(name))
+                declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
+        # In an order that does not depend on when features were loaded.
+        return {name: declared[name] for name in sorted(declared, key=_place_of)}
 
     def add(
         self, kind: str, function: Callable[..., Any], options: Mapping[str, Any], *key: str
     ) -> tuple[str, str]:
-        """Register a function; returns what `remove` takes.
+        """Register a function; return the arguments for `remove`.
 
         Args:
-            kind: "tool", "resource", "prompt", "method" or "app".
-            function: What the author wrote.
-            options: What he said of it.
-            key: Of a resource the URI, or the template of URIs, of a method the name; others have
-                none.
+            kind: The name of the decorator: "tool", "resource", "prompt", "method", ...
+            function: The author's function.
+            options: The options of the decorator.
+            key: The URI or URI template of a resource, or the name of a method; omitted for other
+                kinds.
 
         Raises:
             TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
         """
-        if kind not in self.classes:
-            way = (
-                "needs Server(..., extensions=[Apps()])"
-                if kind == "app"
-                else "belongs into an Extension"
-            )
-            raise TypeError(f"{where(function)} is marked as {kind}: that {way}")
+        feature = self._maker(kind, function)
         if kind in OPTIONS:
-            problem = f"{where(function)}: {'an' if kind == 'app' else 'a'} {kind} has no option"
+            article = "an" if kind[0] in "aeiou" else "a"
+            problem = f"{source_location(function)}: {article} {kind} has no option"
             check_names(options, OPTIONS[kind].__annotations__, problem, "{}=")
-        made: Registered = self.classes[kind](self.config, function, options, *key)
+        made = feature.makers[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))
-        if made.shown is not None and not made.shown.description:
+        if made.listing is not None and not made.listing.description:
             table.warn_once(made.key, "has no description: a model has only its name to go by")
-        for doubt in made.signature.doubts if isinstance(made, RegisteredFunction) else ():
-            table.warn_once(made.key, f"{doubt}: {where(function)}")
-        if isinstance(made, RegisteredTool):
-            self._warn_of_hosts(made)
-        self._changed(table.group, isinstance(made, TextHandler) and any(made.completers.values()))
+        if isinstance(made, RegisteredFunction):
+            for doubt in made.signature.doubts:
+                table.warn_once(made.key, f"{doubt}: {source_location(function)}")
+        feature.added(made)
+        self._changed(table.group, made.completes)
         return table.kind, made.key
 
-    def _warn_of_hosts(self, tool: RegisteredTool) -> None:
-        """Log what hosts do not take of a tool: they drop it without a word."""
-        if not GOOD_NAME.fullmatch(tool.key):
-            self.tools.warn_once(tool.key, ODD_NAME, hosts_log)
-        for name in tool.shown.input_schema.get("properties", ()):
-            if not GOOD_PARAMETER.fullmatch(name):
-                self.tools.warn_once(tool.key, ODD_PARAMETER.format(name), hosts_log)
-        plain = re.sub(REPLACED, "_", tool.key)
-        first = self._plain_names.setdefault(plain, tool.key)
-        if first != tool.key and first in self.tools.items:
-            problem = f"is {plain!r:.80} to some hosts, and so is {first!r:.80}: rename one"
-            self.tools.warn_once(tool.key, problem, hosts_log)
+    def _maker(self, kind: str, function: Callable[..., Any]) -> Feature:
+        """Return the feature that makes what a decorator registers.
+
+        Raises:
+            TypeError: The server has none.
+        """
+        if kind in MAKERS:
+            self.feature(MAKERS[kind])
+        for feature in self.config.features:
+            if kind in feature.makers:
+                return feature
+        extension = extension_with(kind)
+        way = "belongs into an Extension"
+        if extension is not None:
+            way = f"needs Server(..., extensions=[{extension}()])"
+        raise TypeError(f"{source_location(function)} is marked as {kind}: that {way}")
 
     def warn_if_empty(self) -> None:
         """Log that there is nothing to serve, with the likely cause."""
-        if self.config.extensions or not self._offered.isdisjoint(CHANGING):
+        has_extensions = any(each.identifier for each in self.config.features)
+        if has_extensions or not self._offered.isdisjoint(CHANGING):
             return
         log.warning(
             "the server %r has no tools, resources or prompts. If they are registered in a file"
@@ -322,82 +335,112 @@ class Registry:
         )
 
     def remove(self, kind: str, name: str) -> None:
-        """Take a tool, a resource, a template or a prompt away; what runs goes on.
+        """Remove a tool, a resource, a template or a prompt. Running calls continue.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: None has this name.
         """
-        if kind == "resource" and self.resources.templates.get(name) is not None:
-            kind = "resource template"
+        if kind in MAKERS:
+            self.feature(MAKERS[kind])
+        templates = self._tables.get("resource template")
+        if kind == "resource" and templates is not None and templates.get(name) is not None:
+            kind = templates.kind
         table = self._tables[kind]
         table.remove(name)
         self._changed(table.group)
 
     def _changed(self, group: str, completes: bool = False) -> None:
-        """Something was registered or removed: tell the clients of this server, and of those that
-        mount it."""
-        self._offered.update({group, "completions"} if completes else {group})
-        self.subscriptions.list_changed(group)
-        for registry in self._above():
-            with changing:
-                for table in registry._tables.values():
-                    if table.group == group:
-                        table.refresh()
-            registry._offered.update(self._offered.intersection((group, "completions")))
-            registry.subscriptions.list_changed(group)
+        """Notify clients that something of a group was registered or removed.
+
+        Those are the clients of this server, and of the servers that mount it.
+        """
+        self.note_offered((group, "completions") if completes else (group,))
+        self.list_changed(group)
+        mounting = self.loaded("mounting")
+        if mounting is not None:
+            mounting.changed(group)
+
+    def list_changed(self, group: str) -> None:
+        """Notify the clients of this server that a list has changed."""
+        if self.sessions or "subscriptions" in self._late:
+            self.feature("subscriptions").list_changed(group)
+
+    def tables(self) -> list[Table[Any]]:
+        """Return the tables of all entries."""
+        return list(self._tables.values())
+
+    def refresh_tables(self, group: str) -> None:
+        """Update the tables of a group after a change in a mounted server (`changing` is held)."""
+        for table in self._tables.values():
+            if table.group == group:
+                table.refresh()
 
     def resource_updated(self, uri: str) -> None:
-        """Tell those who subscribed to a resource, here or at a server that mounts this one, that
-        it has changed."""
-        for registry in (self, *self._above()):
-            registry.subscriptions.resource_updated(uri)
+        """Notify the clients that subscribed to a resource, here or at a server that mounts this
+        one."""
+        registries = [self]
+        if "mounting" in self._late:
+            registries += self.feature("mounting").above()
+        for registry in registries:
+            subscriptions = registry.loaded("subscriptions")  # else nobody has subscribed
+            if subscriptions is not None:
+                subscriptions.resource_updated(uri)
 
-    # ------------------------------------------------------------ mounting
+    # ------------------------------------------------------------ sessions
 
-    def mount(self, other: Registry, prefix: str) -> None:
-        """Offer what another server has, and follow its changes. It does not keep this server
-        alive.
+    def open_session(
+        self,
+        peer: Peer,
+        post: Callable[[Line], None],
+        uris: Iterable[str] = (),
+        *,
+        is_paused: bool = False,
+    ) -> None:
+        """Note that a session begins. Its client is notified of the lists that are declared now.
 
         Args:
-            other: Of that server.
-            prefix: What the names of its tools and prompts begin with here; resources keep their
-                URIs.
-
-        Raises:
-            ValueError: A name is taken; or the other server mounts this one, or is this one.
+            peer: The client.
+            post: Has a line written when the client takes it.
+            uris: The resources to which the client has subscribed, at another process.
+            is_paused: Whether it is not notified before `Subscriptions.resume`.
         """
         with changing:
-            if other is self or other in self._above():
-                raise ValueError("a server cannot be mounted into itself")
-            pairs = [
-                (
-                    mine,
-                    other._tables[kind],
-                    prefix + SEPARATOR if kind in ("tool", "prompt") else "",
-                )
-                for kind, mine in self._tables.items()
-            ]
-            for mine, theirs, start in pairs:
-                for thing in theirs.items.values():
-                    mine.refuse_taken(start + thing.key, thing)
-            for mine, theirs, start in pairs:
-                mine.mounts.append((theirs, start, self.config))
-            self._mounted.append(other)
-            other._mounted_by.add(self)
-        for group in other._offered.intersection(CHANGING):
-            other._changed(group, "completions" in other._offered)
+            lists = tuple(kind for kind in LISTS if self.offers(kind))
+            session = OpenSession(post, lists, tuple(uris), is_paused)
+            self.sessions[peer] = session
+            for feature in list(self.config.features):
+                feature.opened(peer, session)
 
-    def _above(self) -> list[Registry]:
-        """The servers that mount this one, and those that mount them; each once, the nearest first."""
-        found = [self]
-        for each in found:
-            found += [registry for registry in list(each._mounted_by) if registry not in found]
-        return found[1:]
+    def begin_session(self, peer: Peer) -> None:
+        """Note that a client has sent `notifications/initialized`."""
+        with changing:
+            set_initialized(peer)
+            for feature in list(self.config.features):
+                feature.notified(INITIALIZED, peer)
+
+    def close_session(self, peer: Peer) -> None:
+        """Note that a session has ended. Idempotent."""
+        self.sessions.pop(peer, None)
+        for feature in list(self.config.features):
+            feature.closed(peer)
+
+    def drain(self, sink: Sink) -> None:
+        """End what would stay open on a connection or response that is about to end."""
+        for feature in list(self.config.features):
+            feature.draining(sink)
 
 
-def _set_level(incoming: IncomingRequest) -> dict[str, Json]:
-    incoming.peer.log_rank = log_rank(incoming.request.params.get("level"))
+def _place_of(capability: str) -> int:
+    return CAPABILITIES.index(capability) if capability in CAPABILITIES else len(CAPABILITIES)
+
+
+def _ping(incoming: IncomingRequest) -> dict[str, Json]:
     return {}
+
+
+def _refreshed(feature: Feature, route: Route, incoming: IncomingRequest) -> Any:
+    feature.refresh()
+    return route.handle(incoming)
 
 
 class ServerRole(ConnectionRole):
@@ -423,7 +466,10 @@ class ServerRole(ConnectionRole):
         end: Callable[[], None] = lambda: None,
         on_lost: Callable[[ServerRole], None] = lambda role: None,
     ) -> None:
-        self._registry, self.later, self.end, self._on_lost = registry, later, end, on_lost
+        self._registry = registry
+        self.later = later
+        self.end = end
+        self._on_lost = on_lost
         self.session = ServerSession(registry.offer)
         self.server = registry.config
         self._shut_down = False
@@ -449,16 +495,15 @@ class ServerRole(ConnectionRole):
         peer = self.session.admit(request)
         if request.method == "initialize":
             if before is not None:
-                self._registry.subscriptions.close_session(before.peer)
+                self._registry.close_session(before.peer)
             if self.later is not None:
-                self._registry.subscriptions.open_session(peer, self.later, paused=self.is_shared)
+                self._registry.open_session(peer, self.later, is_paused=self.is_shared)
         elif request.method == PARAPHRASE_SHUTDOWN and before is not None and peer is before.peer:
             self._shut_down = True
             return peer, Route(self._end, immediate=True)
-        if "requestState" in request.params and is_retry(request, peer):
+        if "requestState" in request.params:
             find_route = partial(self._registry.route, request, peer)
-            start: Any = partial(go_on_or_run, find_route)  # which gives it another route
-            return peer, Route(start, start=start)
+            return peer, load("features.input_rounds").retry_route(find_route, request, peer)
         return peer, self._registry.route(request, peer)
 
     def restore(self, peer: Peer, uris: Iterable[str]) -> None:
@@ -466,12 +511,11 @@ class ServerRole(ConnectionRole):
         these resources."""
         self.session.era = Handshake(peer.revision, peer)
         if self.later is not None:
-            self._registry.subscriptions.open_session(peer, self.later, uris, paused=self.is_shared)
+            self._registry.open_session(peer, self.later, uris, is_paused=self.is_shared)
 
     def begin(self, peer: Peer) -> None:
         """The client has sent `notifications/initialized`, here or to another process."""
-        set_initialized(peer)
-        self._registry.subscriptions.begin_session(peer)
+        self._registry.begin_session(peer)
 
     def _end(self, incoming: IncomingRequest) -> Any:
         """Have this answered, and then the connection closed when what runs has finished."""
@@ -484,20 +528,20 @@ class ServerRole(ConnectionRole):
         return DEFERRED
 
     def notified(self, notification: Notification) -> None:
-        if notification.method == "notifications/initialized" and self.session.era is not None:
-            self.begin(self.session.era.peer)
-        else:
-            peer = None if self.session.era is None else self.session.era.peer
-            if not any(
-                each.notified(notification, peer) for each in self._registry.config.extensions
-            ):
-                log.debug("<-- %s: ignored", notification.method)
+        era = self.session.era
+        if notification.method == INITIALIZED.method and era is not None:
+            self.begin(era.peer)
+            return
+        peer = None if era is None else era.peer
+        for feature in list(self.server.features):
+            if feature.notified(notification, peer):
+                return
+        log.debug("<-- %s: ignored", notification.method)
 
     def on_draining(self, sink: Sink) -> None:
-        self._registry.subscriptions.end_streams(sink)
-        self.server.waiting.end(sink)
+        self._registry.drain(sink)
 
     def lost(self, cause: ConnectionLost) -> None:
         if self.session.era is not None:
-            self._registry.subscriptions.close_session(self.session.era.peer)
+            self._registry.close_session(self.session.era.peer)
         self._on_lost(self)

@@ -15,11 +15,13 @@ import sys
 import threading
 from contextlib import ExitStack, suppress
 from types import FrameType
-from typing import Any, Callable, Optional, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol
 
 from ..engine.timer import Deadline
 from ..log import logger
-from .executors import Main
+
+if TYPE_CHECKING:
+    from ..features.executors import Main
 
 log = logger("minimcp.stdio")
 
@@ -55,7 +57,7 @@ SIGNALS = tuple(
 )
 
 
-class Served(Protocol):
+class RunningServer(Protocol):
     """What is served: it ends by itself, or is closed."""
 
     @property
@@ -71,8 +73,9 @@ class Run:
     """One `Server.run`, in the thread that called it.
 
     Args:
-        main: What wants the main thread. In another thread that is left to whoever pumps, and
-            signals are left alone.
+        find_main: Returns the executor "main", which this thread then pumps if it is the main
+            thread; None while no handler needs it (see `look`). In any other thread that is left
+            to the author, and signals are left alone.
         grace: Seconds that running requests get at the end.
         with_parent: Whether it also ends when the process has gone that started this one.
         is_busy: Whether a handler still runs on a thread that may be no daemon.
@@ -80,17 +83,24 @@ class Run:
 
     def __init__(
         self,
-        main: Main,
+        find_main: Callable[[], Optional[Main]],
         grace: float,
         *,
         with_parent: bool = False,
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._main, self._grace, self._is_busy = main, grace, is_busy
+        self._find_main = find_main
+        self._grace = grace
+        self._is_busy = is_busy
         self._parent = os.getppid() if with_parent else None
         self._in_main = threading.current_thread() is threading.main_thread()
-        self._near, self._far = _pipe()
-        self._over, self._returned = threading.Event(), threading.Event()
+        near, far = _pipe()
+        self._near = near
+        self._far = far
+        self._over = threading.Event()
+        self._returned = threading.Event()
+        # Set when there may be something to pump, or when it is over.
+        self._look = threading.Event()
         self._deadline: Optional[Deadline] = None  # of the exit, after a signal
         # What wakes the watcher; numbers of other signals, for which the author has handlers, come
         # that way too.
@@ -105,7 +115,7 @@ class Run:
         except (OSError, ValueError):
             pass  # it is over
 
-    def serve(self, connect: Callable[[], Served]) -> None:
+    def serve(self, connect: Callable[[], RunningServer]) -> None:
         """Open what is served, and return when it has ended.
 
         Args:
@@ -124,7 +134,7 @@ class Run:
                 while self._in_main and not self._over.is_set():
                     # A handler raised KeyboardInterrupt: a signal only tells the server to end.
                     with suppress(KeyboardInterrupt):
-                        self._main.pump(None, lambda: self._over.is_set())
+                        self._serve_main()
                     self._hold_signals()
                 self._over.wait()
         except BaseException:
@@ -137,6 +147,19 @@ class Run:
             self._returned.set()
         if self._in_main:
             _bound_exit(self._deadline)
+
+    def look(self) -> None:
+        """Look for the executor "main": its first handler has appeared. Any thread."""
+        self._look.set()
+
+    def _serve_main(self) -> None:
+        """Pump, or wait until there is something to pump."""
+        main = self._find_main()
+        if main is not None:
+            main.pump(None, self._over.is_set)
+        else:
+            self._look.wait()
+            self._look.clear()
 
     def _take_signals(self) -> None:
         """Make SIGINT, SIGTERM and SIGHUP wake the watcher until `_put_back` is closed."""
@@ -151,7 +174,10 @@ class Run:
                 )
 
     def _hold_signals(self) -> None:
-        """Take the signals back from a handler that ran on the main thread, such as an event loop."""
+        """Set the signal handlers again after a handler that ran on the main thread.
+
+        It may have set its own, as an event loop does.
+        """
         if self._over.is_set():
             return
         signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
@@ -175,7 +201,7 @@ class Run:
 
     # ------------------------------------------------------------ the thread that looks for the end
 
-    def _watch(self, served: Served) -> None:
+    def _watch(self, served: RunningServer) -> None:
         with self._near, self._far:
             woken = False
             while not woken and self._parent in (None, os.getppid()):
@@ -189,7 +215,10 @@ class Run:
             if not served.ended and self._close(served, reason, deadline) and signalled:
                 deadline = Deadline(0)
             self._over.set()
-            self._main.wake()
+            self._look.set()
+            main = self._find_main()
+            if main is not None:
+                main.wake()
             if self._in_main:
                 self._end_process(deadline if signalled else Deadline(LAST_SECONDS), signalled)
 
@@ -207,7 +236,7 @@ class Run:
         from_handler = [each for each in self._bytes if each > FROM_HANDLER]
         return max(len(from_handler), len(self._bytes) - len(from_handler))
 
-    def _close(self, served: Served, reason: Optional[str], deadline: Deadline) -> bool:
+    def _close(self, served: RunningServer, reason: Optional[str], deadline: Deadline) -> bool:
         """Close, at most until the deadline; whether a further signal came, which does not wait for
         anything."""
 
@@ -221,7 +250,8 @@ class Run:
                 closed.set()
                 self.wake()
 
-        closed, before = threading.Event(), self._signals
+        closed = threading.Event()
+        before = self._signals
         threading.Thread(target=close, name="minimcp-run-close", daemon=True).start()
         while not closed.is_set() and not deadline.expired:
             self._wait(deadline.to_wait())
@@ -242,7 +272,10 @@ class Run:
 
 
 def _pipe() -> tuple[Any, Any]:
-    """Both ends of a pipe, to which writing never waits; on Windows only sockets can be waited for."""
+    """Return both ends of a pipe, to which writing never blocks.
+
+    On Windows it is a pair of sockets: `select` accepts nothing else.
+    """
     if os.name == "nt":  # pragma: no cover - Windows
         import socket  # takes as long as all of this folder
 

@@ -26,35 +26,36 @@ from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose
 from ..schema.mismatch import keywords_shown, plain_json, refuse_options
-from ..types import Icon, Implementation
+from ..types.content import Icon, Implementation
 from ..types.meta import check_extensions
-from .executors import Executor, ExecutorOption, Main, Submitting, executor_of
-from .input_rounds import States, WaitingHandlers
+from .feature import load
 from .options import (
+    SERVER_OPTIONS,
     check_names,
     check_options,
+    count_positional,
     decorated,
     has_marks,
     marked,
     named,
-    positions,
-    shows,
+    with_option_signature,
 )
 from .registered import Middleware, ServerConfig
-from .registry import DECLARED, Registry, ServerRole
-from .run import FOR_A_PERSON, Run, Served, log
+from .registry import CAPABILITIES, Registry, ServerRole
+from .run import FOR_A_PERSON, Run, RunningServer, log
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..auth.bearer import Bearer
+    from ..features.executors import ExecutorOption, Main
+    from ..features.observers import FinishedRequest
     from ..http.endpoint import Endpoint
     from ..http.headers import HttpRequest, HttpResponse
     from ..http.options import HttpOptions
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
     from ..stores.base import Store
-    from .operating import FinishedRequest
     from .options import AppOptions, PromptOptions, ResourceOptions, ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -185,9 +186,9 @@ class Server:
         )
         self.__dict__.update(name=name, version=version)
         self._limits = limits = limits or Limits()
-        self._http, self._auth, self._trace = http, auth, tracer(trace)
-        main = Main(on_pump_needed)
-        executors: set[Executor] = {main}
+        self._http = http
+        self._auth = auth
+        self._trace = tracer(trace)
         if not isinstance(capabilities, Mapping):
             capabilities = dict.fromkeys(capabilities or (), {})
         declared = plain_json(capabilities, "capabilities")
@@ -197,12 +198,7 @@ class Server:
         if isinstance(extensions, Mapping):
             declared["extensions"] = plain_json(check_extensions(extensions), "extensions")
             extensions = None
-        given.update(
-            limits=limits,
-            executor=executor_of(executor, executors),
-            capabilities=declared,
-            extensions=[],
-        )
+        given.update(limits=limits, capabilities=declared)
         options = {
             option: value
             for option, value in given.items()
@@ -211,17 +207,14 @@ class Server:
         audience = () if auth is None else auth.audience
         processes = None
         if store is not None and store.shared:
-            from .processes import Processes
-
-            processes = Processes(store, name, audience)
-        keys = processes.secret if processes is not None and state_keys is None else state_keys
-        states = States(name, keys, lifetime=limits.ask_timeout)
+            processes = load("stores.processes").Processes(store, name, audience)
+        elif state_keys is None:
+            # Made here and not on first use, so that forked processes have the same.
+            options["state_keys"] = [os.urandom(32)]
         self._config = ServerConfig(
             info.to_wire(),
             owner=self,
-            main=main,
-            executors=executors,
-            states=states,
+            wake_main=self._wake_main,
             processes=processes,
             trusted_proxies=() if http is None else http.trusted_proxies,
             audience=audience,
@@ -230,21 +223,20 @@ class Server:
         offer = Offer(
             choose(revisions), strict_version=strict_version, accept_batches=accept_batches
         )
-        self._registry = Registry(self._config, offer)
-        if on_request is not None:
-            from .operating import observer
-
-            self._config.on_finished = observer(on_request, self._registry.has_method)
-        self._endpoints: dict[str, Endpoint] = {}
-        self._apps: WeakSet[Endpoint] = WeakSet()
-        self._pool = Pool(limits.workers, f"minimcp-{name}")
-        self._listening: set[RunningHttp] = set()
         self.renew_in_fork()
+        self._registry = Registry(self._config, offer)
+        if state_keys is not None:
+            self._registry.feature("rounds")  # it checks them
+        if on_request is not None:
+            observers = load("features.observers")
+            self._config.on_finished = observers.observer(on_request, self._registry.has_method)
+        self._endpoints: dict[str, Endpoint] = {}
+        self._wsgi_endpoints: WeakSet[Endpoint] = WeakSet()
+        self._pool = Pool(limits.workers, f"minimcp-{name}")
         renewed_in_fork.add(self)
         for extension in extensions or ():
             if not hasattr(extension, "install") or isinstance(extension, type):
                 raise TypeError(f"extensions holds objects such as Tasks(), not {extension!r:.60}")
-            self._config.extensions.append(extension)
             extension.install(self)
         self.add(*handlers)
 
@@ -260,15 +252,14 @@ class Server:
     def renew_in_fork(self) -> None:
         """Begin without a connection, as at first: in a forked process they are the parent's.
         Python calls this."""
-        for running in self._listening:
+        for running in self.__dict__.get("_listening", ()):
             running.renew()
-        self._listening = set()
+        self._listening: set[RunningHttp] = set()
         self._state_lock = threading.Lock()
         most = self._limits.requests
         self._cap = None if most is None else [None] * most
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
-        self._config.waiting = WaitingHandlers()
         self._config.renew_shares()
         self._runs: list[Run] = []
 
@@ -298,7 +289,7 @@ class Server:
     def tool(self, function: F, /) -> F: ...
     @overload
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
-    @shows("tool")
+    @with_option_signature("tool")
     def tool(self, *given: Any, **options: Any) -> Any:
         """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or
         ``server.tool(function)``.
@@ -350,7 +341,7 @@ class Server:
         """
         return decorated(_adding(self, "tool"), "server.tool", given, options)
 
-    @shows("tool")
+    @with_option_signature("tool")
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         """`tool` as a plain call, also while connections are open: they are told that the list has
         changed."""
@@ -366,7 +357,7 @@ class Server:
 
     # ------------------------------------------------------------ resources
 
-    @shows("resource")
+    @with_option_signature("resource")
     def resource(
         self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]
     ) -> Callable[[F], F]:
@@ -409,7 +400,7 @@ class Server:
         """
         return named("server.resource", uri, partial(self.add_resource, uri=uri), given, options)
 
-    @shows("resource")
+    @with_option_signature("resource")
     def add_resource(
         self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]
     ) -> None:
@@ -426,7 +417,7 @@ class Server:
         """
         self._registry.remove("resource", uri)
 
-    @shows("app")
+    @with_option_signature("app")
     def app(self, uri: str, *given: NoReturn, **options: Unpack[AppOptions]) -> Callable[[F], F]:
         """Register a function as a page of HTML that hosts show, for ``@server.tool(ui=...)``, with
         `Apps`.
@@ -465,11 +456,11 @@ class Server:
         """
         return named("server.app", uri, partial(self.add_app, uri=uri), given, options)
 
-    @shows("app")
+    @with_option_signature("app")
     def add_app(
         self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]
     ) -> None:
-        """`app` as a plain call; open connections are told that the list of resources has changed."""
+        """`app` as a plain call. Clients are notified that the list of resources has changed."""
         self._registry.add("app", function, options, uri)
 
     add_resource_template = add_resource
@@ -493,7 +484,7 @@ class Server:
     def prompt(self, function: F, /) -> F: ...
     @overload
     def prompt(self, **options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
-    @shows("prompt")
+    @with_option_signature("prompt")
     def prompt(self, *given: Any, **options: Any) -> Any:
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or
         ``server.prompt(function)``.
@@ -524,7 +515,7 @@ class Server:
         """
         return decorated(_adding(self, "prompt"), "server.prompt", given, options)
 
-    @shows("prompt")
+    @with_option_signature("prompt")
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
         """`prompt` as a plain call; open connections are told that the list has changed."""
         self._registry.add("prompt", function, options)
@@ -537,7 +528,7 @@ class Server:
         """
         self._registry.remove("prompt", name)
 
-    # ------------------------------------------------------------ plain objects, methods, middleware, other servers
+    # ------------------------------------------------------------ objects, methods, other servers
 
     def add(self, *handlers: Any) -> None:
         """Register the marked methods of plain objects: those under ``@minimcp.tool``,
@@ -602,7 +593,7 @@ class Server:
         Raises:
             TypeError: The function does not take these two arguments, or is async or a generator.
         """
-        positions(function, "middleware", ("ctx", "call_next"), least=2)
+        count_positional(function, "middleware", ("ctx", "call_next"), least=2)
         self._config.middleware.append(function)
         return function
 
@@ -629,11 +620,12 @@ class Server:
         """
         if not isinstance(other, Server) or not isinstance(prefix, str):
             raise TypeError(
-                'mount takes a server, and what its names begin with: server.mount(other, prefix="x")'
+                "mount takes a server, and what its names begin with: server.mount(other, "
+                'prefix="x")'
             )
         if not prefix:
             raise ValueError("the prefix of a mounted server is not empty")
-        self._registry.mount(other._registry, prefix)
+        self._registry.feature("mounting").mount(other._registry, prefix)
 
     # ------------------------------------------------------------ serving
 
@@ -658,10 +650,10 @@ class Server:
         your own, that does not return in that time ends the process with exit code 1. At the end of
         the input and after `close` running requests get ``Limits.drain_grace`` seconds.
 
-        Nothing waits for the reader of stderr (over HTTP also of stdout): `sys.stderr` and handlers of
-        `logging` on it drop what is not read, and count it. A forked child has the signal handlers
-        from before `run`. When the interpreter exits after `run`, processes of `multiprocessing` that
-        do not end within a second are terminated.
+        Nothing waits for the reader of stderr (over HTTP also of stdout): `sys.stderr` and handlers
+        of `logging` on it drop what is not read, and count it. A forked child has the signal
+        handlers from before `run`. When the interpreter exits after `run`, processes of
+        `multiprocessing` that do not end within a second are terminated.
 
         Args:
             transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of
@@ -696,7 +688,8 @@ class Server:
         if transport == "stdio":
             if given:
                 raise TypeError(
-                    f'run({given[0]}): "stdio" has none; did you mean run("http", {", ".join(given)})?'
+                    f'run({given[0]}): "stdio" has none; did you mean run("http", '
+                    f"{', '.join(given)})?"
                 )
             from ..stdio.streams import StandardStreams
 
@@ -717,10 +710,10 @@ class Server:
                 is_busy = any(each.requests.running for each in connections)
                 streams.restore(stdout=not is_busy)
         elif transport in ("http", "streamable-http", "sse"):
-            from ..http.server import return_freed_memory
-
-            newer, older = transport != "sse", legacy_sse or transport == "sse"
-            return_freed_memory()  # here only, for the process is the server's own
+            newer = transport != "sse"
+            older = legacy_sse or transport == "sse"
+            # Here only, for the process is the server's own.
+            load("http.server").return_freed_memory()
             self._registry.warn_if_empty()
 
             def start(run: Run) -> RunningHttp:
@@ -740,15 +733,12 @@ class Server:
                 f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'"
             )
 
-    def _run(self, start: Callable[[Run], Served], *, with_parent: bool) -> None:
-        executors = self._config.executors
+    def _run(self, start: Callable[[Run], RunningServer], *, with_parent: bool) -> None:
         run = Run(
-            self._config.main,
+            self._main,
             self._limits.drain_grace,
             with_parent=with_parent,
-            is_busy=lambda: any(
-                isinstance(each, Submitting) and each.running for each in list(executors)
-            ),
+            is_busy=self._is_busy,
         )
         self._runs.append(run)
         try:
@@ -756,6 +746,18 @@ class Server:
         finally:
             if run in self._runs:  # not in a forked process
                 self._runs.remove(run)
+
+    def _main(self) -> Optional[Main]:
+        executors = self._registry.loaded("executors")
+        return None if executors is None else executors.main
+
+    def _wake_main(self) -> None:
+        for run in list(self._runs):
+            run.look()
+
+    def _is_busy(self) -> bool:
+        executors = self._registry.loaded("executors")
+        return executors is not None and executors.is_busy()
 
     def open_pipe(self) -> Transport:
         """A client's end of a new connection in memory, through the real codec; both ends have this
@@ -777,7 +779,7 @@ class Server:
         """
 
         def ended(role: ServerRole) -> None:
-            self._config.waiting.end(channel)  # handlers that have asked since it began to end
+            self._registry.drain(channel)  # handlers that have asked since it began to end
             with self._state_lock:
                 self._connections.pop(role, None)
                 if not self._connections:
@@ -821,7 +823,8 @@ class Server:
             KeyboardInterrupt: Ctrl-C struck while a handler ran; its request is answered with an
                 error.
         """
-        return self._config.main.pump(timeout)
+        count: int = self._registry.feature("executors").main.pump(timeout)
+        return count
 
     # ------------------------------------------------------------ serving HTTP
 
@@ -848,14 +851,14 @@ class Server:
         Raises:
             ValueError: A host or an origin is none.
         """
-        from ..http.wsgi import WsgiApp
-
         endpoint = self._endpoint(
             path, max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
         )
         with self._state_lock:
-            self._apps.add(endpoint)
-        return WsgiApp(endpoint, patience=self._limits.write_timeout)
+            self._wsgi_endpoints.add(endpoint)
+        patience = self._limits.write_timeout
+        made: WsgiApp = load("http.wsgi").WsgiApp(endpoint, patience=patience)
+        return made
 
     def handle_http(
         self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp"
@@ -869,13 +872,14 @@ class Server:
                 asks a client which shook hands gets `CapabilityNotSupported`.
             path: Where the server answers, exactly.
         """
-        from ..http.wsgi import respond
-
         with self._state_lock:
             endpoint = self._endpoints.get(path)
             if endpoint is None:
                 endpoint = self._endpoints[path] = self._endpoint(path, self._limits.streams)
-        return respond(endpoint, request, stream=stream, patience=self._limits.write_timeout)
+        patience = self._limits.write_timeout
+        respond = load("http.wsgi").respond
+        response: HttpResponse = respond(endpoint, request, stream=stream, patience=patience)
+        return response
 
     def start_http(
         self,
@@ -907,16 +911,17 @@ class Server:
     def _start_http(
         self, host: str, port: int, path: str, *, newer: bool, older: bool
     ) -> RunningHttp:
-        from ..http.legacy_sse import SseServer
-        from ..http.options import HttpOptions
-        from ..http.server import RunningHttp
-
-        options, limits = self._http or HttpOptions(), self._limits
-        running = RunningHttp(
-            self._endpoint(path, limits.streams) if newer else None,
-            SseServer(self.connect, self._registry, options, limits.streams, self._auth)
-            if older
-            else None,
+        options = self._http or load("http.options").HttpOptions()
+        limits = self._limits
+        endpoint = legacy = None
+        if newer:
+            endpoint = self._endpoint(path, limits.streams)
+        if older:
+            serve_sse = load("http.legacy_sse").SseServer
+            legacy = serve_sse(self.connect, self._registry, options, limits.streams, self._auth)
+        running: RunningHttp = load("http.server").RunningHttp(
+            endpoint,
+            legacy,
             options,
             path=path,
             host=host,
@@ -932,18 +937,14 @@ class Server:
     def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
         """What serves one path, with sessions of its own; a change that is None takes the server's
         own option."""
-        from ..http.endpoint import Endpoint
-        from ..http.options import HttpOptions
-
         if not path.startswith("/"):
             raise ValueError(f"a path begins with /, unlike {path!r}")
-
         given = {name: value for name, value in changes.items() if value is not None}
-        return Endpoint(
+        endpoint: Endpoint = load("http.endpoint").Endpoint(
             self._registry,
             self._registry.role,
             path=path,
-            options=replace(self._http or HttpOptions(), **given),
+            options=replace(self._http or load("http.options").HttpOptions(), **given),
             limits=self._limits,
             pool=self._pool,
             cap=self._cap,
@@ -951,6 +952,7 @@ class Server:
             trace=self._trace,
             bearer=self._auth,
         )
+        return endpoint
 
     # ------------------------------------------------------------ the end
 
@@ -962,15 +964,18 @@ class Server:
         may serve again. In a handler of this server it returns at once: the handler that runs is
         among those that get this time.
         """
-        config, grace = self._config, self._limits.drain_grace
+        config = self._config
+        grace = self._limits.drain_grace
         deadline = Deadline(grace)
-        config.main.clear("the server is closing")
+        executors = self._registry.loaded("executors")
+        if executors is not None:
+            executors.main.clear("the server is closing")
         for run in list(self._runs):
             run.wake()
         with self._state_lock:
             closing = [partial(each.close, grace) for each in self._connections.values()]
             closing += [partial(each.close, grace) for each in list(self._listening)]
-            endpoints = (*self._endpoints.values(), *self._apps)
+            endpoints = (*self._endpoints.values(), *self._wsgi_endpoints)
             closing += [partial(self._close_endpoint, each, deadline) for each in endpoints]
         incoming = current_request()
         threads = [
@@ -982,8 +987,8 @@ class Server:
             for thread in threads:
                 thread.join()
             self._pool.close()
-        for executor in list(config.executors):
-            executor.leave(config)
+        if executors is not None:
+            executors.leave(config)
         if config.processes is not None:
             config.processes.stop()
 
@@ -1040,11 +1045,11 @@ def _adding(server: Any, kind: str) -> Callable[..., None]:
 def _check_given(given: Mapping[str, Any]) -> None:
     """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now
     that it once had."""
-    name, http, auth = given["name"], given["http"], given["auth"]
+    name = given["name"]
+    http = given["http"]
+    auth = given["auth"]
     for option in given["unknown"]:
-        from ..http.options import HttpOptions
-
-        for cls, keyword in ((Limits, "limits"), (HttpOptions, "http")):
+        for cls, keyword in ((Limits, "limits"), (load("http.options").HttpOptions, "http")):
             now = option if option in cls.__dataclass_fields__ else option.removeprefix("max_")
             if now in cls.__dataclass_fields__:
                 raise TypeError(
@@ -1058,11 +1063,11 @@ def _check_given(given: Mapping[str, Any]) -> None:
         raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
     if not name:
         raise ValueError("the name of a server is not empty")
-    check_options(given)
+    check_options(given, SERVER_OPTIONS)
     if not isinstance(given["capabilities"], Mapping):
         check_names(
             given["capabilities"] or (),
-            DECLARED,
+            CAPABILITIES,
             "capabilities: no server declares",
             error=ValueError,
         )

@@ -7,11 +7,13 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 from __future__ import annotations
 
 import re
+from collections import abc
 from inspect import formatannotation
-from typing import Any, Callable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
-from ..engine.incoming import IncomingRequest
+from ..engine.incoming import IncomingRequest, Route
+from ..engine.limits import check_number
 from ..log import logger
 from ..protocol.messages import (
     PARAPHRASE_INVALID_ARGUMENTS,
@@ -23,7 +25,6 @@ from ..protocol.messages import (
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.checker import Check, compile_check, types_of
-from ..schema.header_params import header_params, with_header_params
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
 from ..schema.published import mapped
 from ..types.base import Wire
@@ -39,15 +40,18 @@ from ..types.content import (
 )
 from ..types.tool import FASTMCP_WRAPPED, WRAPPED, CallToolResult, Tool, ToolAnnotations
 from .context import Context
-from .options import annotated
-from .questions import BecomeTask
-from .registered import RegisteredFunction, ServerConfig, only
+from .feature import Destination, Feature, HandOver, OptionSpec, load
+from .options import NONE, OPTIONAL_FLAG, annotated
+from .registered import RegisteredFunction, ServerConfig, Table, keep_members
+
+if TYPE_CHECKING:
+    from .registry import Registry
 
 log = logger("minimcp.tools")
+hosts_log = logger("minimcp.hosts")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 # Hosts prepend "mcp__server__", and models take names of 64 characters.
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,45}")
 ODD_NAME = "has a name that some hosts cut or drop: use 1 to 45 of A-Z a-z 0-9 _ -"
@@ -59,22 +63,39 @@ ODD_PARAMETER = (
 REPLACED = r"[^A-Za-z0-9_-]"
 # Words of a root by which an author says that a value is an object.
 _MEMBERS = frozenset({"properties", "required", "patternProperties", "additionalProperties"})
+# The word of a schema that names the header of an argument.
+HEADER_WORD = "x-mcp-header"
 # Words that stay where references from inside look for them.
 _AT_THE_ROOT = ("$defs", "definitions", "$schema")
 
 
+JSON_SCHEMA = OptionSpec((abc.Mapping, NONE), "a JSON Schema, which is a dict, or None")
+
 # By the name of an exception's class, and words in it: what its author probably did not know.
 _ADVICE = (
-    ("EOFError", "EOF", ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)"),
-    ("ProgrammingError", "SQLite objects created in a thread", " Tools run on several threads: connect in the tool, "
-     "or with check_same_thread=False and a lock, or write executor=Serial() and connect in a tool of that executor"),
-    ("AuthorizationError", "", ": middleware is no guard, as lists are answered without it. "
-     "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401"),
-)  # fmt: skip
+    (
+        "EOFError",
+        "EOF",
+        ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)",
+    ),
+    (
+        "ProgrammingError",
+        "SQLite objects created in a thread",
+        " Tools run on several threads: connect in the tool, "
+        "or with check_same_thread=False and a lock, or write executor=Serial() and connect in "
+        "a tool of that executor",
+    ),
+    (
+        "AuthorizationError",
+        "",
+        ": middleware is no guard, as lists are answered without it. "
+        "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401",
+    ),
+)
 
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
-    """A content block as a revision knows it: a kind that it lacks becomes the nearest that it has."""
+    """Return a content block for a revision. A kind that it lacks becomes the nearest one."""
     if block.type not in revision.content_kinds and isinstance(block, Audio):
         contents = BlobResourceContents("audio:inline", block.data, mime_type=block.mime_type)
         block = EmbeddedResource(contents, annotations=block.annotations)
@@ -146,7 +167,7 @@ def wrapped_schema(schema: Mapping[str, Json], *, strict: bool = False) -> dict[
     }
     if strict:
         outer["additionalProperties"] = False
-    return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **only(schema, _AT_THE_ROOT)}
+    return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **keep_members(schema, _AT_THE_ROOT)}
 
 
 def _one_deeper(schema: dict[str, Json]) -> dict[str, Json]:
@@ -179,7 +200,7 @@ def object_root(schema: Mapping[str, Json]) -> dict[str, Json]:
 def error_result(text: str, revision: Revision, config: ServerConfig) -> str:
     """The result that says a tool failed, in words for the model."""
     content = f'{{"content":[{{"type":"text","text":{to_json(text)}}}],"isError":true'
-    return content + config.closing[revision.result_type]
+    return content + config.result_suffix[revision.result_type]
 
 
 class RegisteredTool(RegisteredFunction):
@@ -191,14 +212,24 @@ class RegisteredTool(RegisteredFunction):
         ImportError: A schema needs ``jsonschema``, which is not installed.
     """
 
-    kind, returned_as_is, returned_alone = "tool", (CallToolResult, *CONTENT), (CallToolResult,)
+    kind = "tool"
+    returned_as_is = (CallToolResult, *CONTENT)
+    returned_alone = (CallToolResult,)
+
+    # What lists say of how it runs, set by a feature; None says nothing.
+    execution: Optional[Mapping[str, Json]] = None
+
+    # The arguments that clients repeat in HTTP headers (`schema.header_params.Mirrored`).
+    header_params: Sequence[Any] = ()
 
     def __init__(
         self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
     ) -> None:
         super().__init__(config, function, options)
-        given_input, self._check_input = self._given("input_schema")
-        given_output, self._check_output = self._given("output_schema")
+        given_input, check_input = self._given("input_schema")
+        given_output, check_output = self._given("output_schema")
+        self._check_input = check_input
+        self._check_output = check_output
         self.structured: Optional[bool] = options.get("structured")
         if self.structured is False and given_output is not None:
             raise ValueError(
@@ -212,9 +243,11 @@ class RegisteredTool(RegisteredFunction):
             None if kind is None or is_text or self.structured is False else kind.schema or None
         )
         taken = self.signature.input_schema if given_input is None else given_input
-        self.show(
+        if options.get("headers"):
+            taken = load("schema.header_params").with_header_params(taken, options["headers"])
+        self.set_listing(
             Tool,
-            input_schema=with_header_params(taken, options.get("headers") or {}),
+            input_schema=taken,
             output_schema=schema if given_output is None else given_output,
             annotations=annotated(
                 options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner
@@ -222,14 +255,11 @@ class RegisteredTool(RegisteredFunction):
         )
         if given_input is not None:
             self._refuse_uncallable(given_input)
-        self.header_params = header_params(self.shown.input_schema)
-        self.scopes = tuple(options.get("scopes", ()))
-        for scope in self.scopes:
-            if not isinstance(scope, str) or not _SCOPE.fullmatch(scope):
-                raise ValueError(
-                    f"{self.owner}: a scope is text without blanks and quotes, unlike {scope!r:.60}"
-                )
-        self._schema: Optional[Mapping[str, Json]] = self.shown.output_schema
+        if HEADER_WORD in to_json(self.listing.input_schema):
+            self.header_params = load("schema.header_params").header_params(
+                self.listing.input_schema
+            )
+        self._schema: Optional[Mapping[str, Json]] = self.listing.output_schema
         # Whether a str that it returns is sent as it is.
         self._is_text = (
             self._schema is None
@@ -284,24 +314,11 @@ class RegisteredTool(RegisteredFunction):
                 problem = f"{self.owner}: input_schema does not allow {each.name!r}"
                 raise TypeError(f"{problem}, which the function requires")
 
-    def _find_route(self) -> None:
-        super()._find_route()
-        # Of an extension, what lists say of how it runs; None says nothing.
-        self.execution: Optional[Mapping[str, Json]] = None
-        for extension in self.config.extensions:
-            extension.offer(self)
-
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function; arguments that do not fit are told to the model, or are an error of
         the protocol."""
         if self.requires:
             self.check_required(incoming)
-        if self.scopes and self.lacking(
-            incoming.headers
-        ):  # where the response could not say so, by status 403
-            raise errors.InvalidRequest(
-                f"{self.key} needs a token with the scopes {' '.join(self.scopes)}"
-            )
         arguments = incoming.request.params.get("arguments") or {}
         try:
             if self._check_input is None:
@@ -323,13 +340,6 @@ class RegisteredTool(RegisteredFunction):
             keywords[self.signature.context_parameter] = Context(incoming)
         return self.function(**keywords)
 
-    def lacking(self, headers: Any) -> set[str]:
-        """The scopes that it needs, and that the token of a request does not have; none where it
-        came not by HTTP."""
-        if not self.scopes or not hasattr(headers, "auth"):
-            return set()
-        return set(self.scopes).difference(() if headers.auth is None else headers.auth.scopes)
-
     # ------------------------------------------------------------ what it returned
 
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
@@ -338,12 +348,13 @@ class RegisteredTool(RegisteredFunction):
         Raises:
             ValueError, TypeError: The value does not fit what the tool promised, or is no JSON.
         """
-        revision, config = incoming.peer.revision, incoming.server
-        closing = config.closing[revision.result_type]
+        revision = incoming.peer.revision
+        config = incoming.server
+        closing = config.result_suffix[revision.result_type]
         if type(value) is str and self._is_text:
             return f'{{"content":[{{"type":"text","text":{to_json(value)}}}]{closing}'
         if isinstance(value, CallToolResult):
-            return config.closed(self._as_is(value, revision), revision)
+            return config.finalize_result(self._as_is(value, revision), revision)
         is_value = isinstance(value, (int, float, dict))
         blocks = None if is_value else blocks_of(value, promised=self._says_blocks)
         if blocks is not None:
@@ -389,8 +400,10 @@ class RegisteredTool(RegisteredFunction):
 
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
         """Every exception: passed on, or told to the model in the tool's own words."""
-        revision, config = incoming.peer.revision, incoming.server
-        told, name = errors.describe(error), type(error).__name__
+        revision = incoming.peer.revision
+        config = incoming.server
+        told = errors.describe(error)
+        name = type(error).__name__
         told += next(
             (advice for kind, words, advice in _ADVICE if kind == name and words in told), ""
         )
@@ -398,18 +411,19 @@ class RegisteredTool(RegisteredFunction):
             is_none = told.startswith("expected") and told.endswith("got null")
             told = f"{self.key} returned a wrong value: {told}"
             if self._check_output is None and self.signature.returns is not NOTHING:
-                told += f" (-> {cut(formatannotation(self.signature.returns, self.function.__module__), 80)})"
+                annotation = formatannotation(self.signature.returns, self.function.__module__)
+                told += f" (-> {cut(annotation, 80)})"
             told += " (None: has a branch no return?)" * is_none
         elif isinstance(error, errors.ToolError):
             if error.content is None:
                 return error_result(str(error), revision, config)
             blocks = blocks_of(error.content, promised=True)
             if blocks is not None:
-                return config.closed(
+                return config.finalize_result(
                     {"content": [fit(each, revision) for each in blocks], "isError": True}, revision
                 )
             told = "ToolError takes content blocks as its content"
-        elif isinstance(error, BecomeTask):
+        elif isinstance(error, HandOver):
             raise error
         else:
             incoming.interrupted = isinstance(error, KeyboardInterrupt)
@@ -430,7 +444,7 @@ class RegisteredTool(RegisteredFunction):
 
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
-        wire: dict[str, Json] = self.shown.to_wire()
+        wire: dict[str, Json] = self.listing.to_wire()
         if self.execution is not None:
             wire["execution"] = self.execution
         output = wire.get("outputSchema")
@@ -442,7 +456,7 @@ class RegisteredTool(RegisteredFunction):
             and "annotations" in revision.tool_members
         ):
             wire["annotations"] = {"title": wire["title"], **wire.get("annotations", {})}
-        return only(wire, revision.tool_members)
+        return keep_members(wire, revision.tool_members)
 
 
 def _is_known(error: Any, revision: Revision) -> bool:
@@ -452,3 +466,64 @@ def _is_known(error: Any, revision: Revision) -> bool:
     if error.code in (PARAPHRASE_TOOL_FAILED, PARAPHRASE_INVALID_ARGUMENTS):
         return revision.handshake
     return not (isinstance(error, errors.CapabilityNotSupported) and revision.handshake)
+
+
+def _check_timeout(label: str, value: Any) -> None:
+    check_number(label, value, whole=False)
+    if value == 0:
+        raise ValueError(f"{label} is more than 0, not {value}")
+
+
+class Tools(Feature):
+    """The tools of one server, and the methods `tools/list` and `tools/call`.
+
+    Args:
+        registry: The server's registry.
+    """
+
+    capability = "tools"
+    makers = {"tool": RegisteredTool}
+    options = {
+        "annotations": OptionSpec(),
+        "input_schema": JSON_SCHEMA,
+        "output_schema": JSON_SCHEMA,
+        "structured": OPTIONAL_FLAG,
+        "timeout": OptionSpec(check=_check_timeout),
+        "executor": OptionSpec(),
+        "headers": OptionSpec(),
+    }
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.table: Table[RegisteredTool] = Table("tool", "tools", "tools", has_prefix=True)
+        self.tables = (self.table,)
+        # By the name that some hosts make of a tool's, the tool that was first called so.
+        self._plain_names: dict[str, str] = {}
+
+    def added(self, entry: Any) -> None:
+        """Log what hosts do not accept of a tool: they drop or rename it and do not say so."""
+        table = self.table
+        key = entry.key
+        if not GOOD_NAME.fullmatch(key):
+            table.warn_once(key, ODD_NAME, hosts_log)
+        for name in entry.listing.input_schema.get("properties", ()):
+            if not GOOD_PARAMETER.fullmatch(name):
+                table.warn_once(key, ODD_PARAMETER.format(name), hosts_log)
+        plain = re.sub(REPLACED, "_", key)
+        first = self._plain_names.setdefault(plain, key)
+        if first != key and first in table.items:
+            problem = f"is {plain!r:.80} to some hosts, and so is {first!r:.80}: rename one"
+            table.warn_once(key, problem, hosts_log)
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the methods of tools."""
+        return {
+            "tools/list": Route(self.table.serve_page, immediate=True),
+            "tools/call": self.table.route,
+        }
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Declare tools if there are any."""
+        if not self._registry.offers("tools"):
+            return {}
+        return {"tools": {"listChanged": True}}

@@ -10,11 +10,11 @@ from ..client.host import NAMES, QUESTIONS, Host
 from ..client.questions import read_question
 from ..engine.incoming import RUNNING, IncomingRequest, Route, Sink
 from ..engine.pool import this_thread
+from ..features.questions import QuestionChannel, SentQuestion, read_result
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request
 from ..protocol.versions import NEWEST_HANDSHAKE, choose
 from ..server.context import Context
-from ..server.questions import Asked, Asker, read_result
 from ..server.server import Server
 from ..types import LogMessage, Progress
 
@@ -151,7 +151,7 @@ def context(
     incoming.server = (Server("testing") if server is None else server)._config
     incoming.state = RUNNING
     if method in spoken.asking_methods:
-        incoming.asker = _ScriptedAsker(incoming, answers or {}, sink.questions)
+        incoming.asker = _ScriptedChannel(incoming, answers or {}, sink.questions)
     if auth is not None:
         from ..auth.bearer import AccessToken
         from ..http.headers import Headers
@@ -189,7 +189,7 @@ class _Record(Sink):
         job()
 
 
-class _ScriptedAsker(Asker):
+class _ScriptedChannel(QuestionChannel):
     """Answers questions with what the test gave."""
 
     def __init__(
@@ -199,10 +199,10 @@ class _ScriptedAsker(Asker):
         self._script = answers
         self._questions = questions
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         return {each.key: self._answer(each) for each in asked}
 
-    def _answer(self, asked: Asked) -> Any:
+    def _answer(self, asked: SentQuestion) -> Any:
         peer = self._incoming.peer
         method = asked.question.method
         kind = QUESTIONS[method]

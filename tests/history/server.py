@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict
 
 from minimcp import Context, HttpOptions, Limits, RpcError, Server, ToolError
-from minimcp.server import processes
+from minimcp.stores import processes
 
 from ..redis_server import store_at
 from .record import Journal

@@ -413,7 +413,7 @@ def test_three_processes_serve_one_call(tmp_path: Path, check: bool) -> None:
 
 def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
     server = build(check_replay=True)
-    assert server._config.states is not Server("quiet")._config.states
+    assert server._config.feature("rounds") is not Server("quiet")._config.feature("rounds")
     with RawClient(server, R5, REPLIES) as client:
         before = set(threading.enumerate())
         for _ in range(100):

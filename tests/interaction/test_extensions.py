@@ -306,6 +306,8 @@ def test_an_extension_that_cannot_be_one_is_refused() -> None:
     async def later(self: Any, params: Any) -> None:
         """Async."""
 
+    serving = Clock()
+    with_clock(serving)
     for wrong, error, says in (
         (lambda: Server("x", extensions=[Clock]), TypeError, r"objects such as Tasks\(\)"),
         (
@@ -329,7 +331,7 @@ def test_an_extension_that_cannot_be_one_is_refused() -> None:
             "one identifier",
         ),
         (
-            lambda: Server("x", extensions=[with_clock(Clock())._config.extensions[0]]),
+            lambda: Server("x", extensions=[serving]),
             ValueError,
             "one for each",
         ),

@@ -39,7 +39,7 @@ from minimcp import (
 from minimcp.extensions import tasks as module
 
 from ..scripted import Task
-from ..support import WAIT, MovedTime, eventually, run_python
+from ..support import WAIT, MovedTime, eventually, run_python, tasks_of
 from .raw_client import RawClient
 
 CORE, EXTENSION = "2025-11-25", "2026-07-28"
@@ -507,7 +507,7 @@ def test_a_handler_that_waits_hears_of_its_end(revision: str) -> None:
         until(connected, task, "input_required")
         connected.request("tasks/cancel", {"taskId": task["taskId"]})
         assert get(connected, task)["status"] == "cancelled"
-        tasks = server._config.tasks
+        tasks = tasks_of(server)
         assert eventually(lambda: not tasks._running)
         assert not asked.is_set()
 
@@ -724,12 +724,12 @@ def test_no_more_run_than_may_and_they_begin_in_order() -> None:
     server = make(limits=Limits(requests=2))
     with client(server, EXTENSION, elicit=lambda asked: {"name": "Ada"}) as newer:
         begun = [newer.start_task("greet") for _ in range(20)]
-        assert eventually(lambda: server._config.tasks.requests.running == 2)
+        assert eventually(lambda: tasks_of(server).requests.running == 2)
         cancelled = begun.pop(7)
         cancelled.cancel()  # it has not begun, and keeps nobody's place
         assert {task.result(WAIT).text for task in begun} == {"Hello, Ada"}
         assert cancelled.refresh() == "cancelled" and eventually(
-            lambda: not server._config.tasks.requests.running
+            lambda: not tasks_of(server).requests.running
         )
 
 
@@ -909,11 +909,11 @@ def test_two_servers_share_a_store(tmp_path: Path) -> None:
             blocked = here.start_task("block")
             assert gates.begun.wait(WAIT)
             there.task(blocked.id).cancel()
-            one._config.tasks._renew()
+            tasks_of(one)._renew()
             assert gates.cancelled.wait(WAIT)
             assert blocked.wait(WAIT) == "cancelled"
             assert eventually(
-                lambda: one._config.tasks._cancel_renewal is None
+                lambda: tasks_of(one)._cancel_renewal is None
             )  # nobody needs the lease any more
     for store in stores:
         store.close()
@@ -1024,7 +1024,7 @@ def test_a_task_that_cannot_be_kept_is_forgotten(caplog: pytest.LogCaptureFixtur
     with client(server, EXTENSION) as newer:
         with pytest.raises(InternalError):
             newer.start_task("add", {"a": 1, "b": 2})
-    assert not server._config.tasks._running and not server._config.tasks.requests
+    assert not tasks_of(server)._running and not tasks_of(server).requests
     caplog.clear()
 
 
@@ -1046,7 +1046,7 @@ def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
 
         store.then.append(cancel)
         begin(core, "add", a=1, b=2)
-        assert eventually(lambda: not (store.then or server._config.tasks._running))
+        assert eventually(lambda: not (store.then or tasks_of(server)._running))
         core.ping()
     assert told[-1] == "cancelled"
 
@@ -1158,7 +1158,7 @@ def test_over_http(revision: str, tmp_path: Path) -> None:
             task.cancel()
             assert gates.cancelled.wait(WAIT)
             assert task.wait(WAIT) == "cancelled"
-            assert eventually(lambda: not server._config.tasks._running)
+            assert eventually(lambda: not tasks_of(server)._running)
     store.close()
 
 

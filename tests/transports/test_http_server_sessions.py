@@ -300,7 +300,7 @@ def test_sessions_are_limited(server: Server) -> None:
     clients = [Shaken(core) for _ in range(2)]
     refused = serve(core, post(message("initialize", hello("2025-06-18"))))
     assert refused.status == 503 and "max_sessions" in refused.json["error"]["message"]
-    assert len(server._registry.subscriptions._sessions) == 2
+    assert len(server._registry.feature("subscriptions")._sessions) == 2
     clients[0].delete()
     Shaken(core)
 

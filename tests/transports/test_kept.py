@@ -32,11 +32,11 @@ from minimcp.extensions.tasks import Usage
 from minimcp.http import shared
 from minimcp.http.endpoint import Endpoint
 from minimcp.protocol.messages import Notification
-from minimcp.server import processes
+from minimcp.stores import processes
 from minimcp.stores.base import owner_of, store_key
 
 from ..redis_server import RedisServer, redis_server
-from ..support import WAIT, eventually
+from ..support import WAIT, eventually, tasks_of
 from .http_app import HANDSHAKE, Recording, Shaken, alone, core_of, message, post, serve
 from .test_shared_sessions import SharedMemory, open_stores, text_of
 
@@ -157,7 +157,7 @@ class Site:
     def close(self) -> None:
         self.go.set()
         self.core.close()
-        tasks = self.server._config.tasks
+        tasks = tasks_of(self.server)
         for request in list(tasks._running.values()):
             request.token.cancel("the test is over")
         assert eventually(lambda: not tasks._running), "they write to the store at their end"
@@ -368,7 +368,7 @@ def test_a_creation_reads_no_task_and_calls_the_store_as_often_however_many_ther
 
 def test_admission_is_one_function_of_counts(opens: Callable[[], Store]) -> None:
     with one_site(opens, 1) as (site,):
-        tasks, asked = site.server._config.tasks, list[Usage]()
+        tasks, asked = tasks_of(site.server), list[Usage]()
         tasks._has_room = lambda used: asked.append(used) or len(asked) < 3
         for _ in range(2):
             task_of(site.core, "hold")

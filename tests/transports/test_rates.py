@@ -302,7 +302,7 @@ def test_without_sessions_an_address_is_a_client() -> None:
 
 def test_invented_clients_do_not_fill_the_memory(counted: Counted) -> None:
     core = core_of(counted.server)
-    limiter = counted.server._registry.call_rate._limiter  # type: ignore[union-attr]
+    limiter = counted.server._registry.feature("rates")._limiter
     for number in range(MAX_CLIENTS):
         limiter.take(("address", str(number)))
     assert serve(core, from_address(call("work"), "10.0.0.1")).status == 200

@@ -29,7 +29,7 @@ from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.shared import SharedSession, SharedSessions
 from minimcp.protocol.lifecycle import Peer
-from minimcp.server import processes
+from minimcp.stores import processes
 from minimcp.stores.base import Entry, StoreUnavailable
 
 from ..redis_server import RedisServer, redis_server

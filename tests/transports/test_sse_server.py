@@ -9,8 +9,9 @@ import pytest
 
 from minimcp import ConnectionLost, Context, Server
 from minimcp.http.headers import HttpRequest
-from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SHORT_BYTES, SseServer, SseTransport
+from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SseServer, SseTransport
 from minimcp.http.options import HttpOptions
+from minimcp.http.sessions import SHORT_BYTES
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, message

@@ -12,7 +12,6 @@ from minimcp.engine.limits import Limits
 from minimcp.protocol.lifecycle import Offer, Peer
 from minimcp.protocol.messages import Failure, Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
-from minimcp.server.input_rounds import States
 from minimcp.server.registered import ServerConfig
 from minimcp.server.registry import Registry
 
@@ -25,12 +24,11 @@ def config(**options: Any) -> ServerConfig:
     limits = {
         name: options.pop(name) for name in ("rounds", "ask_timeout", "streams") if name in options
     }
-    return ServerConfig(
-        {"name": "unit", "version": "1", "title": "Unit"},
-        states=States("unit"),
-        limits=Limits(**limits),
-        **options,
+    made = ServerConfig(
+        {"name": "unit", "version": "1", "title": "Unit"}, limits=Limits(**limits), **options
     )
+    Registry(made, Offer(REVISIONS))  # which adds the features
+    return made
 
 
 def exchange(

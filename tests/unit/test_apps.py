@@ -153,7 +153,7 @@ def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
         return ""
 
     server.add_app(other, "ui://a", csp={"frame_domains": [origin], "base_uri_domains": []})
-    shown = server._registry.resources.table.items["ui://a"].shown
+    shown = server._registry.feature("resources").table.items["ui://a"].listing
     assert shown.meta == {"ui": {"csp": {"frameDomains": [origin], "baseUriDomains": []}}}
 
 

@@ -15,8 +15,8 @@ from minimcp import (
     Refused,
     RpcError,
 )
-from minimcp.server.input_rounds import ReplayAsker, Suspend, asker_of
-from minimcp.server.questions import Asker, Elicit, ListRoots
+from minimcp.features.input_rounds import RerunChannel, channel_of
+from minimcp.features.questions import Elicit, ListRoots, QuestionChannel, Suspend
 
 from ..answering import R1, R4, R5
 from .requests import AnsweringSink, config, exchange
@@ -30,24 +30,24 @@ def answers(request: Dict[str, Any]) -> Optional[Dict[str, Any]]:
     return {"elicitation/create": YES, "roots/list": {"roots": []}}.get(request["method"])
 
 
-def asker(
+def channel(
     revision: str = R4, method: str = "tools/call", answer: Any = answers, **options: Any
 ) -> Any:
     outlet = AnsweringSink(answer)
     made = exchange(
         method, {"name": "t"}, revision=revision, capabilities=ALL, sink=outlet, **options
     )
-    return asker_of(made), made
+    return channel_of(made), made
 
 
-def replay(state: Any = None, responses: Any = None, **options: Any) -> ReplayAsker:
+def replay(state: Any = None, responses: Any = None, **options: Any) -> RerunChannel:
     made = exchange(
         "tools/call", {"name": "t"}, revision=R5, capabilities=ALL, of=config(**options)
     )
-    return ReplayAsker(made, state, responses)
+    return RerunChannel(made, state, responses)
 
 
-def suspended(one: ReplayAsker, **questions: Any) -> Dict[str, Any]:
+def suspended(one: RerunChannel, **questions: Any) -> Dict[str, Any]:
     """The claims after questions that were not answered."""
     with pytest.raises(Suspend):
         one.ask_all(questions)
@@ -57,15 +57,15 @@ def suspended(one: ReplayAsker, **questions: Any) -> Dict[str, Any]:
 @pytest.mark.requirement("M:MRTR-S1", "M:VER-S16", "M:CMP-6")
 def test_who_answers() -> None:
     for revision, method, kind in (
-        (R4, "tools/call", Asker),
-        (R1, "prompts/get", Asker),
-        (R5, "resources/read", ReplayAsker),
-        (R4, "completion/complete", Asker),
-        (R5, "tools/list", Asker),
-        (R5, "completion/complete", Asker),
+        (R4, "tools/call", QuestionChannel),
+        (R1, "prompts/get", QuestionChannel),
+        (R5, "resources/read", RerunChannel),
+        (R4, "completion/complete", QuestionChannel),
+        (R5, "tools/list", QuestionChannel),
+        (R5, "completion/complete", QuestionChannel),
     ):
-        one, made = asker(revision, method)
-        assert type(one) is kind and asker_of(made) is one
+        one, made = channel(revision, method)
+        assert type(one) is kind and channel_of(made) is one
         assert one.round == 1 and len(one.call_id) == 32
         if method.endswith(("list", "complete")):
             with pytest.raises(RuntimeError, match="cannot ask"):
@@ -78,7 +78,7 @@ def test_a_step_that_failed_was_not_done_and_may_be_tried_again() -> None:
         raise OSError("flaky")
 
     for revision in (R4, R5):
-        one, _ = asker(revision)
+        one, _ = channel(revision)
         for function, error in ((fail, OSError), (object, ValueError)):
             with pytest.raises(error):
                 one.step("pay", function)
@@ -88,7 +88,7 @@ def test_a_step_that_failed_was_not_done_and_may_be_tried_again() -> None:
 
 
 def test_what_is_no_question() -> None:
-    one, made = asker()
+    one, made = channel()
     for wrong in ({5: NAME}, {"a": "What?"}, {None: NAME}):
         with pytest.raises(TypeError, match="by a key of text"):
             one.ask_all(wrong)
@@ -125,7 +125,7 @@ def test_what_is_no_question() -> None:
     ],
 )
 def test_answers_that_are_none(answer: Any, error: Any, words: str) -> None:
-    one, made = asker(answer=lambda request: answer)
+    one, made = channel(answer=lambda request: answer)
     with pytest.raises(error, match=words) as caught:
         one.ask_all({"a": NAME})
     assert getattr(caught.value, "from_peer", True)
@@ -165,7 +165,7 @@ def test_an_answer_that_does_not_fit_is_asked_for_again(caplog: pytest.LogCaptur
 def test_steps_run_once() -> None:
     ran: List[str] = []
 
-    def step(one: ReplayAsker, key: str) -> Any:
+    def step(one: RerunChannel, key: str) -> Any:
         return one.step(key, lambda: ran.append(key) or {"made": [len(ran)]})  # type: ignore[func-returns-value]
 
     first = replay()

@@ -8,8 +8,8 @@ from typing import Any, Dict, Iterator, List, Literal
 
 import pytest
 
+from minimcp.features.prompts import RegisteredPrompt
 from minimcp.server.context import Context
-from minimcp.server.prompts import RegisteredPrompt
 from minimcp.types import Completion
 
 from .requests import config
@@ -24,7 +24,9 @@ def completers(**complete: Any) -> Any:
 
 
 def method_completers(handler: Any, complete: Any) -> Any:
-    return RegisteredPrompt(config(), handler, {"name": "x", "complete": complete}).completers
+    made = config()
+    made.feature("prompts")
+    return RegisteredPrompt(made, handler, {"name": "x", "complete": complete}).completers
 
 
 def completed(completer: Any, text: str = "", **arguments: str) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, List
 
 import pytest
 
 import minimcp
-from minimcp import Context, Server
-from minimcp.server.options import MARKS, has_marks, marked
+from minimcp import Apps, Context, Server, Tasks
+from minimcp.server.options import COMMON_OPTIONS, MARKS, OPTIONS, has_marks, marked
 
 
 class Notes:
@@ -164,3 +165,19 @@ def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None
     minimcp.serve(Notes(), "http", port=0, legacy_sse=True)
     options = {"host": None, "port": 0, "path": None, "legacy_sse": True}
     assert seen == [("notes", ("http",), options)]
+
+
+def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
+    """The classes for type checkers, what `help` says, and what is checked are the same."""
+    extensions = [Apps(), Tasks()]
+    server = Server("x", extensions=extensions)
+    features = [server._registry.feature(name) for name in ("prompts", "resources", "access")]
+    features += [feature for feature in server._config.features if feature not in features]
+    declared = [name for feature in features for name in feature.options]
+    known = {*COMMON_OPTIONS, *declared}
+    named = {name for options in OPTIONS.values() for name in options.__annotations__}
+    assert named == known
+    for kind, options in OPTIONS.items():
+        text = inspect.getdoc(getattr(Server, kind)) or ""
+        for name in options.__annotations__:
+            assert f"\n    {name}: " in text, f"{kind} does not explain {name}"

@@ -42,10 +42,10 @@ from minimcp.errors import (
     ToolError,
     UnsupportedRevision,
     UrlElicitationRequired,
-    describe,
     error_from_peer,
     one_line,
 )
+from minimcp.text import describe
 
 from ..drawn import drawn
 from ..rows import for_each

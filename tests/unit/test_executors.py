@@ -12,10 +12,10 @@ import pytest
 
 from minimcp.engine.incoming import IncomingRequest, Route, RunningRequests, current_request
 from minimcp.engine.limits import Limits
+from minimcp.features.executors import Executor, Main, Serial, Submitting, executor_of
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
-from minimcp.server.executors import Executor, Main, Serial, Submitting, executor_of
 
 from ..scripted import RecordingOutlet, Task, no_threads, wait_for
 from ..support import WAIT, eventually
@@ -199,7 +199,7 @@ def test_its_thread_ends_when_nothing_refers_to_it() -> None:
     serial, of = Serial(), config()
     run(serial, of=of)
     (thread,) = threads()
-    of.executors.clear()
+    of.feature("executors").known.clear()
     del serial
     gc.collect()
     thread.join(WAIT)

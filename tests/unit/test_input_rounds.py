@@ -7,9 +7,9 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from minimcp import InternalError, Refused, UrlElicitationRequired
-from minimcp.server import input_rounds
+from minimcp.features import input_rounds
+from minimcp.features.questions import Suspend
 from minimcp.server.context import Context
-from minimcp.server.input_rounds import Suspend
 from minimcp.server.registered import Registered
 
 from ..answering import R4, R5

@@ -9,7 +9,7 @@ from typing import Any, Dict, List
 import pytest
 
 from minimcp import ResourceAccessDenied, resolve_inside
-from minimcp.server.paths import LONGEST_PATH
+from minimcp.server.paths import MAX_PATH_BYTES
 
 HOSTILE: Dict[str, List[str]] = {
     "goes up": [
@@ -31,7 +31,7 @@ HOSTILE: Dict[str, List[str]] = {
     "dot or a blank": ["a.txt ", "a.txt.", "...", ".. /secret.txt"],
     "device": ["NUL", "a/con.txt", "aux .txt", "lpt\u00b9"],
     "empty": ["", "a//b", "a/"],
-    "too long": ["x" * 256, "x/" * 3000, "\u00e4" * (LONGEST_PATH - 1)],
+    "too long": ["x" * 256, "x/" * 3000, "\u00e4" * (MAX_PATH_BYTES - 1)],
     "no Unicode": ["\udcff"],
     "outside": ["link-to-file", "link-to-folder/secret.txt", "inner/chain"],
 }  # fmt: skip

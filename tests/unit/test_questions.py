@@ -7,9 +7,9 @@ from typing import Any, List
 import pytest
 
 from minimcp import CapabilityNotSupported
+from minimcp.features.questions import ClientQuestion, Elicit, ElicitUrl, ListRoots, Sample
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.versions import BY_NAME
-from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Question, Sample
 from minimcp.types import Answer, Audio, Image, ResourceLink, Root, Text, Tool, ToolUse
 from minimcp.types.questions import (
     ModelPreferences,
@@ -32,7 +32,7 @@ def peer(revision: str, capabilities: Any = EVERYTHING) -> Peer:
     return Peer(BY_NAME[revision], capabilities=capabilities)
 
 
-def by_revision(question: Question) -> List[Any]:
+def by_revision(question: ClientQuestion) -> List[Any]:
     """What a client of each revision is asked; None where it cannot be."""
     found: List[Any] = []
     for revision in REVISIONS:
@@ -234,7 +234,7 @@ def test_conversations_that_are_none() -> None:
         (ListRoots(), {"roots": "file:///a"}, None),
     ],
 )
-def test_answers(question: Question, result: Any, found: Any) -> None:
+def test_answers(question: ClientQuestion, result: Any, found: Any) -> None:
     if found is None:
         with pytest.raises(ValueError):
             question.read(result)

@@ -330,7 +330,7 @@ def test_descriptions_and_names_of_what_is_no_plain_function() -> None:
         (functools.partial(Searcher(), limit=1), "Search, too."), (passing_on(search), "Search."),
     ]):  # fmt: skip
         server.add_tool(function, name=f"f{number}")
-        assert server._registry.tools.items[f"f{number}"].shown.description == text
+        assert server._registry.tools.items[f"f{number}"].listing.description == text
         with pytest.raises(ValueError, match="exists: .*test_registration"):
             server.add_tool(search, name=f"f{number}")
     assert list(server._registry.tools.items)[0] == "search"

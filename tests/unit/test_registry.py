@@ -109,7 +109,7 @@ def test_names_of_methods() -> None:
     @server.method("vendor/thing")
     def first(params: Dict[str, Any]) -> None: ...
 
-    assert repr(server._registry.methods.items["vendor/thing"]).startswith(
+    assert repr(server._registry.feature("methods").table.items["vendor/thing"]).startswith(
         "<RegisteredMethod 'vendor/thing' = "
     )
     with pytest.raises(

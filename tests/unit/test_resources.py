@@ -12,9 +12,9 @@ import pytest
 
 from minimcp import ResourceAccessDenied, ResourceNotFound
 from minimcp.errors import error_from_peer
+from minimcp.features.resources import MAX_MATCHED_CHARACTERS
 from minimcp.server.context import Context
 from minimcp.server.registry import Registry
-from minimcp.server.resources import LONGEST_MATCHED
 from minimcp.types import BlobResourceContents, Text, TextResourceContents
 
 from ..answering import R4
@@ -47,7 +47,8 @@ def said(made: Registry, uri: str) -> Any:
 
 
 def count(made: Registry) -> int:
-    return len(made.resources.table.items) + len(made.resources.templates.items)
+    resources = made.feature("resources")
+    return len(resources.table.items) + len(resources.templates.items)
 
 
 @pytest.mark.requirement("RES-19", "RES-20", "M:RES-6", "M:RES-10")
@@ -116,16 +117,18 @@ def test_errors_of_the_author() -> None:
 
 
 def test_a_uri_without_end_is_matched_by_nothing() -> None:
-    made = resources((of_city, "a:{city}"), (text, "b:" + "x" * LONGEST_MATCHED))
-    longest = "x" * (LONGEST_MATCHED - 2)
+    made = resources((of_city, "a:{city}"), (text, "b:" + "x" * MAX_MATCHED_CHARACTERS))
+    longest = "x" * (MAX_MATCHED_CHARACTERS - 2)
     assert (
-        said(made, "a:" + longest) == longest and said(made, "b:" + "x" * LONGEST_MATCHED) == "text"
+        said(made, "a:" + longest) == longest
+        and said(made, "b:" + "x" * MAX_MATCHED_CHARACTERS) == "text"
     )
     with pytest.raises(ResourceNotFound) as caught:
         got(made, "a:x" + longest)
     assert len(str(caught.value)) < 300
     assert (
-        made.resources.template("a:" + longest) and made.resources.template("a:x" + longest) is None
+        made.feature("resources").template("a:" + longest)
+        and made.feature("resources").template("a:x" + longest) is None
     )
 
 
@@ -146,7 +149,7 @@ def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None
     made = resources()
     made.add("resource", function, {"mime_type": mime_type}, "a:b")
     asked = exchange("resources/read", {"uri": "a:b"})
-    result = made.resources.read(asked, "a:b", Context(asked))
+    result = made.feature("resources").read(asked, "a:b", Context(asked))
     return [
         (item.uri, item.mime_type, item.text if item.data is None else item.data)
         for item in result.contents

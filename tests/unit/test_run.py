@@ -13,8 +13,8 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
+from minimcp.features.executors import Main
 from minimcp.server import run as module
-from minimcp.server.executors import Main
 from minimcp.server.run import Run
 
 from ..scripted import Task, wait_for
@@ -40,7 +40,7 @@ class Scene:
         self.closes: List[Any] = []
         self.parent = 100
         self.config = config()
-        self.main: Main = self.config.main
+        self.main: Main = self.config.feature("executors").main
         self.connecting: Callable[[], None] = lambda: None
         self.run: Optional[Run] = None
         if not stubborn:
@@ -62,7 +62,7 @@ class Scene:
         self.run.wake()
 
     def serve(self, **options: Any) -> None:
-        self.run = Run(self.main, 3, with_parent=True, **options)
+        self.run = Run(lambda: self.main, 3, with_parent=True, **options)
 
         def connect() -> Any:
             self.serving.set()

@@ -71,11 +71,11 @@ def test_close_lets_those_go_who_wait_for_the_main_thread_and_who_pumps() -> Non
     server.add_tool(echo, name="main", executor="main")
     with minimcp.connect(server, timeout=WAIT) as client:
         call = client.submit(client.call_tool, "main")
-        assert eventually(lambda: "1 waiting" in repr(server._config.main))
+        assert eventually(lambda: "1 waiting" in repr(server._config.feature("executors").main))
         Task(server.close).result()
         assert call.exception(WAIT) and server.pump() == 0, "it is not run any more"
     pumping = Task(server.pump, None)
-    assert eventually(lambda: server._config.main._changed._waiters)  # type: ignore[attr-defined]
+    assert eventually(lambda: server._config.feature("executors").main._changed._waiters)  # type: ignore[attr-defined]
     server.close()
     assert pumping.result() == 0
 
@@ -193,7 +193,7 @@ def everywhere(client):
 client = minimcp.connect(server)
 everywhere(client)
 waiting = client.submit(client.call_tool, "main")
-while "1 waiting" not in repr(server._config.main):
+while "1 waiting" not in repr(server._config.feature('executors').main):
     threading.Event().wait(0.01)
 assert client.call_tool("pid").text == str(os.getpid())
 child = os.fork()

@@ -396,7 +396,7 @@ def test_names_with_a_dot_are_left_out_without_a_word(
         client.read_resource("skill://a/.env")
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MOST_FILES", 2), ("MOST_BYTES", 100)])
+@pytest.mark.parametrize(("limit", "value"), [("MAX_FILES", 2), ("MAX_BYTES", 100)])
 def test_a_skill_that_is_too_large(
     folder: Path,
     client: Client,
@@ -417,7 +417,7 @@ def test_a_skill_that_is_too_large(
 def test_a_folder_that_is_too_large(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(skills, "MOST_ENTRIES", 5)
+    monkeypatch.setattr(skills, "MAX_ENTRIES", 5)
     for number in range(10):
         write(folder / f"s{number}")
     assert listed(client) == {}
@@ -476,7 +476,7 @@ def test_nothing_leads_outside_that_is_exchanged(
         refused()
         path.rmdir()
         path.write_text("x" * 1001, "utf-8")
-        monkeypatch.setattr(skills, "MOST_BYTES", 1000)
+        monkeypatch.setattr(skills, "MAX_BYTES", 1000)
         refused()
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from minimcp import InvalidParams, Limits, Server
-from minimcp.server.input_rounds import States
+from minimcp.features.input_rounds import States
 
 from ..answering import R5
 from .requests import exchange
@@ -109,8 +109,8 @@ def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
             clock.now = begun + over
             refused(one, token)
     for seconds in (3600, None):
-        made = Server("slow", limits=Limits(ask_timeout=seconds))._config.states
-        assert made is not None and made._lifetime == seconds
+        made = Server("slow", limits=Limits(ask_timeout=seconds))
+        assert made._config.feature("rounds").states._lifetime == seconds
 
 
 @pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")

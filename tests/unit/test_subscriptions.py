@@ -10,14 +10,16 @@ import pytest
 from minimcp.engine.batch import Batch
 from minimcp.engine.incoming import DEFERRED
 from minimcp.errors import InternalError, InvalidParams, InvalidRequest
+from minimcp.features import subscriptions as module
+from minimcp.features.subscriptions import Subscriptions
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
-from minimcp.server import subscriptions as module
-from minimcp.server.subscriptions import Subscriptions
+from minimcp.protocol.versions import LISTS
+from minimcp.server.registry import INITIALIZED, OpenSession
 
 from ..answering import R1, R5
 from ..scripted import RecordingOutlet
 from ..support import WAIT
-from .requests import config, exchange, sent
+from .requests import exchange, registry, sent
 
 EVERYTHING = {
     "toolsListChanged": True,
@@ -28,7 +30,13 @@ EVERYTHING = {
 
 
 def made(*kinds: str, max_streams: Optional[int] = 256) -> Subscriptions:
-    return Subscriptions(config(streams=max_streams), lambda kind: kind in kinds)
+    return Subscriptions(registry(streams=max_streams), lambda kind: kind in kinds)
+
+
+def opens(of: Subscriptions, peer: Any, post: Any) -> None:
+    """Open a session, of a client that is not initialized yet."""
+    peer.initialized = False
+    of.opened(peer, OpenSession(post, tuple(kind for kind in LISTS if of._offered(kind)), ()))
 
 
 def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
@@ -109,8 +117,8 @@ def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
         opened.extended = Ends()
     peers = [exchange().peer for _ in range(2)]
     for peer in peers:
-        subscriptions.open_session(peer, lambda line: None)
-        peer.supports = lambda capability: subscriptions.close_session(peers.pop())  # type: ignore[method-assign,misc]
+        opens(subscriptions, peer, lambda line: None)
+        peer.supports = lambda capability: subscriptions.closed(peers.pop())  # type: ignore[method-assign,misc]
     subscriptions.extension_tells("x", "notifications/x", {}, "taskIds", "1")
     assert not streams and not peers and not subscriptions._streams and not subscriptions._sessions
 
@@ -170,9 +178,9 @@ def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None
 @pytest.mark.requirement("RES-13", "RES-14", "RES-15", "RES-12", "TOOL-02", "PRM-10", "LIFE-15")
 def test_a_session_hears_of_what_was_declared_to_it() -> None:
     offered = ["tools"]
-    subscriptions = Subscriptions(config(), lambda kind: kind in offered)
+    subscriptions = Subscriptions(registry(), lambda kind: kind in offered)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
-    subscriptions.open_session(asked.peer, asked.sink.post)
+    opens(subscriptions, asked.peer, asked.sink.post)
     offered.append("prompts")
     assert subscriptions.subscribe(asked) == {}
     for kind in ("tools", "prompts", "tools"):
@@ -180,7 +188,7 @@ def test_a_session_hears_of_what_was_declared_to_it() -> None:
     subscriptions.resource_updated("a://1")
     assert news(asked) == [], "nothing before notifications/initialized"
     for _ in range(3):
-        subscriptions.begin_session(asked.peer)
+        subscriptions.notified(INITIALIZED, asked.peer)
     assert len(asked.sink.works) == 1, (
         "a client that says it again and again has nothing queued for it"
     )
@@ -192,9 +200,9 @@ def test_a_session_hears_of_what_was_declared_to_it() -> None:
     assert subscriptions.unsubscribe(asked) == {} == subscriptions.unsubscribe(asked)
     subscriptions.resource_updated("a://1")
     assert news(asked) == []
-    subscriptions.close_session(asked.peer)
-    subscriptions.close_session(asked.peer)
-    subscriptions.begin_session(asked.peer)
+    subscriptions.closed(asked.peer)
+    subscriptions.closed(asked.peer)
+    subscriptions.notified(INITIALIZED, asked.peer)
     subscriptions.list_changed("tools")
     assert news(asked) == []
     with pytest.raises(InternalError, match="ended"):
@@ -208,7 +216,7 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
         with pytest.raises(InvalidParams):
             subscriptions.subscribe(asked)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
-    subscriptions.open_session(asked.peer, asked.sink.post)
+    opens(subscriptions, asked.peer, asked.sink.post)
     long = "a://" + "x" * (4 * 1024 * 1024 - 1000)
     for _ in range(2):
         for uri in (long, long, "a://1"):  # a second time it takes no room
@@ -251,7 +259,7 @@ def test_all_subscriptions_of_a_server_have_a_bound_and_an_open_stream_keeps_no_
 def test_when_very_many_changes_wait_a_collection_stands_for_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "MOST_URIS", 3)
+    monkeypatch.setattr(module, "MAX_URIS", 3)
     subscriptions = made("tools", "resources")
     opened = stream(subscriptions, {**EVERYTHING, "resourceSubscriptions": ["a://1", "a://dir"]})
     news(opened)

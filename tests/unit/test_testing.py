@@ -12,8 +12,8 @@ import pytest
 
 from minimcp import Context, Server, connect
 from minimcp.errors import Cancelled, Declined, InvalidParams, Refused, ResourceNotFound
+from minimcp.features.questions import Elicit, ElicitUrl, ListRoots, Sample
 from minimcp.protocol.versions import NEWEST_HANDSHAKE, REVISIONS
-from minimcp.server.questions import Elicit, ElicitUrl, ListRoots, Sample
 from minimcp.testing import Question, Transcript, context
 from minimcp.types import Answer, Root, SampleResult, Text
 

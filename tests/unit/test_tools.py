@@ -10,7 +10,6 @@ import pytest
 
 from minimcp import CallToolResult, ResourceLink, Text, ToolError
 from minimcp.protocol.versions import BY_NAME
-from minimcp.server.executors import Main
 from minimcp.server.registry import Registry
 from minimcp.server.tools import RegisteredTool, blocks_of, error_result
 
@@ -132,8 +131,8 @@ def test_a_server_that_has_nothing_says_so(caplog: pytest.LogCaptureFixture) -> 
 
 
 def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
-    main = Main()
-    made = registry(main=main, executors={main})
+    made = registry()
+    main = made.feature("executors").main
     made.add("tool", echo, {"timeout": 0.01, "executor": "main"})
     late, quick = (exchange(params={"name": "echo"}, of=made.config) for _ in range(2))
     start = made.tools.items["echo"].route.start

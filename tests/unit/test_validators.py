@@ -244,7 +244,7 @@ def test_metadata_of_other_packages_says_nothing() -> None:
         help = "What it is."
 
     server, _ = served(Annotated[str, Option(), annotated_types.Unit("m"), pydantic.Strict()])
-    assert server._registry.tools.items["note"].shown.input_schema["properties"]["value"] == {
+    assert server._registry.tools.items["note"].listing.input_schema["properties"]["value"] == {
         "type": "string"
     }
 

@@ -14,8 +14,8 @@ import pytest
 
 from minimcp import Cancelled, Context, Limits, Serial, Server, UrlElicitationRequired
 from minimcp.engine.incoming import current_request
-from minimcp.server import input_rounds
-from minimcp.server.input_rounds import WaitingAsker, WaitingHandlers
+from minimcp.features import input_rounds
+from minimcp.features.input_rounds import WaitingChannel, WaitingHandlers
 
 from ..answering import R5
 from ..interaction.raw_client import RawClient
@@ -110,8 +110,8 @@ def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> No
 
     with RawClient(server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
-        (asker,) = waiting(server)
-        asker._incoming.timeout._expire()  # by a timer that has looked before the question paused it
+        (channel,) = waiting(server)
+        channel._incoming.timeout._expire()  # by a timer that has looked before the question paused it
         again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
         answer = client.once("tools/call", name="act", arguments={}, **again)
         assert answer["result"]["content"][0]["text"] == "cancel"
@@ -214,8 +214,8 @@ def again(first: Dict[str, Any], answer: Any = None) -> Dict[str, Any]:
 
 def waiting(server: Server) -> List[Any]:
     """The askers of the handlers that wait, those that have waited longest first."""
-    by_sink = server._config.waiting._waiting
-    return [asker for waits in by_sink.values() for asker in waits.values()]
+    by_sink = server._config.feature("rounds").waiting._waiting
+    return [channel for waits in by_sink.values() for channel in waits.values()]
 
 
 def act(client: RawClient, name: str = "x", **params: Any) -> Dict[str, Any]:
@@ -252,7 +252,8 @@ def test_the_handler_that_has_waited_longest_gives_way() -> None:
         two = act(client, "two", questions=2, **again(two))  # so it waits since then
         three, four = act(client, "three"), act(client, "four")
         assert [
-            asker._incoming.request.params["arguments"]["name"] for asker in waiting(effects.server)
+            channel._incoming.request.params["arguments"]["name"]
+            for channel in waiting(effects.server)
         ] == [
             "three",
             "four",
@@ -571,9 +572,9 @@ def test_of_two_things_that_end_a_wait_the_first_does(
     effects = held.effects
     client = RawClient(effects.server, R5, {})
     question = act(client, "held")
-    (asker,) = waiting(effects.server)
-    waits = effects.server._config.waiting
-    sink, other = asker._incoming.sink, WaitingAsker(asker._incoming)
+    (channel,) = waiting(effects.server)
+    waits = effects.server._config.feature("rounds").waiting
+    sink, other = channel._incoming.sink, WaitingChannel(channel._incoming)
     answers: List[Any] = []
 
     def expect(id: Any) -> None:
@@ -621,14 +622,14 @@ def test_an_answer_that_comes_as_the_time_is_over_is_the_outcome(
     effects, came = Effects(limits=Limits(ask_timeout=0.05)), threading.Event()
     remove = WaitingHandlers.remove
 
-    def slow(self: Any, sink: Any, state: str, asker: Any) -> bool:
+    def slow(self: Any, sink: Any, state: str, channel: Any) -> bool:
         if threading.current_thread().name.endswith("-reader"):
-            removed = remove(self, sink, state, asker)
+            removed = remove(self, sink, state, channel)
             came.set()
             return removed
         if waiting(effects.server):  # the time is over
             assert came.wait(WAIT)
-        return remove(self, sink, state, asker)
+        return remove(self, sink, state, channel)
 
     monkeypatch.setattr(WaitingHandlers, "remove", slow)
     with RawClient(effects.server, R5, {}) as client:

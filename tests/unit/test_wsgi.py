@@ -120,7 +120,7 @@ def test_streams_of_notices_are_off_until_they_are_allowed(server: Server) -> No
     body.close()
     body.close()
     assert list(body) == []
-    assert eventually(lambda: not server._registry.subscriptions._streams)
+    assert eventually(lambda: not server._registry.feature("subscriptions")._streams)
 
 
 @for_each(
@@ -411,9 +411,9 @@ def test_close_may_come_while_an_application_is_made(server: Server) -> None:
             assert server._state_lock.locked(), "close looks at them under this lock"
             super().add(app)
 
-    server._apps = Apps()
+    server._wsgi_endpoints = Apps()
     app = server.wsgi()
-    assert list(server._apps) == [app._server]
+    assert list(server._wsgi_endpoints) == [app._server]
 
 
 def test_a_closed_endpoint_refuses_and_a_closed_server_serves_again(server: Server) -> None:

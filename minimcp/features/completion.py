@@ -1,43 +1,40 @@
-"""Prompts; handlers whose arguments are text, as theirs and those of resource templates; and the
-completion of those.
+"""Handlers whose arguments are text, and the completion of these arguments.
 
-A prompt is messages that a user may choose to begin with.
-https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
+The arguments of prompts and the variables of resource templates are text.
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import suppress
 from copy import copy
 from itertools import islice
-from typing import Any, Callable, Iterable, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional
 
 from ..engine.incoming import IncomingRequest, Route
 from ..errors import InvalidParams
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
 from ..schema.kinds import Kind
-from ..schema.mismatch import Mismatch, shown
+from ..schema.mismatch import Mismatch
+from ..server.context import Context
+from ..server.feature import Destination, Feature, OptionSpec
+from ..server.options import NONE, check_names, count_positional, source_location
+from ..server.registered import RegisteredFunction, ServerConfig, route_to
 from ..text import one_line
-from ..types import (
-    Completion,
-    EmbeddedResource,
-    GetPromptResult,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-)
-from ..types.content import with_type
-from .context import Context
-from .executors import route_to
-from .options import check_names, positions, where
-from .registered import RegisteredFunction, ServerConfig, Table, only
-from .tools import CONTENT, fit
+from ..types.content import Completion
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
 
 # Suggestions that one answer may hold.
-MOST_VALUES = 100
+MAX_VALUES = 100
+
+# The option of handlers whose arguments are text.
+COMPLETE = OptionSpec((Mapping, NONE), 'a mapping such as {"city": ["Oslo"]} or None')
 
 # From the text typed so far, and the arguments chosen already, to suggestions that may be sent.
 Completer = Callable[[str, Mapping[str, str]], Completion]
@@ -71,6 +68,7 @@ class TextHandler(RegisteredFunction):
             )
             for name, kind in self._kinds.items()
         }
+        self.completes = any(self.completers.values())
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
         """The keyword arguments that these texts stand for.
@@ -153,77 +151,6 @@ def value_of(text: str, kind: Kind) -> Json:
 _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "": None}
 
 
-class RegisteredPrompt(TextHandler):
-    """One prompt of a server. Arguments and errors as `TextHandler`."""
-
-    kind, returned_as_is = "prompt", (GetPromptResult, PromptMessage, *CONTENT)
-    returned_alone = (GetPromptResult,)
-
-    def __init__(
-        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
-    ) -> None:
-        super().__init__(config, function, options)
-        kind = self.signature.output_kind
-        if kind is not None and (
-            kind.accepts.isdisjoint({str, list}) or kind.writes not in (None, str)
-        ):
-            way = "return a str, a Message(role, content), or a list of them"
-            raise TypeError(
-                f"{where(function)}: the return type: a prompt cannot return {kind.label}: {way}"
-            )
-        arguments = [
-            PromptArgument(each.name, description=each.description or None, required=each.required)
-            for each in self.signature.parameters
-        ]
-        self.show(Prompt, arguments=arguments)
-
-    def call(self, incoming: IncomingRequest) -> Any:
-        """Call the function for a request.
-
-        Raises:
-            InvalidParams: An argument is missing, unknown or does not fit.
-        """
-        texts = incoming.request.params.get("arguments") or {}
-        try:
-            for name, value in texts.items():
-                if not isinstance(value, str):
-                    raise Mismatch("a string", value).inside(name)
-            arguments = self.arguments(texts)
-        except Mismatch as error:
-            raise InvalidParams(f"{one_line(self.key)}: {error}") from None
-        return self.invoke(incoming, arguments)
-
-    def result(self, value: Any, incoming: IncomingRequest) -> Any:
-        revision = incoming.peer.revision
-        if not isinstance(value, GetPromptResult):
-            items = value if isinstance(value, (list, tuple)) else [value]
-            for item in items:
-                if not isinstance(item, (str, *self.returned_as_is)):
-                    way = "return a str, a Message(role, content), or a list of them"
-                    raise TypeError(f"{self.key} returned {shown(item)}: {way}")
-            messages = [
-                item if isinstance(item, PromptMessage) else PromptMessage("user", item)
-                for item in items
-            ]
-            value = GetPromptResult(messages, self.shown.description)
-        wire: dict[str, Json] = value.to_wire()
-        for message, sent in zip(value.messages, wire["messages"]):
-            block = message.content
-            if (
-                isinstance(block, EmbeddedResource) and block.mime_type is None
-            ):  # what is embedded says its type
-                block = copy(block)
-                block.resource = with_type(block.resource)
-            sent["content"] = fit(block, revision)
-        return incoming.server.closed(wire, revision)
-
-    def listed(self, revision: Revision) -> dict[str, Json]:
-        """As it stands in a list of a revision."""
-        wire = only(self.shown.to_wire(), revision.prompt_members)
-        wire["arguments"] = [only(each, revision.argument_members) for each in wire["arguments"]]
-        return wire
-
-
 # ------------------------------------------------------------ completion
 
 
@@ -257,9 +184,9 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
     code = None if hasattr(complete, "__func__") else getattr(complete, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):
         raise TypeError(
-            f"{owner}, {where(complete)}, begins with self: give the method of an object"
+            f"{owner}, {source_location(complete)}, begins with self: give the method of an object"
         )
-    if positions(complete, owner, ("value", "arguments"), least=1) == 2:
+    if count_positional(complete, owner, ("value", "arguments"), least=1) == 2:
         return lambda text, chosen: suggestions(complete(text, dict(chosen)), owner)
     return lambda text, chosen: suggestions(complete(text), owner)
 
@@ -288,64 +215,71 @@ def suggestions(found: Any, owner: str) -> Completion:
     """
     if isinstance(found, Completion):
         made = copy(found)
-        if len(found.values) > MOST_VALUES:
-            made.total, made.has_more = (
-                len(found.values) if found.total is None else found.total,
-                True,
-            )
-        made.values = found.values[:MOST_VALUES]
+        if len(found.values) > MAX_VALUES:
+            made.total = len(found.values) if found.total is None else found.total
+            made.has_more = True
+        made.values = found.values[:MAX_VALUES]
         return made
     if isinstance(found, (str, bytes, Mapping)) or not isinstance(found, Iterable):
         raise TypeError(
             f"{owner} returned {type(found).__name__}: return a list of strings, or a Completion"
         )
-    values = list(islice(found, MOST_VALUES + 1))
-    more = len(values) > MOST_VALUES
+    values = list(islice(found, MAX_VALUES + 1))
+    more = len(values) > MAX_VALUES
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
         raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
     total = len(found) if hasattr(found, "__len__") else None if more else len(values)
-    return Completion(values[:MOST_VALUES], total, more)
+    return Completion(values[:MAX_VALUES], total, more)
 
 
-class Completions:
+class Completions(Feature):
     """Serves `completion/complete`.
 
     Args:
-        config: Of the server.
-        prompts: Of the server.
-        templates: Of the server.
-        find_template: Finds a template by itself or by a URI of its family.
+        registry: The server's registry.
     """
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        prompts: Table[Any],
-        templates: Table[Any],
-        find_template: Callable[[str], Any],
-    ) -> None:
-        self._tables = (prompts, templates)
-        self._route = route_to(self._serve, config.executor)
-        self._find: dict[Any, tuple[str, Callable[[str], Any]]] = {
-            "ref/prompt": ("name", lambda name: prompts.items.get(name)),
-            "ref/resource": ("uri", find_template),
-        }
+    capability = "completions"
 
-    def route(self, params: Mapping[str, Json]) -> Route:
-        """Where a request goes; completers of a mounted server run where that says.
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._config = registry.config
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the method."""
+        return {"completion/complete": self.route}
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Declare completions, in the revisions that have a capability for them."""
+        if not revision.completions_capability or not self._registry.offers("completions"):
+            return {}
+        return {"completions": {}}
+
+    def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
+        """Return the route of a request. The completers of a mounted server run where it says.
 
         Raises:
-            InvalidParams: It refers to nothing that there is.
+            InvalidParams: The request refers to nothing that exists.
         """
-        if not any(table.mounts for table in self._tables):
-            return self._route
-        return route_to(self._serve, self._referred(params).executor)
+        executor = self._config.executor
+        if self._registry.loaded("mounting") is not None:
+            executor = self._referred(params).executor
+        route = route_to(self._serve, executor)
+        if self._registry.loaded("rates") is None:
+            return route
+        return route._replace(gate=self._check_rate)
+
+    def _check_rate(self, incoming: IncomingRequest) -> Route:
+        rejection: Optional[Route] = self._registry.feature("rates").check(incoming)
+        return incoming.route if rejection is None else rejection
 
     def _serve(self, incoming: IncomingRequest) -> dict[str, Json]:
         params = incoming.request.params
-        owner, argument = self._referred(params), _member(params, "argument", dict)
-        name, text = _member(argument, "name", str), _member(argument, "value", str)
+        owner = self._referred(params)
+        argument = _member(params, "argument", dict)
+        name = _member(argument, "name", str)
+        text = _member(argument, "value", str)
         if name not in owner.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
         context = params.get("context") or {}
@@ -358,17 +292,23 @@ class Completions:
         found = suggestions(
             owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}"
         )
-        closed: dict[str, Json] = incoming.server.closed(found.to_wire(), incoming.peer.revision)
+        closed: dict[str, Json] = incoming.server.finalize_result(
+            found.to_wire(), incoming.peer.revision
+        )
         return closed
 
     def _referred(self, params: Mapping[str, Json]) -> TextHandler:
         ref = _member(params, "ref", dict)
         kind = ref.get("type")
-        if not isinstance(kind, str) or kind not in self._find:
-            raise InvalidParams(f"the type of ref is one of {', '.join(self._find)}")
-        member, find = self._find[kind]
-        name = _member(ref, member, str)
-        owner: Optional[TextHandler] = find(name)
+        owner: Optional[TextHandler] = None
+        if kind == "ref/prompt":
+            name = _member(ref, "name", str)
+            owner = self._registry.feature("prompts").table.items.get(name)
+        elif kind == "ref/resource":
+            name = _member(ref, "uri", str)
+            owner = self._registry.feature("resources").template(name)
+        else:
+            raise InvalidParams("the type of ref is one of ref/prompt, ref/resource")
         if owner is None:
             raise InvalidParams(f"{kind}: there is no {one_line(name)}")
         return owner

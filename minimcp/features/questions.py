@@ -2,7 +2,7 @@
 read, and who asks.
 
 In revisions with a handshake a question is a request of the server, and the handler's thread waits
-for the answer (see `Asker`); where requests stand alone it is asked by the result of the request
+for the answer (see `QuestionChannel`). In stateless revisions the result of the request asks it
 (see `input_rounds`). https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
 https://modelcontextprotocol.io/specification/2026-07-28/client/roots
@@ -49,7 +49,7 @@ _KEEP = "keep what it depends on with ctx.step"
 _REFUSED = r"(?i)\b(refus|reject|declin|denied)"
 
 
-class Question:
+class ClientQuestion:
     """One question, the same object however often it is asked. Immutable by convention,
     thread-safe."""
 
@@ -83,7 +83,7 @@ class Question:
             raise lacks(name, self.method, peer.revision)
 
 
-class Elicit(Question):
+class Elicit(ClientQuestion):
     """Asks the user to fill in a form. Never for secrets: those are asked for by `ElicitUrl`.
 
     Args:
@@ -95,10 +95,12 @@ class Elicit(Question):
         TypeError, ValueError: The form has a field that the protocol's forms do not have.
     """
 
-    kind, method = "elicit", "elicitation/create"
+    kind = "elicit"
+    method = "elicitation/create"
 
     def __init__(self, message: str, schema: Schema) -> None:
-        self.message, self.form = types.ElicitRequest(message).message, form_of(schema)
+        self.message = types.ElicitRequest(message).message
+        self.form = form_of(schema)
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
@@ -115,13 +117,14 @@ class Elicit(Question):
         }
 
     def read(self, result: dict[str, Json]) -> types.Answer:
-        answer, content = _answer(result), result.get("content")
+        answer = _answer(result)
+        content = result.get("content")
         if answer:
             answer.content = self.form.read({} if content is None else content)
         return answer
 
 
-class ElicitUrl(Question):
+class ElicitUrl(ClientQuestion):
     """Asks the user to open a URL, as for a login or a payment. An acceptance is consent, not
     completion.
 
@@ -135,7 +138,8 @@ class ElicitUrl(Question):
         TypeError, ValueError: The URL is no http or https URL.
     """
 
-    kind, method = "url", "elicitation/create"
+    kind = "url"
+    method = "elicitation/create"
 
     def __init__(self, message: str, url: str, *, elicitation_id: Optional[str] = None) -> None:
         self._request = types.ElicitRequest(
@@ -161,7 +165,7 @@ Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
 Messages = Union[Message, Iterable[Message]]
 
 
-class Sample(Question):
+class Sample(ClientQuestion):
     """Asks the client's model.
 
     Args:
@@ -183,7 +187,8 @@ class Sample(Question):
             a tool unanswered.
     """
 
-    kind, method = "sample", "sampling/createMessage"
+    kind = "sample"
+    method = "sampling/createMessage"
 
     def __init__(
         self,
@@ -270,10 +275,11 @@ class Sample(Question):
         return types.SampleResult.from_wire(result)
 
 
-class ListRoots(Question):
+class ListRoots(ClientQuestion):
     """Asks in which directories the server may work. Guidance, not access control."""
 
-    kind, method = "roots", "roots/list"
+    kind = "roots"
+    method = "roots/list"
 
     def params(self, peer: Peer) -> dict[str, Json]:
         self._need(peer, "roots")
@@ -312,35 +318,30 @@ class Suspend(BaseException):
     yours."""
 
 
-class BecomeTask(BaseException):
-    """Unwinds a handler that runs again from the top as a task. It passes ``except Exception``; let
-    it pass yours."""
-
-
-class Asked(NamedTuple):
+class SentQuestion(NamedTuple):
     """A question that a handler asks: by its key, with its params."""
 
     key: str
-    question: Question
+    question: ClientQuestion
     params: dict[str, Json]
 
     @property
     def digest(self) -> str:
-        """A short name for what is asked, by which it is known whether a later run asks the same."""
+        """A short name for the question: a later run that asks the same has the same digest."""
         said = {
             name: value for name, value in self.params.items() if name != "elicitationId"
         }  # new each time
         return digest([self.question.method, said])
 
 
-class Asker:
+class QuestionChannel:
     """Answers the questions of one run of one handler: sends each as a request and waits.
     Thread-safe.
 
     Args:
         incoming: The request.
-        before: Asked for an earlier run of this call's handler, whose answers and steps count; None
-            for the first.
+        before: The channel of an earlier run of this call's handler, whose answers and steps
+            count; None for the first run.
 
     Attributes:
         pending: Questions that wait for another round.
@@ -350,7 +351,7 @@ class Asker:
     # Whether a run has to ask what the runs before it asked.
     strict = False
 
-    def __init__(self, incoming: IncomingRequest, before: Optional[Asker] = None) -> None:
+    def __init__(self, incoming: IncomingRequest, before: Optional[QuestionChannel] = None) -> None:
         self._incoming = incoming
         self._lock = (
             threading.Lock()
@@ -358,8 +359,9 @@ class Asker:
         self._used: set[str] = set()
         self._stepped: set[str] = set()
         self._steps: dict[str, Json] = {}
-        self._unnamed, self._called = count(1), count(1)
-        self.pending: dict[str, Asked] = {}
+        self._unnamed = count(1)
+        self._called = count(1)
+        self.pending: dict[str, SentQuestion] = {}
         self.fault = ""
         self.round = 1
         self.call_id = os.urandom(16).hex()
@@ -367,10 +369,12 @@ class Asker:
         # answer, as it came.
         self._answered: dict[str, Any] = {}
         if before is not None:
-            self.call_id, self.round = before.call_id, before.round + 1
-            self._answered, self._steps = dict(before._answered), dict(before._steps)
+            self.call_id = before.call_id
+            self.round = before.round + 1
+            self._answered = dict(before._answered)
+            self._steps = dict(before._steps)
 
-    def new_key(self, question: Question) -> str:
+    def new_key(self, question: ClientQuestion) -> str:
         """The key of a question that was given none: its place among those without one."""
         return f"{question.kind}-{next(self._unnamed)}"
 
@@ -379,7 +383,7 @@ class Asker:
         called before it."""
         return f"{name}#{next(self._called)}/"
 
-    def ask_all(self, questions: Mapping[str, Question]) -> dict[str, Any]:
+    def ask_all(self, questions: Mapping[str, ClientQuestion]) -> dict[str, Any]:
         """What the client says to several questions, by the same keys; all are asked at once.
 
         Raises: as `Context.ask_all`.
@@ -390,12 +394,15 @@ class Asker:
                 f"{self._incoming.request.method} is answered already: nothing can be asked for it"
             )
         for key, question in questions.items():
-            if not isinstance(key, str) or not isinstance(question, Question):
+            if not isinstance(key, str) or not isinstance(question, ClientQuestion):
                 raise TypeError(
                     "questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text"
                 )
         peer = self._incoming.peer
-        asked = [Asked(key, question, question.params(peer)) for key, question in questions.items()]
+        asked = [
+            SentQuestion(key, question, question.params(peer))
+            for key, question in questions.items()
+        ]
         self._claim(
             self._used, [*questions], "asked twice in one run: give each question its own key"
         )
@@ -412,7 +419,7 @@ class Asker:
         if twice:
             raise RuntimeError(f"{twice[0]!r} is {problem}")
 
-    def _known(self, asked: list[Asked]) -> dict[str, Any]:
+    def _known(self, asked: list[SentQuestion]) -> dict[str, Any]:
         """What the client said to these in an earlier round; what does not fit any more is
         forgotten."""
         found = {}
@@ -424,7 +431,7 @@ class Asker:
                     self.fault = f"check_replay: {problem}: {_KEEP}"
                     raise RuntimeError(self.fault)
                 log.warning(
-                    "%s: %s, and is asked again: %s", name_of(self._incoming), problem, _KEEP
+                    "%s: %s, and is asked again: %s", request_label(self._incoming), problem, _KEEP
                 )
             elif isinstance(answer, Exception):
                 self._answered[each.key] = (pinned, answer)
@@ -437,12 +444,14 @@ class Asker:
                     self._answered[each.key] = (each.digest, answer)
         return found
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         """What the client says to questions that it has not answered yet, by key."""
-        method, able = self._incoming.request.method, self._incoming.peer.revision.asking_methods
+        method = self._incoming.request.method
+        able = self._incoming.peer.revision.asking_methods
         if method not in able:
             raise RuntimeError(
-                f"a handler of {method} cannot ask the client: those of {', '.join(sorted(able))} can"
+                f"a handler of {method} cannot ask the client: those of "
+                f"{', '.join(sorted(able))} can"
             )
         return {
             each.key: read_result(each, result)
@@ -481,7 +490,7 @@ class Asker:
 
 
 @contextmanager
-def asked_again(asked: Asked) -> Iterator[None]:
+def asked_again(asked: SentQuestion) -> Iterator[None]:
     """A question whose answer does not fit is asked again."""
     try:
         yield
@@ -489,7 +498,7 @@ def asked_again(asked: Asked) -> Iterator[None]:
         log.info("%s is asked again, its answer does not fit: %s", asked.key, error)
 
 
-def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Json]]:
+def ask_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> list[dict[str, Json]]:
     """Send questions as requests and wait for all the answers.
 
     Raises:
@@ -501,7 +510,8 @@ def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
     outcome = incoming.ask(questions, incoming.server.limits.ask_timeout)
     if not isinstance(outcome, Failure):
         return outcome
-    code, message = outcome.code, outcome.message
+    code = outcome.code
+    message = outcome.message
     ours = code in errors.RESERVED_CODES and code != errors.INTERNAL_ERROR
     if code == errors.USER_REJECTED or (not ours and re.search(_REFUSED, message)):
         raise errors.Refused(
@@ -510,7 +520,7 @@ def ask_now(incoming: IncomingRequest, asked: list[Asked]) -> list[dict[str, Jso
     raise errors.error_from_peer(code, message, outcome.data)
 
 
-def read_result(asked: Asked, result: dict[str, Json]) -> Any:
+def read_result(asked: SentQuestion, result: dict[str, Json]) -> Any:
     """What the handler gets for what a client answered.
 
     Raises:
@@ -524,7 +534,7 @@ def read_result(asked: Asked, result: dict[str, Json]) -> Any:
         ) from None
 
 
-def name_of(incoming: IncomingRequest) -> str:
+def request_label(incoming: IncomingRequest) -> str:
     """What a request is about, for messages."""
     target = incoming.request.params.get("name", incoming.request.params.get("uri"))
     return f"{incoming.request.method} {target}"

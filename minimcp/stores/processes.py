@@ -32,15 +32,19 @@ log = logger("minimcp.processes")
 
 # Seconds after which a process counts as ended that has not said that it runs, and how often it
 # says so.
-LEASE_SECONDS, RENEW_SECONDS = 10.0, 3.0
+LEASE_SECONDS = 10.0
+RENEW_SECONDS = 3.0
 
-# Maximum number of messages that a mailbox and the log keep, and the seconds for which the log keeps
-# them after the last one.
-MAIL, NEWS, NEWS_SECONDS = 10_000, 1_000, 3600.0
+# Maximum number of messages that a mailbox and the log keep, and the seconds for which the log
+# keeps them after the last one.
+MAIL = 10_000
+NEWS = 1_000
+NEWS_SECONDS = 3600.0
 
-# Bytes of these messages, if all are as long as the newest: see `_fitting`. A mailbox holds answers,
-# which are as long as the body of a request may be.
-MAIL_BYTES, NEWS_BYTES = 64 * 1024 * 1024, 256 * 1024
+# Bytes of these messages, if all are as long as the newest: see `_fitting`. A mailbox holds
+# answers, which are as long as the body of a request may be.
+MAIL_BYTES = 64 * 1024 * 1024
+NEWS_BYTES = 256 * 1024
 
 # Maximum length of a message to all processes, in bytes. Most are far shorter; a URI may be long.
 TOLD_BYTES = 16 * 1024
@@ -85,15 +89,19 @@ class Processes:
 
     def __init__(self, store: Store, name: str, audience: Sequence[str] = ()) -> None:
         self.store = store
-        self._name, self._audience = name, audience
+        self._name = name
+        self._audience = audience
         self.receivers: WeakSet[Any] = WeakSet()
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
         """Begin as another process. Python calls this in a forked one."""
-        self.id, self.heard, self.started = os.urandom(8).hex(), 0, False
-        self._lock, self._unsent = threading.Lock(), deque[bytes](maxlen=NEWS)
+        self.id = os.urandom(8).hex()
+        self.heard = 0
+        self.started = False
+        self._lock = threading.Lock()
+        self._unsent = deque[bytes](maxlen=NEWS)
         self._thread: Any = None
         self._users: set[object] = set()
         self._held_at = -LEASE_SECONDS
@@ -102,7 +110,8 @@ class Processes:
         self.handed = 0
         # The number of the newest message of this process in the log.
         self._sent = 0
-        self._stopped, self._called = CancelToken(), CancelToken()
+        self._stopped = CancelToken()
+        self._called = CancelToken()
 
     def key(self, kind: str, *parts: str) -> str:
         """Return the key of an entry of this server, as `store_key`."""
@@ -212,7 +221,8 @@ class Processes:
             self._users.add(user)
             if self.started:
                 return
-            self.started, stopped = True, CancelToken()
+            self.started = True
+            stopped = CancelToken()
             self._stopped = stopped
             self._thread = threading.Thread(
                 target=self._hear, args=(stopped,), name="minimcp-processes", daemon=True
@@ -228,7 +238,8 @@ class Processes:
             self._users -= {user, None}
             if self._users:
                 return
-            self.started, thread = False, self._thread
+            self.started = False
+            thread = self._thread
             self._stopped.cancel()
             self._called.cancel()
         if thread not in (None, threading.current_thread()):

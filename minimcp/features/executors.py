@@ -11,12 +11,16 @@ from __future__ import annotations
 import threading
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, Callable, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
 from ..engine.incoming import BEGIN, DONE, Handler, IncomingRequest, Route
 from ..errors import RpcError
 from ..log import exit_gate, logger
+from ..server.feature import Feature
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
 
 log = logger("minimcp.executors")
 
@@ -52,7 +56,7 @@ class Executor:
         except RpcError as error:
             incoming.refuse(error)
             return
-        incoming.server.executors.add(self)
+        incoming.server.feature("executors").known.add(self)
         key = object()
         try:
             with self._changed:
@@ -64,6 +68,10 @@ class Executor:
             return
         # By the thread that cancels: whoever waits all the same is answered.
         incoming.token.on_cancel(partial(self._run, key))
+
+    def route_to(self, handle: Handler) -> Route:
+        """Return the route of a handler that runs here."""
+        return Route(handle, start=self.start)
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         """There is one more in the queue (`_changed` is held)."""
@@ -117,7 +125,8 @@ class Serial(Executor):
                 target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True
             )
             thread.start()
-            self._jobs, self._thread = jobs, thread
+            self._jobs = jobs
+            self._thread = thread
         self._jobs.put(partial(self._serve, key))
 
     def _serve(self, key: object) -> None:
@@ -204,6 +213,10 @@ class Main(Executor):
         self._stops = 0
         self._pumping: set[int] = set()
 
+    def route_to(self, handle: Handler) -> Route:
+        """As `Executor.route_to`, for the `Main` of the server that serves the request."""
+        return Route(handle, start=_start_in_main)
+
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._changed.notify_all()
         if self._on_needed is not None and len(self._queue) == 1 and not self._pumping:
@@ -229,7 +242,8 @@ class Main(Executor):
             KeyboardInterrupt: Ctrl-C struck in a handler, which was answered; what is left is for
                 the next time.
         """
-        me, stops = threading.get_ident(), self._stops
+        me = threading.get_ident()
+        stops = self._stops
         if me in self._pumping:
             raise RuntimeError(
                 "pump is running on this thread already: what it runs cannot call it"
@@ -260,43 +274,63 @@ class Main(Executor):
         self.wake()
 
 
+def _start_in_main(incoming: IncomingRequest) -> None:
+    incoming.server.feature("executors").main.start(incoming)
+    incoming.server.wake_main()
+
+
 def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
-    """The executor that ``executor=`` means; None for the pool of workers.
+    """Return the executor that ``executor=`` means; None for the pool of workers.
 
     Args:
-        given: What an author said.
-        known: Those of the server, its `Main` among them; a new one is added.
+        given: The value of the option.
+        known: The executors of the server; a new one is added.
 
     Raises:
         ValueError: There is no executor of this name.
-        TypeError: It is no executor at all.
+        TypeError: The value is not an executor.
     """
     if given is None:
         return None
     submit = getattr(given, "submit", None) or given
-    for executor in list(known):  # a first request may add one meanwhile
+    for executor in list(known):  # the first request of a mounted server adds one
         if executor is given or executor.submit == submit:
             return executor
     if isinstance(given, type) or not (isinstance(given, Executor) or callable(submit)):
         choices = (
             "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
         )
-        raise (ValueError if isinstance(given, str) else TypeError)(f"{choices}, not {given!r}")
+        error = ValueError if isinstance(given, str) else TypeError
+        raise error(f"{choices}, not {given!r}")
     made = given if isinstance(given, Executor) else Submitting(submit)
     known.add(made)
     return made
 
 
-def route_to(handle: Handler, executor: Optional[Executor]) -> Route:
-    """The route of a handler.
+class Executors(Feature):
+    """The executors of one server's handlers, and of the handlers of servers that it mounts.
 
     Args:
-        handle: The handler.
-        executor: Where it runs; None is the pool of workers. A `Main` stands for that of the server
-            that serves.
+        registry: The server's registry.
+
+    Attributes:
+        main: The executor "main".
+        known: All of them.
     """
-    if executor is None:
-        return Route(handle)
-    if isinstance(executor, Main):
-        return Route(handle, start=lambda incoming: incoming.server.main.start(incoming))
-    return Route(handle, start=executor.start)
+
+    def __init__(self, registry: Registry) -> None:
+        self.main = Main(registry.config.on_pump_needed)
+        self.known: set[Executor] = {self.main}
+
+    def find(self, given: Any) -> Optional[Executor]:
+        """Return the executor that ``executor=`` means, as `executor_of`."""
+        return executor_of(given, self.known)
+
+    def is_busy(self) -> bool:
+        """Return whether a handler runs on a thread of an author's own."""
+        return any(isinstance(each, Submitting) and each.running for each in list(self.known))
+
+    def leave(self, user: object) -> None:
+        """Note that a server is closed."""
+        for executor in list(self.known):
+            executor.leave(user)

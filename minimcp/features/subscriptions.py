@@ -12,23 +12,27 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence
 
-from ..engine.incoming import DEFERRED, IncomingRequest, Line, Sink
+from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink
 from ..errors import Cancelled, InternalError, InvalidParams, InvalidRequest
-from ..protocol.lifecycle import ACKNOWLEDGED, SUBSCRIPTION_KEY, Peer
+from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from ..protocol.urls import by_normalized, covering, normalize_uri
 from ..protocol.versions import LISTS
-from .registered import ServerConfig
+from ..server.feature import Destination, Feature
+
+if TYPE_CHECKING:
+    from ..server.registry import OpenSession, Registry
 
 # Resources that one session or stream may subscribe to, and notifications that may wait for a slow
 # client; when so many wait a change within a collection is told as a change of the collection, so
 # that there is one more of each at most.
-MOST_URIS = 10_000
+MAX_URIS = 10_000
 
 # Bytes of memory for all subscriptions of one session or stream, and of one server.
-SUBSCRIBED_BYTES, ALL_BYTES = 8 * 1024 * 1024, 32 * 1024 * 1024
+SUBSCRIBED_BYTES = 8 * 1024 * 1024
+ALL_BYTES = 32 * 1024 * 1024
 
 # Characters or digits of the longest id of a request that opens a stream: each notification there
 # repeats it.
@@ -36,8 +40,11 @@ ID_CHARACTERS = 256
 
 
 def _bytes_of(uri: str) -> int:
-    """Memory of one subscription: its URI, also normalized, its entry, and the notification that may
-    wait for a slow client."""
+    """Return the memory of one subscription.
+
+    That is its URI, also normalized, its entry, and the notification that may wait for a slow
+    client.
+    """
     normalized = normalize_uri(uri)
     copies = 2 * sys.getsizeof(uri) + (0 if normalized is uri else sys.getsizeof(normalized))
     return copies + 400
@@ -58,11 +65,19 @@ class Subscriber:
     """
 
     def __init__(
-        self, post: Callable[[Line], None], lists: Iterable[str], uris: Iterable[str] = (),
-        meta: Optional[Mapping[str, Json]] = None, *, held: bool = False,
-    ) -> None:  # fmt: skip
-        self.post, self._held, self._lock = post, held, threading.RLock()
-        self.lists, self.uris = tuple(lists), by_normalized(uris)
+        self,
+        post: Callable[[Line], None],
+        lists: Iterable[str],
+        uris: Iterable[str] = (),
+        meta: Optional[Mapping[str, Json]] = None,
+        *,
+        held: bool = False,
+    ) -> None:
+        self.post = post
+        self._held = held
+        self._lock = threading.RLock()
+        self.lists = tuple(lists)
+        self.uris = by_normalized(uris)
         # What of extensions it listens to: the members of the filter, each with a key.
         self.extended: set[tuple[str, str]] = set()
         self.bytes = sum(map(_bytes_of, self.uris.values()))
@@ -83,7 +98,7 @@ class Subscriber:
         subscribed = covering(self.uris, uri)
         if subscribed is not None:
             told = uri
-            if len(self.unsent) >= MOST_URIS or normalize_uri(subscribed) == normalize_uri(uri):
+            if len(self.unsent) >= MAX_URIS or normalize_uri(subscribed) == normalize_uri(uri):
                 # The client may compare it with what it subscribed to. With too much unsent, one
                 # notification stands for a whole collection.
                 told = subscribed
@@ -114,13 +129,15 @@ class Subscriber:
     def release(self) -> None:
         """From now on notifications are sent; those that were held are sent now."""
         with self._lock:
-            first, self._held = self._held and bool(self.unsent), False
+            first = self._held and bool(self.unsent)
+            self._held = False
         if first:
             self.post(self._take)
 
     def _take(self) -> Optional[bytes]:
         with self._lock:
-            unsent, self.unsent = self.unsent, {}
+            unsent = self.unsent
+            self.unsent = {}
         return b"".join(unsent.values()) or None
 
 
@@ -144,24 +161,29 @@ def _changes(told: Iterable[Mapping[str, Json]]) -> list[tuple[Tell, str]]:
     ]
 
 
-class Subscriptions:
+class Subscriptions(Feature):
     """All sessions and streams of one server that want to hear of changes. Thread-safe.
 
     Args:
-        config: Of the server.
-        offered: Tells whether a kind ("tools", "resources", ...) is offered.
+        registry: The server's registry.
+        offered: Returns whether a kind ("tools") is offered; None asks the registry.
     """
 
-    def __init__(self, config: ServerConfig, offered: Callable[[str], bool]) -> None:
-        self._config, self._offered = config, offered
-        if config.processes is not None:
-            config.processes.receivers.add(self)
+    def __init__(self, registry: Registry, offered: Optional[Callable[[str], bool]] = None) -> None:
+        self._config = registry.config
+        self._offered = registry.offers if offered is None else offered
+        if self._config.processes is not None:
+            self._config.processes.receivers.add(self)
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[IncomingRequest, Subscriber] = {}
         # Held while several clients are told of one thing, and while one is added: it hears of
         # that, or begins behind it. A signal handler may tell something in the midst of another
         # thing.
         self._order_lock = threading.RLock()
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the method that opens a stream."""
+        return {LISTEN: Route(self.listen, immediate=True)}
 
     # ------------------------------------------------------------ what changed
 
@@ -287,37 +309,30 @@ class Subscriptions:
 
     # ------------------------------------------------------------ handshake sessions
 
-    def open_session(
-        self,
-        peer: Peer,
-        later: Callable[[Line], None],
-        uris: Iterable[str] = (),
-        *,
-        paused: bool = False,
-    ) -> None:
-        """A client initializes. Lists that are declared to it now are those that it will hear of.
+    def opened(self, peer: Peer, session: OpenSession) -> None:
+        """Notify a client from now on: of the lists that were declared to it, and of the resources
+        to which it has subscribed."""
+        is_held = not peer.initialized
+        made = Subscriber(session.post, session.lists, session.uris, held=is_held)
+        made.reached = PAUSED if session.is_paused else 0
+        self._sessions[peer] = made
 
-        Args:
-            peer: Who it is.
-            later: Has a line written some time.
-            uris: What it has subscribed to already, at another process.
-            paused: Whether it is notified of nothing before `resume`.
-        """
-        kinds = [kind for kind in LISTS if self._offered(kind)]
-        session = Subscriber(later, kinds, uris, held=True)
-        session.reached = PAUSED if paused else 0
-        self._sessions[peer] = session
-
-    def begin_session(self, peer: Peer) -> None:
-        """The client has said `notifications/initialized`: what has changed since, and will change,
-        it may hear."""
+    def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
+        """Send a client the notifications that were held until it was initialized."""
+        if notification.method != "notifications/initialized" or peer is None:
+            return False
         session = self._sessions.get(peer)
         if session is not None:
             session.release()
+        return True
 
-    def close_session(self, peer: Peer) -> None:
-        """A session has ended. Idempotent."""
+    def closed(self, peer: Peer) -> None:
+        """Forget a session."""
         self._sessions.pop(peer, None)
+
+    def draining(self, sink: Sink) -> None:
+        """End the streams of a connection or response."""
+        self.end_streams(sink)
 
     def uris(self, peer: Peer) -> list[str]:
         """What a session has subscribed to."""
@@ -340,8 +355,8 @@ class Subscriptions:
         uri, session = self._subscribed(incoming)
         with self._order_lock:
             if normalize_uri(uri) not in session.uris:
-                if len(session.uris) >= MOST_URIS:
-                    raise InternalError(f"there are {MOST_URIS} subscriptions already")
+                if len(session.uris) >= MAX_URIS:
+                    raise InternalError(f"there are {MAX_URIS} subscriptions already")
                 self._check_room(session.bytes, _bytes_of(uri))
                 session.uris[normalize_uri(uri)] = uri
                 session.bytes += _bytes_of(uri)
@@ -398,10 +413,10 @@ class Subscriptions:
         uris = honoured.get("resourceSubscriptions", ())
         stream = Subscriber(incoming.sink.post, lists, uris, meta)
         wanted = incoming.request.params["notifications"]
-        for extension in self._config.extensions:
-            for member in extension.filters:
+        for feature in list(self._config.features):
+            for member in feature.filters:
                 if wanted.get(member) not in (None, False):
-                    keys = extension.listened(member, wanted[member], incoming)
+                    keys = feature.listened(member, wanted[member], incoming)
                     stream.extended.update((member, key) for key in keys)
                     stream.bytes += sum(map(_bytes_of, (*keys, *keys.values())))
                     honoured[member] = True if wanted[member] is True else list(keys.values())
@@ -447,9 +462,9 @@ class Subscriptions:
         if (
             not isinstance(uris, list)
             or not all(isinstance(uri, str) for uri in uris)
-            or len(uris) > MOST_URIS
+            or len(uris) > MAX_URIS
         ):
-            raise InvalidParams(f"resourceSubscriptions is a list of at most {MOST_URIS} URIs")
+            raise InvalidParams(f"resourceSubscriptions is a list of at most {MAX_URIS} URIs")
         if uris and self._offered("resources"):
             honoured["resourceSubscriptions"] = uris
         return honoured
@@ -466,7 +481,9 @@ class Subscriptions:
                 continue
             self._streams.pop(incoming, None)
             id = incoming.request.id
-            result = self._config.closed({"_meta": {SUBSCRIPTION_KEY: id}}, incoming.peer.revision)
+            result = self._config.finalize_result(
+                {"_meta": {SUBSCRIPTION_KEY: id}}, incoming.peer.revision
+            )
             closing = incoming.sink.closing_message(id)
             if (
                 incoming.sink.respond(incoming, encode(Response(id, result)), False)

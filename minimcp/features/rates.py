@@ -1,4 +1,4 @@
-"""`CallRate`: rejects tool calls and completions of clients that send too many (``Limits.call_rate``).
+"""`CallRate`: rejects tool calls and completions of clients that send too many.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (security considerations)
 """
@@ -8,44 +8,49 @@ from __future__ import annotations
 import re
 import time
 from hashlib import sha256
-from typing import Any, Callable, Mapping, Union
+from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ..engine.incoming import IncomingRequest, Route
 from ..engine.rates import Rate, RateLimiter, whole_seconds
 from ..engine.shares import client_names
 from ..errors import InternalError
 from ..log import logger
-from ..protocol.messages import Json, Result
-from .registered import ServerConfig
-from .tools import error_result
+from ..protocol.messages import Result
+from ..server.feature import Feature
+from ..server.registered import Registered
+from ..server.tools import error_result
+from ..stores.base import StoreUnavailable, report_unreadable
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
 
 log = logger("minimcp.rates")
 
 # A value in the store: nanoseconds since 1970.
 _TIME = re.compile(rb"[0-9]{1,19}")
 
-FindRoute = Callable[[Mapping[str, Json]], Route]
 
-
-class CallRate:
+class CallRate(Feature):
     """The rate at which each client of a server may call tools and complete arguments. Thread-safe.
 
-    A client is a principal. Without one, or with `Bearer.static`, whose token many clients may have, it is an
-    HTTP session or a connection, and otherwise an address. Processes that share a store count together the
-    requests that come over Streamable HTTP.
+    The rate is ``Limits.call_rate``. A client is a principal. Without one, or with `Bearer.static`,
+    whose token many clients may have, it is an HTTP session or a connection, and otherwise an
+    address. Processes that share a store count together the requests that come over Streamable
+    HTTP.
 
-    A call that brings answers back continues one that was counted. So it has a bucket of its own, which is
-    ``Limits.rounds`` times as large: a call may come back that often, and a client that sends one state again
-    and again is limited too.
+    A call that brings answers back continues one that was counted. So it has a bucket of its own,
+    which is ``Limits.rounds`` times as large: a call may come back that often, and a client that
+    sends one state again and again is limited too.
 
     Args:
-        config: The server's.
-        per_second: Calls per second and client.
+        registry: The registry of a server with ``Limits.call_rate``.
     """
 
-    def __init__(self, config: ServerConfig, per_second: float) -> None:
+    def __init__(self, registry: Registry) -> None:
+        self._config = config = registry.config
+        per_second = config.limits.call_rate
+        assert per_second is not None
         rounds = config.limits.rounds
-        self._config = config
         self._calls = Rate(per_second)
         self._limiter = RateLimiter(self._calls)
         self._returns = None
@@ -53,11 +58,16 @@ class CallRate:
             self._returns = Rate(per_second * rounds, max(per_second, 1.0) * rounds)
         self._return_limiter = None if self._returns is None else RateLimiter(self._returns)
 
-    def guarding(self, find: FindRoute) -> FindRoute:
-        """Return a function that finds the same routes, with a gate that rejects requests above the rate."""
-        return lambda params: find(params)._replace(gate=self._gate)
+    def uses(self, entry: Registered) -> bool:
+        """Return whether an entry is a tool."""
+        return entry.kind == "tool"
 
-    def _gate(self, incoming: IncomingRequest) -> Route:
+    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+        """Return a route that rejects a call above the rate."""
+        return self.check(request)
+
+    def check(self, incoming: IncomingRequest) -> Optional[Route]:
+        """Count a request. Return a route that rejects it if it exceeds the rate, else None."""
         is_return = (
             not incoming.peer.revision.handshake
             and type(incoming.request.params.get("requestState")) is str
@@ -65,13 +75,15 @@ class CallRate:
         rate = self._returns if is_return else self._calls
         limiter = self._return_limiter if is_return else self._limiter
         if rate is None or limiter is None:
-            return incoming.route
+            return None
         client = self._client_of(incoming)
-        wait = self._take_shared(rate, client, is_return) if self._is_shared(incoming) else None
+        wait = None
+        if self._is_shared(incoming):
+            wait = self._take_shared(rate, client, is_return)
         if wait is None:
             wait = limiter.take(client)
         if not wait:
-            return incoming.route
+            return None
         incoming.retry_after = wait
         return Route(self._reject, immediate=True)
 
@@ -89,7 +101,10 @@ class CallRate:
         assert incoming.retry_after is not None
         seconds = whole_seconds(incoming.retry_after)
         limit = f"{self._calls.per_second:g} tool calls and completions per second"
-        text = f"too many requests: this server accepts {limit} from each client. Try again in {seconds} s"
+        text = (
+            f"too many requests: this server accepts {limit} from each client. Try again in "
+            f"{seconds} s"
+        )
         if incoming.request.method == "tools/call":
             return error_result(text, incoming.peer.revision, self._config)
         raise InternalError(text)
@@ -97,7 +112,7 @@ class CallRate:
     # ------------------------------------------------------------ processes that share a store
 
     def _is_shared(self, incoming: IncomingRequest) -> bool:
-        """Whether other processes serve the same client: over Streamable HTTP, not on a connection."""
+        """Return whether other processes serve the same client, as over Streamable HTTP."""
         if self._config.processes is None:
             return False
         return incoming.sink.origin is None or isinstance(incoming.sink.origin, str)
@@ -106,7 +121,6 @@ class CallRate:
         self, rate: Rate, client: tuple[str, Any], is_return: bool
     ) -> Union[float, None]:
         """Take a token out of the bucket in the store; None if the store is not available."""
-        from ..stores.base import StoreUnavailable, report_unreadable
 
         processes = self._config.processes
         assert processes is not None

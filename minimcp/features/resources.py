@@ -7,24 +7,28 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from typing import Any, Callable, Iterator, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional
 
 from .. import types
 from ..engine.incoming import IncomingRequest, Route
-from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound
+from ..errors import InvalidParams, ResourceAccessDenied, ResourceNotFound, RpcError
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import ACCESS_DENIED, Json, to_json
 from ..protocol.uri_template import UriTemplate
 from ..protocol.urls import check_uri, has_parent_segment, normalize_uri
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.mismatch import NOTHING, Mismatch, nearest
+from ..server.context import Context
+from ..server.feature import Destination, Feature, OptionSpec
+from ..server.options import CACHE_SCOPE, TTL, annotated, source_location
+from ..server.registered import ServerConfig, Table, keep_members, route_to
 from ..text import one_line
 from ..types.content import ANY_BYTES, PLAIN_TEXT, with_type
-from .context import Context
-from .executors import route_to
-from .options import annotated, where
-from .prompts import TextHandler
-from .registered import ServerConfig, Table, only
+from .completion import COMPLETE, TextHandler
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
 
 CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)
@@ -33,7 +37,7 @@ BYTES = (bytes, bytearray, memoryview)
 JSON_TEXT = "application/json"
 
 # Characters of a URI that templates are tried on: each of them takes time for each character.
-LONGEST_MATCHED = 64 * 1024
+MAX_MATCHED_CHARACTERS = 64 * 1024
 
 
 Unreadable = (ResourceNotFound, ResourceAccessDenied)
@@ -63,24 +67,34 @@ class Readable(TextHandler):
         variables = () if self.template is None else self.template.variables
         for name in self.completers:
             if name not in variables:
-                problem = f"{self.owner} has no variable for the parameter {name!r}: write {{{name}}} into it"
-                raise TypeError(f"{where(function)}: {problem}")
+                problem = (
+                    f"{self.owner} has no variable for the parameter {name!r}: write "
+                    f"{{{name}}} into it"
+                )
+                raise TypeError(f"{source_location(function)}: {problem}")
         for name in variables:
             if name not in self.completers:
-                problem = f"has the variable {name!r}, and its function no parameter of that name: add {name}: str"
-                raise TypeError(f"{where(function)}: {self.owner} {problem}")
+                problem = (
+                    f"has the variable {name!r}, and its function no parameter of that name: "
+                    f"add {name}: str"
+                )
+                raise TypeError(f"{source_location(function)}: {self.owner} {problem}")
         hints = annotated(
             options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner
         )
         members = {"mime_type": options.get("mime_type"), "annotations": hints}
         if self.template is None:
-            self.show(types.Resource, uri=uri, size=options.get("size"), **members)
+            self.set_listing(types.Resource, uri=uri, size=options.get("size"), **members)
         elif options.get("size") is None:
-            self.show(types.ResourceTemplate, uri_template=uri, **members)
+            self.set_listing(types.ResourceTemplate, uri_template=uri, **members)
         else:
             raise TypeError(f"{self.owner}: a template has no size: leave it out")
-        ttl, scope = options.get("ttl", 0), options.get("cache_scope", "private")
+        ttl = options.get("ttl", 0)
+        scope = options.get("cache_scope", "private")
         self.hints = {"ttlMs": int(ttl * 1000), "cacheScope": scope}
+
+    def _unknown(self) -> RpcError:
+        return ResourceNotFound(f"Resource not found: {one_line(self.key)}", {"uri": self.key})
 
     def values(self, uri: str) -> Optional[dict[str, Any]]:
         """The arguments for a URI of this family; None where it is none, as "notes://x" where a
@@ -101,16 +115,19 @@ class Readable(TextHandler):
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
         revision = incoming.peer.revision
         wire: dict[str, Json] = self.made(value, incoming.request.params["uri"]).to_wire()
-        wire["contents"] = [only(item, revision.contents_members) for item in wire["contents"]]
+        wire["contents"] = [
+            keep_members(item, revision.contents_members) for item in wire["contents"]
+        ]
         if revision.cache_hints:
             wire = {**self.hints, **wire}
         else:
             wire = {name: value for name, value in wire.items() if name not in self.hints}
-        return incoming.server.closed(wire, revision)
+        return incoming.server.finalize_result(wire, revision)
 
     def made(self, value: Any, uri: str) -> types.ReadResourceResult:
         """The result for what the function returned; each item has a MIME type."""
-        kind, mime_type = self.signature.output_kind, self.shown.mime_type
+        kind = self.signature.output_kind
+        mime_type = self.listing.mime_type
         promised = kind is None and self.signature.returns is not NOTHING
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
         if isinstance(value, types.ReadResourceResult):
@@ -142,9 +159,9 @@ class Readable(TextHandler):
     def listed(self, revision: Revision) -> dict[str, Json]:
         """As it stands in a list of a revision."""
         members = revision.resource_members if self.template is None else revision.template_members
-        wire = only(self.shown.to_wire(), members)
+        wire = keep_members(self.listing.to_wire(), members)
         if "annotations" in wire:
-            wire["annotations"] = only(wire["annotations"], revision.annotation_members)
+            wire["annotations"] = keep_members(wire["annotations"], revision.annotation_members)
         return wire
 
 
@@ -162,30 +179,64 @@ def _about(uri: str, error: BaseException) -> BaseException:
     return made
 
 
-class Resources:
-    """All resources and templates of one server. Thread-safe.
+class Resources(Feature):
+    """The resources and templates of one server, and the methods of resources. Thread-safe.
 
     Args:
-        config: Of the server.
+        registry: The server's registry.
     """
 
-    def __init__(self, config: ServerConfig) -> None:
+    capability = "resources"
+    makers = {"resource": Readable}
+    options = {
+        "complete": COMPLETE,
+        "mime_type": OptionSpec(),
+        "size": OptionSpec(),
+        "annotations": OptionSpec(),
+        "ttl": TTL,
+        "cache_scope": CACHE_SCOPE,
+    }
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
         self.table: Table[Readable] = Table(
             "resource", "resources", "resources", normalize=normalize_uri
         )
         self.templates: Table[Readable] = Table(
             "resource template", "resources", "resourceTemplates", normalize=_normalized_template
         )
-        self._matching = route_to(self._match, config.executor)
+        self.tables = (self.table, self.templates)
 
-    def route(self, params: Mapping[str, Json]) -> Route:
-        """Where a `resources/read` goes.
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the methods of resources."""
+        return {
+            "resources/list": Route(self.table.serve_page, immediate=True),
+            "resources/templates/list": Route(self.templates.serve_page, immediate=True),
+            "resources/read": self.route,
+            "resources/subscribe": Route(self._subscribe, immediate=True),
+            "resources/unsubscribe": Route(self._unsubscribe, immediate=True),
+        }
+
+    def _subscribe(self, incoming: IncomingRequest) -> Any:
+        return self._registry.feature("subscriptions").subscribe(incoming)
+
+    def _unsubscribe(self, incoming: IncomingRequest) -> Any:
+        return self._registry.feature("subscriptions").unsubscribe(incoming)
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Declare resources if there are any."""
+        if not self._registry.offers("resources"):
+            return {}
+        return {"resources": {"subscribe": True, "listChanged": True}}
+
+    def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
+        """Return the route of a `resources/read`.
 
         Templates are matched where the handler runs, not on the thread that reads: there may be
         many of them.
 
         Raises:
-            InvalidParams: It names no URI.
+            InvalidParams: The request has no URI.
         """
         uri = params.get("uri")
         if not isinstance(uri, str):
@@ -193,13 +244,15 @@ class Resources:
         readable = self.table.get(uri)
         if readable is not None:
             return readable.route
-        family = (
-            self.template(uri) if self.templates.mounts else None
-        )  # it may run where its own server says
-        return self._matching if family is None else route_to(self._match, family.executor)
+        executor = self._registry.config.executor
+        if self.templates.mounts:
+            family = self.template(uri)  # it may run where its own server says
+            if family is not None:
+                executor = family.executor
+        return route_to(self._match, executor)
 
     def _match(self, incoming: IncomingRequest) -> Any:
-        return self._find(incoming.request.params["uri"]).handle(incoming)
+        return self._find(incoming.request.params["uri"]).serve(incoming)
 
     def _find(self, uri: str) -> Readable:
         """Return what answers for a URI: the resource of this URI, else the first template.
@@ -217,7 +270,9 @@ class Resources:
 
     def _families(self, uri: str) -> Iterator[Readable]:
         """The templates that match a URI, whatever its values."""
-        for readable in list(self.templates.items.values()) if len(uri) <= LONGEST_MATCHED else ():
+        for readable in (
+            list(self.templates.items.values()) if len(uri) <= MAX_MATCHED_CHARACTERS else ()
+        ):
             if readable.template is not None and readable.template.match(uri) is not None:
                 yield readable
 
@@ -251,7 +306,7 @@ class Resources:
 def _normalized_template(text: str) -> str:
     """Return one way to write this template and those that are equivalent; other text as it is."""
     try:
-        return UriTemplate(text).normalized if len(text) <= LONGEST_MATCHED else text
+        return UriTemplate(text).normalized if len(text) <= MAX_MATCHED_CHARACTERS else text
     except ValueError:
         return text
 
@@ -265,7 +320,8 @@ def _template(uri: str) -> Optional[UriTemplate]:
     """
     if not isinstance(uri, str):
         raise TypeError(
-            f'the URI of a resource is a str, not {type(uri).__name__}: write @server.resource("notes://all")'
+            f"the URI of a resource is a str, not {type(uri).__name__}: write "
+            '@server.resource("notes://all")'
         )
     template = UriTemplate(uri)
     if re.match("[^:]*(/|$)", uri) and not uri.startswith("{"):

@@ -20,8 +20,8 @@ from ..log import logger
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json
 from ..schema.annotations import write_any
 from ..schema.mismatch import refuse_async
+from ..server.context import Context
 from ..text import printable
-from .context import Context
 
 log = logger("minimcp.server")
 
@@ -73,7 +73,8 @@ def observer(
     """
     if not callable(on_request):
         raise TypeError(
-            f"on_request is a function that takes a FinishedRequest, or None, not {on_request!r:.60}"
+            "on_request is a function that takes a FinishedRequest, or None, not "
+            f"{on_request!r:.60}"
         )
     refuse_async(on_request, "on_request")
     failed: list[Exception] = []
@@ -97,15 +98,18 @@ def _finished(
     ending: Union[bytes, Exception, None],
     knows: Callable[[str], bool],
 ) -> FinishedRequest:
-    method, params = request.method, request.params
-    name, meta = params.get("name") if method in _NAMED else None, params.get("_meta")
+    method = request.method
+    params = request.params
+    name = params.get("name") if method in _NAMED else None
+    meta = params.get("_meta")
     outcome, code = _outcome(ending)
     meta = meta if isinstance(meta, dict) else {}
     if incoming is None:
         shown = method if knows(method) else "unknown"
         return FinishedRequest(shown, None, request.id, "", None, outcome, code, 0.0, meta)
     seconds = time.monotonic() - incoming.arrived
-    session, revision = incoming.sink.session_name, incoming.peer.revision.name
+    session = incoming.sink.session_name
+    revision = incoming.peer.revision.name
     return FinishedRequest(
         method, name, request.id, session, revision, outcome, code, seconds, meta
     )
@@ -134,21 +138,33 @@ def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]
 # ------------------------------------------------------------ the standard library's logging
 
 LEVELS = (
-    (logging.CRITICAL, "critical"), (logging.ERROR, "error"), (logging.WARNING, "warning"), (25, "notice"),
+    (logging.CRITICAL, "critical"),
+    (logging.ERROR, "error"),
+    (logging.WARNING, "warning"),
+    (25, "notice"),
     (logging.INFO, "info"),
-)  # fmt: skip
+)
 """The least number of each level of the protocol; what is below all of them is "debug"."""
 
 OURS = "minimcp"
 
-LONGEST_LOGGED = 80
+MAX_LOGGED_CHARACTERS = 80
 """Characters of a client's words in an attribute of a log record."""
 
 # Attributes that every record has; others were given as ``extra=``.
-_PLAIN = frozenset({
-    *vars(logging.makeLogRecord({})), "message", "asctime", "taskName",
-    "mcp", "mcp_id", "mcp_method", "mcp_tool", "mcp_session",
-})  # fmt: skip
+_PLAIN = frozenset(
+    {
+        *vars(logging.makeLogRecord({})),
+        "message",
+        "asctime",
+        "taskName",
+        "mcp",
+        "mcp_id",
+        "mcp_method",
+        "mcp_tool",
+        "mcp_session",
+    }
+)
 
 _here = threading.local()
 
@@ -168,12 +184,16 @@ class LogFilter(logging.Filter):
         incoming = current_request()
         id = method = tool = session = "-"
         if incoming is not None:
-            request, params = incoming.request, incoming.request.params
+            request = incoming.request
+            params = incoming.request.params
             named = params.get("name", params.get("uri"))
-            id, method, session = str(request.id), request.method, incoming.sink.session_name or "-"
+            id = str(request.id)
+            method = request.method
+            session = incoming.sink.session_name or "-"
             tool = named if isinstance(named, str) else "-"
-        texts = [printable(each[:LONGEST_LOGGED]) for each in (id, method, tool, session)]
-        record.mcp_id, record.mcp_method, record.mcp_tool, record.mcp_session = texts
+        texts = [printable(each[:MAX_LOGGED_CHARACTERS]) for each in (id, method, tool, session)]
+        for name, text in zip(("id", "method", "tool", "session"), texts):
+            setattr(record, f"mcp_{name}", text)
         record.mcp = "-" if incoming is None else "{1} {2} id={0} session={3}".format(*texts)
         return True
 
@@ -191,7 +211,9 @@ class LogHandler(logging.Handler):
     Thread-safe without a lock: a client that reads slowly delays only the handler that logs to it.
     """
 
-    def handle(self, record: logging.LogRecord) -> Union[bool, logging.LogRecord]:  # type: ignore[override]
+    def handle(  # type: ignore[override]
+        self, record: logging.LogRecord
+    ) -> Union[bool, logging.LogRecord]:
         """Emit a record that passes the filters, without the handler's lock."""
         passed: Any = self.filter(record)
         if passed:

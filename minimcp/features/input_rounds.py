@@ -4,10 +4,10 @@ state between them.
 A question is the result of a request (``input_required``). The client sends the request again, with
 the answer and with a signed state that holds everything that an earlier run has found out. So a
 handler can always run again from the top, in any process that has the same keys, and its earlier
-questions and steps find their answers (`ReplayAsker`).
+questions and steps find their answers (`RerunChannel`).
 
-Over stdio and in memory a handler that asks also waits where it is (`WaitingAsker`). If the answer
-comes in time, the handler goes on as the handler of the new request. At most
+Over stdio and in memory a handler that asks also waits where it is (`WaitingChannel`). If the
+answer comes in time, the handler continues as the handler of the new request. At most
 ``Limits.waiting_handlers`` handlers of a connection wait (`WaitingHandlers`): one more makes the
 one that has waited longest give way, and then the new request runs the handler again.
 
@@ -21,36 +21,41 @@ import os
 import threading
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.connection import Connection
 from ..engine.incoming import DEFERRED, LEAVE, Handler, IncomingRequest, Route, Sink
-from ..engine.pool import waiting
+from ..engine.pool import renewed_in_fork, waiting
 from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
+from ..server.feature import Feature
+from ..server.options import source_location
 from ..text import one_line
-from .options import where
 from .questions import (
-    Asked,
-    Asker,
+    QuestionChannel,
+    SentQuestion,
     Suspend,
     ask_now,
     asked_again,
     canonical,
     digest,
-    name_of,
     read_result,
+    request_label,
 )
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
 
 log = logger("minimcp.rounds")
 
 # Characters of a state; longer ones are refused before anything is decoded.
-LONGEST = 256 * 1024
+MAX_STATE_CHARACTERS = 256 * 1024
 
-SHORTEST_KEY = 32
+MIN_KEY_BYTES = 32
 
 _making = threading.Lock()
 
@@ -59,13 +64,16 @@ _replayed: set[str] = set()
 
 
 def _too_often(most: int) -> errors.ToolError:
-    way = "ask several at once with ctx.ask_all, or raise Limits.rounds: Server(..., limits=Limits(rounds=...))"
+    way = (
+        "ask several at once with ctx.ask_all, or raise Limits.rounds: Server(..., "
+        "limits=Limits(rounds=...))"
+    )
     return errors.ToolError(
         f"the client was asked {most} times, and there are questions left: {way}"
     )
 
 
-class ReplayAsker(Asker):
+class RerunChannel(QuestionChannel):
     """Knows the answers of earlier rounds, and unwinds the handler at the first question that has
     none.
 
@@ -95,15 +103,17 @@ class ReplayAsker(Asker):
         if state is not None:
             self._rounds = state["r"] + 1
             self.round = state["run"] + 1
-            self.call_id, asked = state["cid"], state["asked"]
-            self._answered, self._steps = dict(state["ans"]), dict(state["steps"])
+            self.call_id = state["cid"]
+            asked = state["asked"]
+            self._answered = dict(state["ans"])
+            self._steps = dict(state["steps"])
         for key, answer in (responses or {}).items():
             if asked is None or key in asked:  # without a state the key alone says what it answers
                 self._answered[key] = (asked[key] if asked else None, answer)
         known = [key for key, (pinned, _) in self._answered.items() if pinned is not None]
         self._expected = {*known, *(asked or ())} if self.strict else set()
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         self._check_rounds()
         with self._lock:
             self.pending.update((each.key, each) for each in asked)
@@ -111,7 +121,8 @@ class ReplayAsker(Asker):
 
     def _check_rounds(self) -> None:
         """Return if the client may be asked once more. Raises ToolError: it may not."""
-        most, peer = self._incoming.server.limits.rounds, self._incoming.peer
+        most = self._incoming.server.limits.rounds
+        peer = self._incoming.peer
         if most is not None and not peer.revision.handshake and self._rounds > most:
             raise _too_often(most)
 
@@ -125,7 +136,7 @@ class ReplayAsker(Asker):
             else ""
         )
 
-    def claims(self, asked: Optional[Iterable[Asked]] = None) -> dict[str, Json]:
+    def claims(self, asked: Optional[Iterable[SentQuestion]] = None) -> dict[str, Json]:
         """Return what the next run needs to know.
 
         Args:
@@ -147,11 +158,12 @@ class ReplayAsker(Asker):
 _GIVE_WAY: Mapping[str, Json] = {}
 
 
-class WaitingAsker(ReplayAsker):
+class WaitingChannel(RerunChannel):
     """Answers the request with the questions, and waits for the retry that brings the answers.
 
     The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
-    with a retry (`take_retry`), because others wait (`give_way`), at a timeout, or with the connection.
+    with a retry (`take_retry`), because others wait (`give_way`), at a timeout, or with the
+    connection.
     """
 
     def __init__(
@@ -165,9 +177,9 @@ class WaitingAsker(ReplayAsker):
         # How the wait ends: the answers by key, `_GIVE_WAY`, or None if the handler is cancelled.
         self._came: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
 
-    def again(self) -> WaitingAsker:
-        """Return the asker of another run for the same request."""
-        return WaitingAsker(self._incoming, {**self.claims(), "r": self._rounds - 1})
+    def again(self) -> WaitingChannel:
+        """Return the channel of another run for the same request."""
+        return WaitingChannel(self._incoming, {**self.claims(), "r": self._rounds - 1})
 
     def binding(self) -> str:
         """Return what the retry must have in common with the request."""
@@ -192,7 +204,7 @@ class WaitingAsker(ReplayAsker):
             raise Suspend
         return super().step(key, function)
 
-    def _answers(self, asked: list[Asked]) -> dict[str, Any]:
+    def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
         found: dict[str, Any] = {}
         with self._one_round:
             while len(found) < len(asked):
@@ -200,7 +212,7 @@ class WaitingAsker(ReplayAsker):
                 found.update(self._next_round(missing))
         return found
 
-    def _next_round(self, asked: list[Asked]) -> dict[str, Any]:
+    def _next_round(self, asked: list[SentQuestion]) -> dict[str, Any]:
         """Ask the client once; return the answers that fit."""
         if self.gave_way:
             raise Suspend
@@ -230,11 +242,14 @@ class WaitingAsker(ReplayAsker):
         return found
 
     def _wait(
-        self, question: Mapping[str, Json], asked: list[Asked]
+        self, question: Mapping[str, Json], asked: list[SentQuestion]
     ) -> Optional[Mapping[str, Json]]:
         """Answer the request with a question, and return what `_came` gets."""
-        incoming, sink, state = self._incoming, self._incoming.sink, question["requestState"]
-        handlers, seconds = incoming.server.waiting, incoming.server.limits.ask_timeout
+        incoming = self._incoming
+        sink = self._incoming.sink
+        state = question["requestState"]
+        handlers: WaitingHandlers = incoming.server.feature("rounds").waiting
+        seconds = incoming.server.limits.ask_timeout
         forget = incoming.token.on_cancel(lambda: self._came.put(None))
         try:
             incoming.check()
@@ -250,7 +265,8 @@ class WaitingAsker(ReplayAsker):
                 return self._came.get()  # another thread ends the wait at this moment
             incoming.take_latest()
             text = (
-                f"{name_of(incoming)}: no answer to {one_line(asked[0].key)} within {seconds:g} s"
+                f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within "
+                f"{seconds:g} s"
             )
             raise errors.RequestTimeout(text) from None
         finally:
@@ -268,15 +284,15 @@ class WaitingHandlers:
         self._lock = threading.Lock()
         # By connection and by the state that the retry brings; those that have waited longest
         # come first.
-        self._waiting: dict[Sink, dict[str, WaitingAsker]] = {}
+        self._waiting: dict[Sink, dict[str, WaitingChannel]] = {}
 
-    def add(self, sink: Sink, state: str, asker: WaitingAsker, most: Optional[int]) -> None:
+    def add(self, sink: Sink, state: str, channel: WaitingChannel, most: Optional[int]) -> None:
         """Add a handler that is about to wait. If there are too many, one gives way.
 
         Args:
             sink: The connection that the retry comes by.
             state: The ``requestState`` that the retry brings.
-            asker: The handler's.
+            channel: The handler's.
             most: How many handlers of one connection may wait; None means no limit.
         """
         with self._lock:
@@ -284,23 +300,23 @@ class WaitingHandlers:
             # Two runs of one call can ask the same at the same time: the client cannot tell them
             # apart either.
             leaving = waits.pop(state, None)
-            waits[state] = asker
+            waits[state] = channel
             if most is not None and len(waits) > most:
                 leaving = waits.pop(next(iter(waits)))
         if leaving is not None:
             leaving.give_way()
 
-    def find(self, sink: Sink, state: Json) -> Optional[WaitingAsker]:
+    def find(self, sink: Sink, state: Json) -> Optional[WaitingChannel]:
         """Return the handler that waits for a retry with this state; None if there is none."""
         with self._lock:
             waits = self._waiting.get(sink, {})
             return waits.get(state) if isinstance(state, str) else None
 
-    def remove(self, sink: Sink, state: str, asker: WaitingAsker) -> bool:
+    def remove(self, sink: Sink, state: str, channel: WaitingChannel) -> bool:
         """Take out a handler. Return False if another thread has done so before."""
         with self._lock:
             waits = self._waiting.get(sink, {})
-            if waits.get(state) is not asker:
+            if waits.get(state) is not channel:
                 return False
             del waits[state]
             if not waits:
@@ -311,34 +327,35 @@ class WaitingHandlers:
         """Cancel the handlers of a connection that ends: no retry can come."""
         with self._lock:
             leaving = list(self._waiting.pop(sink, {}).values())
-        for asker in leaving:
-            asker.cancel("the client will not come back")
+        for channel in leaving:
+            channel.cancel("the client will not come back")
 
     def __repr__(self) -> str:
         return f"<WaitingHandlers {sum(map(len, list(self._waiting.values())))} waiting>"
 
 
-def asker_of(incoming: IncomingRequest) -> Asker:
+def channel_of(incoming: IncomingRequest) -> QuestionChannel:
     """Who answers what the handler of a request asks; made with the first question."""
     with _making:
         if incoming.asker is None:
             revision = incoming.peer.revision
-            kind: Callable[[IncomingRequest], Asker] = Asker
+            kind: Callable[[IncomingRequest], QuestionChannel] = QuestionChannel
             if incoming.request.method in revision.asking_methods:
                 if not revision.handshake:
                     kind = _kind_of(incoming)
                 elif incoming.server.check_replay:
-                    kind = ReplayAsker
+                    kind = RerunChannel
             incoming.asker = kind(incoming)
-        asker: Asker = incoming.asker
-        return asker
+        channel: QuestionChannel = incoming.asker
+        return channel
 
 
-def _kind_of(incoming: IncomingRequest) -> type[ReplayAsker]:
+def _kind_of(incoming: IncomingRequest) -> type[RerunChannel]:
     """Return what answers a handler whose request stands alone: one that waits, if it can."""
-    config, connected = incoming.server, isinstance(incoming.sink, Connection)
+    config = incoming.server
+    connected = isinstance(incoming.sink, Connection)
     waits = connected and config.limits.waiting_handlers != 0 and not config.check_replay
-    return WaitingAsker if waits else ReplayAsker
+    return WaitingChannel if waits else RerunChannel
 
 
 # ------------------------------------------------------------ the rounds of one request
@@ -355,18 +372,21 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     Raises:
         InvalidParams: The answers have a wrong form, or the state is none of this server's.
     """
-    revision, token = incoming.peer.revision, incoming.request.params.get("requestState")
+    revision = incoming.peer.revision
+    token = incoming.request.params.get("requestState")
     if revision.handshake or incoming.request.method not in revision.asking_methods:
         return
     responses = _responses(incoming)
     claims = "run", "asked", "ans", "steps"
-    state = None if token is None else incoming.server.states.unseal(token, incoming, *claims)
+    state = None
+    if token is not None:
+        state = incoming.server.feature("rounds").states.unseal(token, incoming, *claims)
     incoming.asker = _kind_of(incoming)(incoming, state, responses)
-    name = name_of(incoming)
+    name = request_label(incoming)
     if incoming.request.method == "tools/call" and name not in _replayed:
         _replayed.add(name)
         way = "what must not be done twice goes into ctx.step"
-        log.info("%s, %s, runs again from the top: %s", name, where(function), way)
+        log.info("%s, %s, runs again from the top: %s", name, source_location(function), way)
 
 
 def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
@@ -381,13 +401,24 @@ def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
     return responses
 
 
-def is_retry(request: Request, peer: Peer) -> bool:
-    """Return whether a request may bring answers to a handler that waits for them."""
+def retry_route(find_route: Callable[[], Route], request: Request, peer: Peer) -> Route:
+    """Return the route of a request with a ``requestState``.
+
+    If it may bring answers to a handler that waits for them, that is decided where it starts.
+
+    Args:
+        find_route: Finds the route that runs the handler.
+        request: The request.
+        peer: The client.
+    """
     alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
-    return alone and request.params.get("requestState") is not None
+    if not alone or request.params["requestState"] is None:
+        return find_route()
+    start: Any = partial(resume_or_run, find_route)  # which gives it another route
+    return Route(start, start=start)
 
 
-def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
+def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
     """Hand the answers to the handler that waits for them. If none waits, run the handler again.
 
     This is the ``start`` of the route of a retry that came over stdio or in memory.
@@ -399,18 +430,21 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
     Raises:
         RpcError: The answers have a wrong form, or nothing serves the request.
     """
-    handlers, state = retry.server.waiting, retry.request.params["requestState"]
+    handlers = retry.server.feature("rounds").waiting
+    state = retry.request.params["requestState"]
     responses = _responses(retry)
-    asker = handlers.find(retry.sink, state)
+    channel = handlers.find(retry.sink, state)
     if (
-        asker is not None
-        and asker.binding() == binding(retry)
-        and handlers.remove(retry.sink, state, asker)
+        channel is not None
+        and channel.binding() == binding(retry)
+        and handlers.remove(retry.sink, state, channel)
     ):
-        asker.take_retry(retry, responses)
+        channel.take_retry(retry, responses)
         retry.sink.requests.advance(retry, LEAVE)  # it needs no thread
         return
     route = retry.route = find_route()
+    if route.gate is not None:
+        route = retry.route = route.gate(retry)
     if route.start is None:
         retry.sink.pool.submit(retry.run)
     else:
@@ -420,7 +454,9 @@ def go_on_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> Non
 def end_round(
     incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]
 ) -> Any:
-    """The result of a run: the questions that it left unanswered win over what it returned or
+    """Finish one run of a handler.
+
+    If questions are pending, return the result that asks them, and ignore what the run returned or
     raised.
 
     Args:
@@ -433,35 +469,35 @@ def end_round(
     Raises:
         BaseException: That error.
     """
-    asker = incoming.asker
-    if isinstance(asker, ReplayAsker) and (error is None or isinstance(error, Suspend)):
-        asker.fault = asker.fault or asker.unasked()
-    if asker is not None and asker.fault:
-        raise errors.InternalError(asker.fault)
-    if isinstance(asker, WaitingAsker) and isinstance(error, Suspend) and not asker.gave_way:
-        incoming.asker = asker.again()
+    channel = incoming.asker
+    if isinstance(channel, RerunChannel) and (error is None or isinstance(error, Suspend)):
+        channel.fault = channel.fault or channel.unasked()
+    if channel is not None and channel.fault:
+        raise errors.InternalError(channel.fault)
+    if isinstance(channel, WaitingChannel) and isinstance(error, Suspend) and not channel.gave_way:
+        incoming.asker = channel.again()
         return again(incoming)
-    if asker is None or not asker.pending:
+    if channel is None or not channel.pending:
         if error is not None:
             raise error
         return result
     if not isinstance(error, Suspend):
         did = "went on" if error is None else f"raised {error!r}"
         way = "it must let Suspend pass: catch Exception, not BaseException"
-        log.warning("%s %s while a question waits: %s", name_of(incoming), did, way)
-    asked = list(asker.pending.values())
-    if asker.gave_way:
+        log.warning("%s %s while a question waits: %s", request_label(incoming), did, way)
+    asked = list(channel.pending.values())
+    if channel.gave_way:
         incoming.take_latest()
         return DEFERRED
     if incoming.peer.revision.handshake:
         answers = _asked_now(incoming, asked)
-        incoming.asker = ReplayAsker(incoming, asker.claims(), answers)
+        incoming.asker = RerunChannel(incoming, channel.claims(), answers)
         return again(incoming)
-    return _asking(incoming, asked, asker.claims())
+    return _asking(incoming, asked, channel.claims())
 
 
 def _asking(
-    incoming: IncomingRequest, asked: list[Asked], claims: Mapping[str, Json]
+    incoming: IncomingRequest, asked: list[SentQuestion], claims: Mapping[str, Json]
 ) -> dict[str, Json]:
     """The result that asks a client."""
     requests = {
@@ -471,13 +507,13 @@ def _asking(
         }
         for each in asked
     }
-    state = incoming.server.states.seal(claims, incoming)
+    state = incoming.server.feature("rounds").states.seal(claims, incoming)
     asking = {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
-    closed: dict[str, Json] = incoming.server.closed(asking, incoming.peer.revision)
+    closed: dict[str, Json] = incoming.server.finalize_result(asking, incoming.peer.revision)
     return closed
 
 
-def _asked_now(incoming: IncomingRequest, asked: list[Asked]) -> dict[str, Any]:
+def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str, Any]:
     """The answers of a client that can be asked meanwhile; or an error, which the handler gets
     where it asks."""
     answers: list[Any]
@@ -509,12 +545,12 @@ def url_required(incoming: IncomingRequest, error: BaseException) -> None:
         or incoming.peer.revision.handshake
     ):
         return
-    asker = asker_of(incoming)
-    if error.data and error.data["elicitations"] and isinstance(asker, ReplayAsker):
+    channel = channel_of(incoming)
+    if error.data and error.data["elicitations"] and isinstance(channel, RerunChannel):
         try:
-            asker.ask_for_urls(error.data["elicitations"])
+            channel.ask_for_urls(error.data["elicitations"])
         except (errors.ToolError, RuntimeError, ValueError) as problem:
-            log.warning("%s: %s", name_of(incoming), problem)
+            log.warning("%s: %s", request_label(incoming), problem)
 
 
 # ------------------------------------------------------------ the state between rounds
@@ -549,22 +585,23 @@ class States:
         lifetime: Optional[float] = 600,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._audience, self._lifetime, self._clock, self._keys = (
-            audience,
-            lifetime,
-            clock,
-            list[bytes](),
-        )
+        self._audience = audience
+        self._lifetime = lifetime
+        self._clock = clock
+        self._keys = list[bytes]()
         self._fetch = keys if callable(keys) else None
         if callable(keys):
             return
-        given = [os.urandom(SHORTEST_KEY)] if keys is None else keys
-        what = f"state_keys is a list of secrets of {SHORTEST_KEY} bytes or more, such as [os.urandom({SHORTEST_KEY})]"
+        given = [os.urandom(MIN_KEY_BYTES)] if keys is None else keys
+        what = (
+            f"state_keys is a list of secrets of {MIN_KEY_BYTES} bytes or more, such as "
+            f"[os.urandom({MIN_KEY_BYTES})]"
+        )
         if isinstance(given, (bytes, str)) or not all(
             isinstance(key, (bytes, bytearray)) for key in given
         ):
             raise TypeError(what)
-        if min(map(len, given), default=0) < SHORTEST_KEY:
+        if min(map(len, given), default=0) < MIN_KEY_BYTES:
             raise ValueError(what)
         self._keys = [bytes(key) for key in given]
 
@@ -582,9 +619,14 @@ class States:
         exp = None if self._lifetime is None else self._clock() + self._lifetime
         state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
         text = _signed(self._known_keys()[0], urlsafe_b64encode(canonical(state)).decode())
-        if len(text) > LONGEST:
-            what = f"the answers and steps of {incoming.request.method} are too much for a requestState"
-            raise errors.InternalError(f"{what}: {len(text)} characters, and {LONGEST} is the most")
+        if len(text) > MAX_STATE_CHARACTERS:
+            what = (
+                f"the answers and steps of {incoming.request.method} are too much for a "
+                "requestState"
+            )
+            raise errors.InternalError(
+                f"{what}: {len(text)} characters, and {MAX_STATE_CHARACTERS} is the most"
+            )
         return text
 
     def unseal(self, text: Json, incoming: IncomingRequest, *more: str) -> dict[str, Json]:
@@ -598,7 +640,7 @@ class States:
 
         keys = self._known_keys()
         try:
-            if not isinstance(text, str) or len(text) > LONGEST:
+            if not isinstance(text, str) or len(text) > MAX_STATE_CHARACTERS:
                 raise ValueError("no text, or too long")
             payload = text.partition(".")[2].partition(".")[0]
             if not any(
@@ -633,3 +675,36 @@ def _signed(key: bytes, payload: str) -> str:
     import hmac  # brings OpenSSL in, which few servers need
 
     return f"v1.{payload}.{hmac.new(key, _LABEL + payload.encode(), 'sha256').hexdigest()}"
+
+
+class InputRounds(Feature):
+    """What one server keeps for the rounds of requests.
+
+    Args:
+        registry: The server's registry.
+
+    Attributes:
+        states: Signs and checks the states that clients carry.
+        waiting: The handlers that wait for answers.
+
+    Raises:
+        TypeError, ValueError: ``state_keys`` holds something that is not a secret.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        config = registry.config
+        keys = config.state_keys
+        if keys is None and config.processes is not None:
+            keys = config.processes.secret
+        name = str(config.info["name"])
+        self.states = States(name, keys, lifetime=config.limits.ask_timeout)
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+
+    def renew_in_fork(self) -> None:
+        """Begin without waiting handlers: in a forked process they are the parent's."""
+        self.waiting = WaitingHandlers()
+
+    def draining(self, sink: Sink) -> None:
+        """Cancel the handlers that wait for retries on a connection that ends."""
+        self.waiting.end(sink)

@@ -1,0 +1,88 @@
+"""Who may use what, by the token of an HTTP request: ``@server.tool(scopes=...)``.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Mapping, Optional
+
+from ..engine.incoming import IncomingRequest, Route
+from ..errors import InvalidRequest
+from ..protocol.messages import Json
+from ..server.feature import Feature, OptionSpec
+from ..server.registered import Registered
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
+
+SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
+
+
+class Access(Feature):
+    """Rejects calls whose token lacks a scope. Over stdio nobody is asked for a token.
+
+    Args:
+        registry: The server's registry.
+    """
+
+    options = {"scopes": OptionSpec((list, tuple, set, frozenset), "a list of scopes")}
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
+        """Check the scopes; they are not listed."""
+        for scope in options.get("scopes", ()):
+            if not isinstance(scope, str) or not SCOPE.fullmatch(scope):
+                raise ValueError(
+                    f"{kind} {name!r}: a scope is text without blanks and quotes, unlike "
+                    f"{scope!r:.60}"
+                )
+        return {}
+
+    def static_scopes(self) -> list[str]:
+        """Return each scope that something offered here needs, in the order of registration."""
+        scopes = [
+            scope
+            for table in self._registry.tables()
+            for entry in list(table.items.values())
+            for scope in scopes_of(entry)
+        ]
+        return list(dict.fromkeys(scopes))
+
+    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+        """Reject a call whose token lacks a scope.
+
+        A response over HTTP says so by its status. This is for requests without a response of their
+        own.
+
+        Raises:
+            InvalidRequest: A scope is missing.
+        """
+        if missing_scopes(entry, request.headers):
+            needed = " ".join(scopes_of(entry))
+            raise InvalidRequest(f"{entry.key} needs a token with the scopes {needed}")
+        return None
+
+
+def scopes_of(entry: Registered) -> tuple[str, ...]:
+    """Return the scopes that a call needs."""
+    return tuple(entry.options.get("scopes", ()))
+
+
+def missing_scopes(entry: Registered, headers: Any) -> set[str]:
+    """Return the scopes that a call needs and that the token of a request does not have.
+
+    Args:
+        entry: The tool, prompt or resource.
+        headers: The headers of the HTTP request; of a request that came otherwise, no scope is
+            missing.
+    """
+    scopes = set(scopes_of(entry))
+    if not scopes or not hasattr(headers, "auth"):
+        return set()
+    if headers.auth is None:
+        return scopes
+    return scopes.difference(headers.auth.scopes)

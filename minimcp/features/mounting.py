@@ -1,0 +1,118 @@
+"""Servers that offer what other servers have: ``server.mount(other, prefix="x")``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+from ..server.feature import Feature
+from ..server.options import source_location
+from ..server.registered import Table, changing
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
+
+# Between the prefix of a mounted server and a name.
+SEPARATOR = "__"
+
+# The features whose entries a server offers of those that it mounts, beside its tools.
+MOUNTED = ("prompts", "resources", "methods")
+
+# What is offered of a mounted server, apart from entries.
+COMPLETIONS = "completions"
+
+
+class Mounting(Feature):
+    """The servers that a server mounts, and those that mount it. Thread-safe.
+
+    Args:
+        registry: The server's registry.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._mounted: list[Registry] = []
+        # Weak, because a mounted server does not keep those alive that mount it.
+        self._mounted_by: WeakSet[Registry] = WeakSet()
+        for name in MOUNTED:
+            registry.feature(name)
+
+    def mount(self, other: Registry, prefix: str) -> None:
+        """Offer what another server has, and follow its changes.
+
+        Args:
+            other: The registry of that server.
+            prefix: The beginning of the names of its tools and prompts here; resources keep their
+                URIs, and methods their names.
+
+        Raises:
+            ValueError: A name is taken; or the other server mounts this one, or is this one.
+        """
+        registry = self._registry
+        theirs: Mounting = other.feature("mounting")
+        with changing:
+            if other is registry or other in self.above():
+                raise ValueError("a server cannot be mounted into itself")
+            pairs = []
+            for mine, table in zip(_tables(registry), _tables(other)):
+                pairs.append((mine, table, prefix + SEPARATOR if mine.has_prefix else ""))
+            for mine, table, start in pairs:
+                for entry in table.items.values():
+                    mine.refuse_taken(start + entry.key, entry)
+            for mine, table, start in pairs:
+                mine.mounts.append((table, start, registry.config))
+            self._mounted.append(other)
+            theirs._mounted_by.add(registry)
+        for group in dict.fromkeys(table.group for table in _tables(other)):
+            if other.offers(group):
+                theirs.changed(group)
+
+    def above(self) -> list[Registry]:
+        """Return the servers that mount this one, and those that mount them.
+
+        Each is there once, the nearest first.
+        """
+        found = [self._registry]
+        for each in found:
+            mounted_by = list(each.feature("mounting")._mounted_by)
+            found += [registry for registry in mounted_by if registry not in found]
+        return found[1:]
+
+    def changed(self, group: str) -> None:
+        """Update the servers that mount this one after a change in it, and notify their clients."""
+        kinds = [kind for kind in (group, COMPLETIONS) if self._registry.offers(kind)]
+        for registry in self.above():
+            with changing:
+                registry.refresh_tables(group)
+            registry.note_offered(kinds)
+            registry.list_changed(group)
+
+
+def _tables(registry: Registry) -> list[Table[Any]]:
+    """Return the tables of a server, in an order that is the same for all servers."""
+    tables = [registry.tools]
+    for name in MOUNTED:
+        tables += registry.feature(name).tables
+    return tables
+
+
+def merged(table: Table[Any]) -> dict[str, Any]:
+    """Return the entries of a table and of those mounted in it, by name (`changing` is held).
+
+    The server's own entry comes before a mounted one of its name, and an entry of a server that was
+    mounted first before one of a server that was mounted later.
+    """
+    items = dict(table.own)
+    for other, prefix, config in table.mounts:
+        for entry in other.items.values():
+            key = table.normalize(prefix + entry.key)
+            first = items.setdefault(key, entry)
+            if first is entry:
+                items[key] = entry.offered_by(config, prefix)
+            elif first.origin is not entry.origin:
+                hidden = source_location(entry.function)
+                stays = source_location(first.function)
+                table.warn_once(
+                    prefix + entry.key, f"stands for two: {stays} stays, {hidden} is hidden"
+                )
+    return items

@@ -1,0 +1,137 @@
+"""Prompts: messages that a user may choose to begin with.
+
+https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional
+
+from ..engine.incoming import IncomingRequest, Route
+from ..errors import InvalidParams
+from ..protocol.messages import Json
+from ..protocol.versions import Revision
+from ..schema.mismatch import Mismatch, shown
+from ..server.feature import Destination, Feature
+from ..server.options import source_location
+from ..server.registered import ServerConfig, Table, keep_members
+from ..server.tools import CONTENT, fit
+from ..text import one_line
+from ..types.content import (
+    EmbeddedResource,
+    GetPromptResult,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    with_type,
+)
+from .completion import COMPLETE, TextHandler
+
+if TYPE_CHECKING:
+    from ..server.registry import Registry
+
+
+class RegisteredPrompt(TextHandler):
+    """One prompt of a server. Arguments and errors as `TextHandler`."""
+
+    kind = "prompt"
+    returned_as_is = (GetPromptResult, PromptMessage, *CONTENT)
+    returned_alone = (GetPromptResult,)
+
+    def __init__(
+        self, config: ServerConfig, function: Callable[..., Any], options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(config, function, options)
+        kind = self.signature.output_kind
+        if kind is not None and (
+            kind.accepts.isdisjoint({str, list}) or kind.writes not in (None, str)
+        ):
+            way = "return a str, a Message(role, content), or a list of them"
+            raise TypeError(
+                f"{source_location(function)}: the return type: a prompt cannot return "
+                f"{kind.label}: {way}"
+            )
+        arguments = [
+            PromptArgument(each.name, description=each.description or None, required=each.required)
+            for each in self.signature.parameters
+        ]
+        self.set_listing(Prompt, arguments=arguments)
+
+    def call(self, incoming: IncomingRequest) -> Any:
+        """Call the function for a request.
+
+        Raises:
+            InvalidParams: An argument is missing, unknown or does not fit.
+        """
+        texts = incoming.request.params.get("arguments") or {}
+        try:
+            for name, value in texts.items():
+                if not isinstance(value, str):
+                    raise Mismatch("a string", value).inside(name)
+            arguments = self.arguments(texts)
+        except Mismatch as error:
+            raise InvalidParams(f"{one_line(self.key)}: {error}") from None
+        return self.invoke(incoming, arguments)
+
+    def result(self, value: Any, incoming: IncomingRequest) -> Any:
+        revision = incoming.peer.revision
+        if not isinstance(value, GetPromptResult):
+            items = value if isinstance(value, (list, tuple)) else [value]
+            for item in items:
+                if not isinstance(item, (str, *self.returned_as_is)):
+                    way = "return a str, a Message(role, content), or a list of them"
+                    raise TypeError(f"{self.key} returned {shown(item)}: {way}")
+            messages = [
+                item if isinstance(item, PromptMessage) else PromptMessage("user", item)
+                for item in items
+            ]
+            value = GetPromptResult(messages, self.listing.description)
+        wire: dict[str, Json] = value.to_wire()
+        for message, sent in zip(value.messages, wire["messages"]):
+            block = message.content
+            if (
+                isinstance(block, EmbeddedResource) and block.mime_type is None
+            ):  # what is embedded says its type
+                block = copy(block)
+                block.resource = with_type(block.resource)
+            sent["content"] = fit(block, revision)
+        return incoming.server.finalize_result(wire, revision)
+
+    def listed(self, revision: Revision) -> dict[str, Json]:
+        """As it stands in a list of a revision."""
+        wire = keep_members(self.listing.to_wire(), revision.prompt_members)
+        wire["arguments"] = [
+            keep_members(each, revision.argument_members) for each in wire["arguments"]
+        ]
+        return wire
+
+
+class Prompts(Feature):
+    """The prompts of one server, and the methods `prompts/list` and `prompts/get`.
+
+    Args:
+        registry: The server's registry.
+    """
+
+    capability = "prompts"
+    makers = {"prompt": RegisteredPrompt}
+    options = {"complete": COMPLETE}
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self.table: Table[RegisteredPrompt] = Table("prompt", "prompts", "prompts", has_prefix=True)
+        self.tables = (self.table,)
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the methods of prompts."""
+        return {
+            "prompts/list": Route(self.table.serve_page, immediate=True),
+            "prompts/get": self.table.route,
+        }
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Declare prompts if there are any."""
+        if not self._registry.offers("prompts"):
+            return {}
+        return {"prompts": {"listChanged": True}}

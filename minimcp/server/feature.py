@@ -1,0 +1,305 @@
+"""`Feature`: the one interface of everything that a server offers, and the modules loaded late.
+
+Tools, the other features of the specification, extensions of the protocol and what an author adds
+are objects with this interface. The registry keeps them in one list, and it knows nothing else of
+them. A feature that a server does not use is not imported: the tables below say where each one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+
+from ..engine.incoming import IncomingRequest, Route, Sink
+
+if TYPE_CHECKING:
+    from ..protocol.lifecycle import Peer
+    from ..protocol.messages import Json, Notification
+    from ..protocol.versions import Revision
+    from .registered import Registered, Table
+    from .registry import OpenSession
+
+# ------------------------------------------------------------ modules that are loaded late
+
+PACKAGE = __package__.rpartition(".")[0]
+
+# Every module outside the core that a module of the core may import, on first use. An import
+# anywhere else is a mistake, which tests/test_layers.py reports.
+LATE = frozenset(
+    {
+        "extensions.apps",
+        "extensions.tasks",
+        "features.access",
+        "features.completion",
+        "features.executors",
+        "features.input_rounds",
+        "features.logging",
+        "features.methods",
+        "features.mounting",
+        "features.observers",
+        "features.prompts",
+        "features.questions",
+        "features.rates",
+        "features.resources",
+        "features.subscriptions",
+        "http.endpoint",
+        "http.legacy_sse",
+        "http.options",
+        "http.server",
+        "http.wsgi",
+        "schema.header_params",
+        "stores.processes",
+    }
+)
+
+
+def load(module: str) -> Any:
+    """Return a module of `LATE`; import it first if necessary.
+
+    Args:
+        module: The path below the package: "features.prompts".
+
+    Raises:
+        KeyError: The module is not in `LATE`.
+        ModuleNotFoundError: A copy of the library was made without this module.
+    """
+    if module not in LATE:
+        raise KeyError(f"{module} is not in the table of late imports")
+    return import_module(f"{PACKAGE}.{module}")
+
+
+class LateFeature(NamedTuple):
+    """The place of a feature that is loaded on first use."""
+
+    module: str
+    """A module of `LATE`."""
+
+    name: str
+    """The name of the class, which is called with the registry."""
+
+
+# The features that are made on first use, by the names under which `Registry.feature` returns them.
+# The name of a feature that has a capability is that of the capability.
+FEATURES: Mapping[str, LateFeature] = {
+    "access": LateFeature("features.access", "Access"),
+    "completions": LateFeature("features.completion", "Completions"),
+    "executors": LateFeature("features.executors", "Executors"),
+    "logging": LateFeature("features.logging", "Logging"),
+    "methods": LateFeature("features.methods", "Methods"),
+    "mounting": LateFeature("features.mounting", "Mounting"),
+    "prompts": LateFeature("features.prompts", "Prompts"),
+    "rates": LateFeature("features.rates", "CallRate"),
+    "resources": LateFeature("features.resources", "Resources"),
+    "rounds": LateFeature("features.input_rounds", "InputRounds"),
+    "subscriptions": LateFeature("features.subscriptions", "Subscriptions"),
+}
+
+# The feature that makes what a decorator registers, by the name of the decorator.
+MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
+
+# The feature that reads an option of a decorator, if that is not the feature of the decorator.
+READERS: Mapping[str, str] = {"scopes": "access"}
+
+# The feature that serves a method although nothing of it has to be registered.
+SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
+
+# Extensions of the library with decorators or options of their own.
+EXTENSIONS = ("extensions.apps", "extensions.tasks")
+
+
+def extension_with(name: str) -> Optional[str]:
+    """Return the class of the extension that has this decorator or option; None if there is none.
+
+    For messages: it imports the extensions.
+    """
+    for module in EXTENSIONS:
+        for found in vars(load(module)).values():
+            if not isinstance(found, type) or not issubclass(found, Feature):
+                continue
+            if name in found.options or name in found.makers:
+                return found.__name__
+    return None
+
+
+# ------------------------------------------------------------ the interface
+
+
+class OptionSpec(NamedTuple):
+    """One option of a decorator or of `Server`: which values are accepted.
+
+    The option classes in options.py repeat the names and types for type checkers.
+    """
+
+    types: tuple[type, ...] = (object,)
+    """The accepted types."""
+
+    what: str = ""
+    """The accepted values in words: "True or False"."""
+
+    check: Optional[Callable[[str, Any], object]] = None
+    """Called with the option's label and its value; raises TypeError or ValueError."""
+
+
+class HandOver(BaseException):
+    """Unwinds a handler whose call a feature continues in another way (`Feature.around_call`).
+
+    It passes ``except Exception``; let it pass yours.
+    """
+
+
+# A route, or a function that finds one for the params of a request. It may raise an RpcError, and
+# it must not block.
+FindRoute = Callable[[Mapping[str, "Json"], "Peer"], Route]
+Destination = Union[Route, FindRoute]
+
+
+class Feature:
+    """One thing that a server offers. Each method has a default that does nothing.
+
+    An *entry* is one registered thing, such as a tool or a prompt (`Registered`).
+
+    Attributes:
+        capability: The capability of the specification that this feature serves: "prompts". Its
+            routes exist only while something of it is offered. None if there is no such capability.
+        identifier: The identifier of an extension; empty for other features.
+        makers: By decorator ("tool", "prompt", ...), the class of its entries.
+        tables: The entries of the feature.
+        options: The options of decorators that this feature reads. An author's `Extension` may
+            list names only.
+        names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
+        filters: The members that the feature adds to the filter of `subscriptions/listen`.
+        refreshed_by: Methods, such as "resources/list", before which `refresh` is called.
+    """
+
+    capability: Optional[str] = None
+    identifier: str = ""
+    makers: Mapping[str, Callable[..., Registered]] = {}
+    tables: Sequence[Table[Any]] = ()
+    options: Union[Mapping[str, OptionSpec], Sequence[str]] = {}
+    names: Mapping[str, str] = {}
+    filters: Sequence[str] = ()
+    refreshed_by: Sequence[str] = ()
+
+    # ------------------------------------------------------------ requests and notifications
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the methods that the feature serves, each with its destination.
+
+        Called again after each change of what the server offers.
+        """
+        return {}
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Return the members that the feature adds to the capabilities of the server.
+
+        A member that exists already is merged: ``{"extensions": {"com.example/x": {}}}`` adds an
+        extension to the others.
+
+        Args:
+            revision: The revision that the client speaks.
+            principal: The authenticated principal; None if nobody was authenticated.
+        """
+        return {}
+
+    def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
+        """Handle a notification of a client. Return False if it is not for this feature.
+
+        Args:
+            notification: The notification. Its method is one that the library does not handle, or
+                "notifications/initialized".
+            peer: The client of the session; None in revisions without sessions.
+        """
+        return False
+
+    # ------------------------------------------------------------ sessions
+
+    def opened(self, peer: Peer, session: OpenSession) -> None:
+        """Note that a session begins, or that one was open when the feature was loaded."""
+
+    def closed(self, peer: Peer) -> None:
+        """Note that a session has ended."""
+
+    def draining(self, sink: Sink) -> None:
+        """End what would stay open on a connection or response that is about to end."""
+
+    # ------------------------------------------------------------ entries
+
+    def added(self, entry: Any) -> None:
+        """Note that an entry of one of the feature's own tables was registered."""
+
+    def offer(self, entry: Any) -> None:
+        """Change how an entry is served (``entry.route``) or, of a tool, its ``execution``.
+
+        Called for every entry of this server and of the servers that it mounts.
+        """
+
+    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
+        """Return what the feature adds to the ``_meta`` of an entry that is registered.
+
+        Args:
+            kind: "tool", "resource", "resource template" or "prompt".
+            name: The name or URI of the entry.
+            options: The options that the author gave.
+
+        Raises:
+            TypeError, ValueError: An option cannot have its value.
+        """
+        return {}
+
+    def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
+        """Return what a client will be sent that gives one of `filters` to `subscriptions/listen`.
+
+        Args:
+            member: The member of the filter.
+            wanted: Its value.
+            incoming: The request.
+
+        Returns:
+            The keys that name the things, with their names in the acknowledgement.
+        """
+        return {}
+
+    def refresh(self) -> None:
+        """Update the entries, before a list of them is sent. Runs on several worker threads."""
+
+    def uses(self, entry: Registered) -> bool:
+        """Return whether calls and lists of this entry pass through the three methods below.
+
+        By default, if the entry has one of the feature's options.
+        """
+        return any(entry.options.get(name) is not None for name in self.options)
+
+    def listed(self, entry: Registered, request: IncomingRequest) -> bool:
+        """Return False to hide an entry from a list; a call then fails as for an unknown name."""
+        return True
+
+    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+        """Decide about a call before it begins, and over HTTP before the response begins.
+
+        It must not block.
+
+        Returns:
+            The route that the request takes instead of the entry's; None keeps that.
+
+        Raises:
+            RpcError: The call is rejected.
+        """
+        return None
+
+    def around_call(
+        self, entry: Registered, request: IncomingRequest, call_next: Callable[[], Any]
+    ) -> Any:
+        """Run a call, on the handler's thread; return its result for the wire.
+
+        Args:
+            entry: The entry.
+            request: The request.
+            call_next: Runs the rest and returns the result. It raises what the handler raised.
+        """
+        return call_next()
+
+
+def overrides(feature: Feature, name: str) -> bool:
+    """Return whether the class of a feature has its own method of this name."""
+    return getattr(type(feature), name) is not getattr(Feature, name)
