@@ -17,6 +17,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Protocol,
     Sequence,
     Union,
 )
@@ -47,7 +48,6 @@ from .rates import NotificationRate, Rate
 from .timer import Deadline, Timeout
 
 if TYPE_CHECKING:
-    from .batch import Batch
     from .calls import Calls, PendingCall
     from .shares import Name, Place
 
@@ -419,7 +419,9 @@ class Sink:
             wait: Whether this thread may wait for the peer.
         """
         if request.notification_rate is not None:
-            request.notification_rate.end(request, wait)
+            request.notification_rate.end(
+                request.request, cancelled=request.token.cancelled, wait=wait
+            )
         size = len(line) - 1
         if request.batch is None and size > self.requests.most_bytes:
             line = self.requests.too_long(request, size)
@@ -451,6 +453,19 @@ class Sink:
         """What follows the answer of a request that stayed open; None where the end of the response
         says it."""
         return None
+
+
+class ResponseBatch(Protocol):
+    """The responses to the requests of one array (`Batch`)."""
+
+    def add(
+        self,
+        id: Optional[Id],
+        line: bytes,
+        wait: bool = False,
+        request: Optional[IncomingRequest] = None,
+    ) -> None:
+        """Add the response to one request; send all of them with the last one."""
 
 
 class IncomingRequest:
@@ -506,7 +521,7 @@ class IncomingRequest:
         size: int = 0,
         server: Any = None,
         headers: Mapping[str, str] = NO_HEADERS,
-        batch: Optional[Batch] = None,
+        batch: Optional[ResponseBatch] = None,
     ) -> None:
         self.token = CancelToken()
         self._questions: list[tuple[Calls, PendingCall]] = []

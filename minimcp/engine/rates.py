@@ -13,7 +13,7 @@ from ..text import one_line
 from .timer import LOOK_SECONDS, Timer, timer
 
 if TYPE_CHECKING:
-    from .incoming import IncomingRequest
+    from ..protocol.messages import Request
 
 log = logger("minimcp.rates")
 
@@ -166,22 +166,23 @@ class NotificationRate:
                 self._cancel_timer = self._timer.after(wait, self._due)
         return not wait
 
-    def end(self, request: IncomingRequest, wait: bool) -> None:
+    def end(self, request: Request, *, cancelled: bool, wait: bool) -> None:
         """Send the report that is kept, and log how many log notifications were dropped.
 
         Args:
             request: The request, which is about to be answered.
+            cancelled: Whether it was cancelled; then the report is dropped.
             wait: Whether this thread may wait for the peer.
         """
-        self.flush(drop=request.token.cancelled, wait=wait)
+        self.flush(drop=cancelled, wait=wait)
         dropped = self.dropped
         self.dropped = 0
         if dropped:
             log.warning(
                 "%s %s: %d log notifications were dropped, because its handler sent more than %g "
                 "notifications per second (Limits.notification_rate)",
-                request.request.method,
-                one_line(request.request.params.get("name", "")),
+                request.method,
+                one_line(request.params.get("name", "")),
                 dropped,
                 self.per_second,
             )

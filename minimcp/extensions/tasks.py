@@ -51,8 +51,7 @@ from ..protocol.messages import (
     to_json,
 )
 from ..protocol.versions import Revision
-from ..server.feature import Destination, HandOver, OptionSpec
-from ..server.registered import Registered
+from ..server.feature import Destination, HandOver, OptionSpec, RegisteredEntry
 from ..stores.base import (
     MemoryStore,
     Store,
@@ -300,7 +299,9 @@ class _TaskSink(Sink):
     def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
         """As `Sink.respond`."""
         if request.notification_rate is not None:
-            request.notification_rate.end(request, wait)
+            request.notification_rate.end(
+                request.request, cancelled=request.token.cancelled, wait=wait
+            )
         is_first = self.requests.end(request)
         if is_first and isinstance(request, TaskRequest):
             self._tasks.finish(request, line)
@@ -451,11 +452,11 @@ class Tasks(Extension):
         if task is not None:
             entry.execution = {"taskSupport": "required" if task == "required" else "optional"}
 
-    def uses(self, entry: Registered) -> bool:
+    def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether an entry is a tool: a client may ask for a task of any."""
         return entry.kind == "tool"
 
-    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+    def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Return the route that begins a task, if the call is to run as one.
 
         It takes a worker, because the store may block.
@@ -465,7 +466,7 @@ class Tasks(Extension):
         return Route(partial(self.create, entry.route))
 
     def around_call(
-        self, entry: Registered, request: IncomingRequest, call_next: Callable[[], Any]
+        self, entry: RegisteredEntry, request: IncomingRequest, call_next: Callable[[], Any]
     ) -> Any:
         """Begin a task if the handler calls `Context.become_task`."""
         try:
@@ -473,7 +474,7 @@ class Tasks(Extension):
         except BecomeTask:
             return self.create(entry.route, request, request.asker)
 
-    def is_task(self, tool: Registered, incoming: IncomingRequest) -> bool:
+    def is_task(self, tool: RegisteredEntry, incoming: IncomingRequest) -> bool:
         """Whether a call of a tool is to run as a task.
 
         Raises:

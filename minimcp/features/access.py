@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional
 from ..engine.incoming import IncomingRequest, Route
 from ..errors import InvalidRequest
 from ..protocol.messages import Json
-from ..server.feature import Feature, OptionSpec
-from ..server.registered import Registered
+from ..server.feature import Feature, OptionSpec, RegisteredEntry
 
 if TYPE_CHECKING:
     from ..server.registry import Registry
@@ -52,7 +51,7 @@ class Access(Feature):
         ]
         return list(dict.fromkeys(scopes))
 
-    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+    def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Reject a call whose token lacks a scope.
 
         A response over HTTP says so by its status. This is for requests without a response of their
@@ -67,12 +66,12 @@ class Access(Feature):
         return None
 
 
-def scopes_of(entry: Registered) -> tuple[str, ...]:
+def scopes_of(entry: RegisteredEntry) -> tuple[str, ...]:
     """Return the scopes that a call needs."""
     return tuple(entry.options.get("scopes", ()))
 
 
-def missing_scopes(entry: Registered, headers: Any) -> set[str]:
+def missing_scopes(entry: RegisteredEntry, headers: Any) -> set[str]:
     """Return the scopes that a call needs and that the token of a request does not have.
 
     Args:

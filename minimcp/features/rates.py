@@ -16,8 +16,7 @@ from ..engine.shares import client_names
 from ..errors import InternalError
 from ..log import logger
 from ..protocol.messages import Result
-from ..server.feature import Feature
-from ..server.registered import Registered
+from ..server.feature import Feature, RegisteredEntry
 from ..server.tools import error_result
 from ..stores.base import StoreUnavailable, report_unreadable
 
@@ -58,11 +57,11 @@ class CallRate(Feature):
             self._returns = Rate(per_second * rounds, max(per_second, 1.0) * rounds)
         self._return_limiter = None if self._returns is None else RateLimiter(self._returns)
 
-    def uses(self, entry: Registered) -> bool:
+    def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether an entry is a tool."""
         return entry.kind == "tool"
 
-    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+    def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Return a route that rejects a call above the rate."""
         return self.check(request)
 

@@ -23,7 +23,8 @@ from ..protocol.versions import LISTS
 from ..server.feature import Destination, Feature
 
 if TYPE_CHECKING:
-    from ..server.registry import OpenSession, Registry
+    from ..server.feature import OpenSession
+    from ..server.registry import Registry
 
 # Resources that one session or stream may subscribe to, and notifications that may wait for a slow
 # client; when so many wait a change within a collection is told as a change of the collection, so

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Protocol, Union
 
-from ..engine.incoming import IncomingRequest, Route, Sink
+from ..engine.incoming import IncomingRequest, Line, Route, Sink
 
 if TYPE_CHECKING:
     from ..protocol.lifecycle import Peer
     from ..protocol.messages import Json, Notification
     from ..protocol.versions import Revision
-    from .registered import Registered, Table
-    from .registry import OpenSession
 
 # ------------------------------------------------------------ modules that are loaded late
 
@@ -154,17 +152,56 @@ FindRoute = Callable[[Mapping[str, "Json"], "Peer"], Route]
 Destination = Union[Route, FindRoute]
 
 
+class OpenSession(NamedTuple):
+    """A session that was opened with a handshake."""
+
+    post: Callable[[Line], None]
+    """Has a line written when the client takes it."""
+
+    lists: tuple[str, ...]
+    """The kinds of lists of whose changes the client was promised notifications."""
+
+    uris: tuple[str, ...]
+    """The resources to which the client had subscribed, at another process."""
+
+    is_paused: bool = False
+    """Whether the client is not notified before `Subscriptions.resume`."""
+
+
+class RegisteredEntry(Protocol):
+    """What a feature may use of one registered thing, such as a tool or a prompt."""
+
+    kind: str
+    """ "tool", "resource", "resource template", "prompt" or "method"."""
+
+    key: str
+    """The name or URI by which requests name it."""
+
+    options: Mapping[str, Any]
+    """The options that the author gave."""
+
+    @property
+    def owner(self) -> str:
+        """What messages call it: "tool 'add'"."""
+
+    listing: Any
+    """The object of the wire that describes it in lists."""
+
+    route: Route
+    """Where its requests go."""
+
+
 class Feature:
     """One thing that a server offers. Each method has a default that does nothing.
 
-    An *entry* is one registered thing, such as a tool or a prompt (`Registered`).
+    An *entry* is one registered thing, such as a tool or a prompt (`RegisteredEntry`).
 
     Attributes:
         capability: The capability of the specification that this feature serves: "prompts". Its
             routes exist only while something of it is offered. None if there is no such capability.
         identifier: The identifier of an extension; empty for other features.
         makers: By decorator ("tool", "prompt", ...), the class of its entries.
-        tables: The entries of the feature.
+        tables: The entries of the feature, each kind in a `Table`.
         options: The options of decorators that this feature reads. An author's `Extension` may
             list names only.
         names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
@@ -174,8 +211,8 @@ class Feature:
 
     capability: Optional[str] = None
     identifier: str = ""
-    makers: Mapping[str, Callable[..., Registered]] = {}
-    tables: Sequence[Table[Any]] = ()
+    makers: Mapping[str, Callable[..., Any]] = {}
+    tables: Sequence[Any] = ()
     options: Union[Mapping[str, OptionSpec], Sequence[str]] = {}
     names: Mapping[str, str] = {}
     filters: Sequence[str] = ()
@@ -263,18 +300,18 @@ class Feature:
     def refresh(self) -> None:
         """Update the entries, before a list of them is sent. Runs on several worker threads."""
 
-    def uses(self, entry: Registered) -> bool:
+    def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether calls and lists of this entry pass through the three methods below.
 
         By default, if the entry has one of the feature's options.
         """
         return any(entry.options.get(name) is not None for name in self.options)
 
-    def listed(self, entry: Registered, request: IncomingRequest) -> bool:
+    def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
         """Return False to hide an entry from a list; a call then fails as for an unknown name."""
         return True
 
-    def before_call(self, entry: Registered, request: IncomingRequest) -> Optional[Route]:
+    def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Decide about a call before it begins, and over HTTP before the response begins.
 
         It must not block.
@@ -288,7 +325,7 @@ class Feature:
         return None
 
     def around_call(
-        self, entry: Registered, request: IncomingRequest, call_next: Callable[[], Any]
+        self, entry: RegisteredEntry, request: IncomingRequest, call_next: Callable[[], Any]
     ) -> Any:
         """Run a call, on the handler's thread; return its result for the wire.
 

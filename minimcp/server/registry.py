@@ -4,7 +4,7 @@ connection."""
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Callable, Iterable, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Mapping, Optional
 
 from ..engine.calls import MakeParams
 from ..engine.connection import ConnectionRole
@@ -21,6 +21,7 @@ from .feature import (
     SERVERS,
     Destination,
     Feature,
+    OpenSession,
     OptionSpec,
     extension_with,
     load,
@@ -43,22 +44,6 @@ CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 CHANGING = ("tools", "prompts", "resources", "methods")
 
 INITIALIZED = Notification("notifications/initialized", {})
-
-
-class OpenSession(NamedTuple):
-    """A session that was opened with a handshake."""
-
-    post: Callable[[Line], None]
-    """Has a line written when the client takes it."""
-
-    lists: tuple[str, ...]
-    """The kinds of lists of whose changes the client was promised notifications."""
-
-    uris: tuple[str, ...]
-    """The resources to which the client had subscribed, at another process."""
-
-    is_paused: bool = False
-    """Whether the client is not notified before `Subscriptions.resume`."""
 
 
 class Registry:
@@ -94,7 +79,7 @@ class Registry:
         if config.executor is not None or config.on_pump_needed is not None:
             executors = self.feature("executors")
             config.executor = executors.find(config.executor)
-        tools = Tools(self)
+        tools = Tools(self.offers)
         self.tools = tools.table
         self.add_feature(tools)
         if config.processes is not None:

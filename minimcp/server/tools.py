@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import abc
 from inspect import formatannotation
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
+from typing import Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
 from ..engine.incoming import IncomingRequest, Route
@@ -43,9 +43,6 @@ from .context import Context
 from .feature import Destination, Feature, HandOver, OptionSpec, load
 from .options import NONE, OPTIONAL_FLAG, annotated
 from .registered import RegisteredFunction, ServerConfig, Table, keep_members
-
-if TYPE_CHECKING:
-    from .registry import Registry
 
 log = logger("minimcp.tools")
 hosts_log = logger("minimcp.hosts")
@@ -478,7 +475,7 @@ class Tools(Feature):
     """The tools of one server, and the methods `tools/list` and `tools/call`.
 
     Args:
-        registry: The server's registry.
+        offers: Tells whether things of a kind ("tools") are offered.
     """
 
     capability = "tools"
@@ -493,8 +490,8 @@ class Tools(Feature):
         "headers": OptionSpec(),
     }
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, offers: Callable[[str], bool]) -> None:
+        self._offers = offers
         self.table: Table[RegisteredTool] = Table("tool", "tools", "tools", has_prefix=True)
         self.tables = (self.table,)
         # By the name that some hosts make of a tool's, the tool that was first called so.
@@ -524,6 +521,6 @@ class Tools(Feature):
 
     def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
         """Declare tools if there are any."""
-        if not self._registry.offers("tools"):
+        if not self._offers("tools"):
             return {}
         return {"tools": {"listChanged": True}}
