@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
@@ -42,6 +42,7 @@ from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import from_header, plain_text
 from ..stores.base import StoreUnavailable, owner_of
 from ..text import one_line
+from .events import EventStore
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
@@ -64,16 +65,8 @@ from .headers import (
     require,
 )
 from .options import HttpOptions
-from .sessions import (
-    BEGIN_SECONDS,
-    STATUS,
-    STREAM_HEADERS,
-    EventStore,
-    MakeRole,
-    ResponseSink,
-    Session,
-    Trace,
-)
+from .responses import STATUS, STREAM_HEADERS, EventStream, PostResponse, Trace
+from .sessions import BEGIN_SECONDS, MakeRole, Session
 from .shared import SharedSession, SharedSessions
 from .sse import MEDIA_TYPE, format_event
 
@@ -399,7 +392,7 @@ class Endpoint(HttpService):
         )
         self.sessions: dict[str, Session] = {}
         # What is served now, by where it goes.
-        self._open: dict[ResponseWriter, ResponseSink] = {}
+        self._open: dict[ResponseWriter, Union[PostResponse, EventStream]] = {}
         # Cancels the next check of the token of a stream.
         self._token_checks: dict[ResponseWriter, Callable[[], object]] = {}
         # Of all responses, for short moments: one for each would cost more than most of them need
@@ -920,7 +913,7 @@ class Endpoint(HttpService):
         request: Request,
         peer: Peer,
         route: Route,
-        response: ResponseSink,
+        response: PostResponse,
         size: int,
         headers: Headers,
         run: Run,
@@ -951,10 +944,10 @@ class Endpoint(HttpService):
         writer: ResponseWriter,
         streams: bool,
         named: Optional[Session] = None,
-    ) -> ResponseSink:
+    ) -> PostResponse:
         """The response to requests, which `_close_response` takes back; its head names a session
         that was opened."""
-        response = ResponseSink(self, session, revision, writer, streams)
+        response = PostResponse(self, session, revision, writer, streams)
         if named is not None:
             response.headers = ((SESSION_HEADER, named.id),)
         self._open[writer] = response  # the timer may begin it from now on
@@ -965,7 +958,7 @@ class Endpoint(HttpService):
             self._order_look()
         return response
 
-    def _leave_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
+    def _leave_response(self, response: PostResponse, writer: ResponseWriter) -> None:
         """Close a response, or leave that to its last handler if its connection was released."""
         close = partial(self._close_response, response, writer)
         if response.detached:
@@ -973,7 +966,7 @@ class Endpoint(HttpService):
         else:
             close()
 
-    def _close_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
+    def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
         self._open.pop(writer, None)
         if self._token_checks:
             self._forget_token(writer)
@@ -993,7 +986,9 @@ class Endpoint(HttpService):
             with self._changed:
                 self._changed.notify_all()
 
-    def reserve(self, response: ResponseSink, names: Sequence[Name] = ()) -> Place:
+    def reserve(
+        self, response: Union[PostResponse, EventStream], names: Sequence[Name] = ()
+    ) -> Place:
         """Count a stream of change notifications of a client.
 
         Raises:
@@ -1010,20 +1005,29 @@ class Endpoint(HttpService):
             response.listens = True
         return place
 
-    def _admit_stream(self, response: ResponseSink, names: Sequence[Name]) -> Place:
+    def _admit_stream(
+        self, response: Union[PostResponse, EventStream], names: Sequence[Name]
+    ) -> Place:
         end = partial(self._end_idle_stream, response)
         return self.shares.admit("streams", self._max_streams, names, end)
 
-    def _end_idle_stream(self, response: ResponseSink) -> bool:
-        """End a stream of change notifications on which nothing waits to be sent, and return whether
-        nothing does."""
+    def _end_idle_stream(self, response: Union[PostResponse, EventStream]) -> bool:
+        """End a stream of change notifications on which nothing is waiting to be sent. Return
+        whether that is so."""
         if response.is_sending():
             return False
         response.listens = False
-        self._registry.subscriptions.end_streams(response)
-        if response.session is not None:
+        if isinstance(response, EventStream):
             response.spawn(response.finish)
+        else:
+            self._registry.subscriptions.end_streams(response)
         return True
+
+    def name_stream(self, session: Optional[Session]) -> str:
+        """Return a name for a new stream; empty if the client cannot resume it."""
+        if session is None or self.store is None:
+            return ""
+        return f"{session.key}.{next(session.stream_numbers)}"
 
     def _listening(self) -> int:
         return sum(each.listens for each in list(self._open.values()))
@@ -1034,14 +1038,21 @@ class Endpoint(HttpService):
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
         last, peer = headers.get(LAST_EVENT_HEADER), session.peer
         assert peer is not None
-        stream: Optional[ResponseSink] = None
+        stream: Optional[EventStream] = None
         place: Optional[Place] = None
         names = self._names(session, headers)
         try:
             writer.count_for(names)
             if last is None:
-                stream = ResponseSink(self, session, peer.revision, writer, pending=session.pending)
-                stream.open()
+                stream = EventStream(
+                    self,
+                    session,
+                    peer.revision,
+                    writer,
+                    name=self.name_stream(session),
+                    pending=session.pending,
+                )
+                stream.announce()
                 with self._changed:
                     before = session.unsolicited
                     free = before is None or not before.is_connected()
@@ -1056,7 +1067,7 @@ class Endpoint(HttpService):
                     "this session has just ended: initialize opens a new one",
                 )
                 if before is not None:
-                    before.lost()
+                    before.abort()
                 self._keep_alive(session)
             else:
                 found = _EVENT_ID.fullmatch(last)
@@ -1069,8 +1080,9 @@ class Endpoint(HttpService):
                     if stream is None:
                         return
                 elif stream is None:
-                    stream = ResponseSink(self, session, peer.revision, None)
-                    stream.name = name
+                    # It has ended: the client fetches the rest of its events.
+                    stream = EventStream(self, session, peer.revision, None, name=name, last=-1)
+                    stream.done = True
                 elif stream is session.unsolicited and isinstance(session, SharedSession):
                     session.shared.take_stream(session, writer)
                 is_unsolicited = stream is session.unsolicited
@@ -1088,7 +1100,7 @@ class Endpoint(HttpService):
                     "no event of this session has this id, or not any more (event_store)",
                 )
                 self._open[writer] = stream
-            self.watch_token(headers, writer, partial(stream.let_go, writer))
+            self.watch_token(headers, writer, partial(stream.end_connection, writer))
             writer.on_gone(partial(stream.leave, writer))
             stream.serve(writer)
         except ShareExceeded:
@@ -1194,7 +1206,8 @@ class Endpoint(HttpService):
             if session.unsolicited is not None:
                 self.pool.spawn(session.unsolicited.finish)  # which waits for its peer
         for response in list(self._open.values()):
-            self._registry.subscriptions.end_streams(response)
+            if isinstance(response, PostResponse):
+                self._registry.subscriptions.end_streams(response)
             for request in response.incoming if reason is not None else ():
                 request.token.cancel(reason)
         with self._changed:

@@ -18,7 +18,7 @@ from ..engine.transport import Frame, Transport
 from .endpoint import HttpService
 from .headers import Headers, HttpError, HttpRequest, ResponseWriter, accepted, require
 from .options import HttpOptions
-from .sessions import SHORT_BYTES, STREAM_HEADERS
+from .responses import SHORT_BYTES, STREAM_HEADERS
 from .sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
