@@ -151,16 +151,16 @@ class JsonAnswer:
             return
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
-        status, more = rejection or (self._status(line), ())
-        writer.send(status, [("Content-Type", JSON_TYPE), *more, *headers], line)
-
-    def _status(self, line: bytes) -> int:
+        status = 200
+        more: HeaderLines = ()
+        found = None if self._has_session else re.match(ERROR_CODE, line)
+        if found is not None:
+            status = STATUS.get(int(found[1]), 200)
         if self.asked_in_vain and _is_error(line):
-            return 406
-        if self._has_session:
-            return 200
-        found = re.match(ERROR_CODE, line)
-        return 200 if found is None else STATUS.get(int(found[1]), 200)
+            status = 406
+        if rejection is not None:
+            status, more = rejection
+        writer.send(status, [("Content-Type", JSON_TYPE), *more, *headers], line)
 
 
 class EventStream:
