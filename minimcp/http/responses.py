@@ -20,7 +20,6 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Callable, Optional, Sequence
 
-from .. import errors
 from ..engine.calls import Calls
 from ..engine.incoming import IncomingRequest, Line, Sink
 from ..engine.pool import Job, waiting
@@ -32,7 +31,7 @@ from ..log import logger
 from ..protocol.messages import ERROR_CODE, Id
 from ..protocol.versions import Revision
 from .events import LAST
-from .headers import JSON_TYPE, ResponseWriter
+from .headers import JSON_TYPE, STATUS, ResponseWriter
 from .sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
@@ -40,18 +39,6 @@ if TYPE_CHECKING:
     from .sessions import Session
 
 log = logger("minimcp.http")
-
-# By the code of an error, the status of a response in stateless revisions. The status of any other
-# error, and of all errors in a session, is 200.
-STATUS = {
-    errors.PARSE_ERROR: 400,
-    errors.INVALID_REQUEST: 400,
-    errors.INVALID_PARAMS: 400,
-    errors.METHOD_NOT_FOUND: 404,
-    errors.HEADER_MISMATCH: 400,
-    errors.MISSING_CAPABILITY: 400,
-    errors.UNSUPPORTED_VERSION: 400,
-}
 
 # Why a stateless request is cancelled.
 GONE = "the client has closed the connection"
