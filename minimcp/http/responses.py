@@ -183,8 +183,8 @@ class EventStream:
     is_resumable = False
     # Whether the head was sent.
     _begun = False
-    # Whether the next line of the queue is the last one of a call.
-    _ending = False
+    # Whether `finish` has begun to send the last event.
+    _is_finishing = False
     _rejection: Optional[Rejection] = None
 
     def __init__(
@@ -287,7 +287,7 @@ class EventStream:
             if self._session is not None and self._ids is None:
                 # Before the line is made: it may tell a change that is after this position.
                 mark = self._session.position()
-            if self._ending and not self._pending:
+            if self._is_finishing and self._ids is not None and not self._pending:
                 mark = LAST
             made = line() if callable(line) else line
             for each in (made or b"").splitlines(keepends=True):
@@ -386,11 +386,11 @@ class EventStream:
         return True
 
     def is_connected(self) -> bool:
-        """Return whether a client is connected to the stream now."""
+        """Return whether a client is connected to the stream now, and it is not about to end."""
         writer = self.writer
         if writer is not None:
             writer.look()
-        return self.writer is not None and not self.done
+        return self.writer is not None and not self.done and not self._is_finishing
 
     def disconnect(self, writer: ResponseWriter) -> None:
         """Release a connection that the client has closed. Never blocks."""
@@ -444,10 +444,11 @@ class EventStream:
             with self._write_lock:
                 try:
                     self._rejection = rejection
-                    self._ending = self._ids is not None
+                    # Before the last byte: a client that has read it may open the next stream.
+                    self._is_finishing = True
                     if line:
                         self.event(line)
-                    elif self._ending and self._store is not None:
+                    elif self._ids is not None and self._store is not None:
                         self._store.end(self.name, self._last + 1)
                     if not self.done:
                         self._write(b"")
@@ -461,9 +462,10 @@ class EventStream:
         self._changed.notify()
 
     def abort(self) -> None:
-        """End the stream at once. Never blocks."""
-        self.done = True
-        self._changed.notify()
+        """End the stream at once, unless `finish` is ending it. Never blocks."""
+        if not self._is_finishing:
+            self.done = True
+            self._changed.notify()
 
     def cancel(self, reason: str) -> None:
         """Cancel the requests of the stream: `PostResponse` does that, it has none itself."""

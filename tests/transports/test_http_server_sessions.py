@@ -340,6 +340,29 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     assert eventually(lambda: len(core.sessions) == 0)
 
 
+def test_a_client_that_has_read_the_end_of_its_stream_may_open_the_next_one(
+    core: Endpoint,
+) -> None:
+    client = Shaken(core)
+    (session,) = core.sessions.values()
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.streamed)
+    end, again = stream.writer.end, []
+
+    def ended() -> None:
+        end()
+        again.append(client.listen())
+        again[0].writer.wait_for(lambda: again[0].writer.status)
+
+    stream.writer.end = ended  # type: ignore[method-assign]
+    assert session.unsolicited is not None
+    session.unsolicited.finish()
+    stream.finished()
+    assert again[0].writer.status == 200
+    assert client.delete().status == 200
+    again[0].finished()
+
+
 class SlowPeer:
     """Takes nothing of what is written to it until `taken` is set."""
 
