@@ -17,7 +17,8 @@ Name = tuple[str, Any]
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
-# Seconds after which a rejected client may try again.
+# Seconds after which a client may try again that was rejected because a limit was reached or the
+# server was not available: the value of Retry-After, unless a rate says more.
 RETRY_SECONDS = 1
 
 # One subscriber usually has a whole IPv6 network of this prefix length, so it counts as one address.

@@ -27,7 +27,6 @@ from ..engine.calls import Calls
 from ..engine.cancel import CancelToken
 from ..engine.incoming import Line
 from ..engine.pool import waiting
-from ..engine.shares import RETRY_SECONDS
 from ..errors import InternalError
 from ..log import logger
 from ..protocol.lifecycle import Peer
@@ -44,7 +43,7 @@ from ..protocol.messages import (
     to_json,
 )
 from ..protocol.versions import BY_NAME
-from ..server.processes import RENEW_SECONDS, Processes, Told
+from ..server.processes import AGAIN_SECONDS, RENEW_SECONDS, Processes, Told
 from ..stores.base import (
     MAX_RECORD_DEPTH,
     Entry,
@@ -740,7 +739,7 @@ class SharedSessions:
                     writer.write(KEEP_ALIVE)
             except StoreUnavailable as error:
                 log.warning("a stream waits for the store: %s", error)
-                time.sleep(RETRY_SECONDS)
+                time.sleep(AGAIN_SECONDS)
         writer.end()
 
 
