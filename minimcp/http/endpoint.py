@@ -61,7 +61,7 @@ from .headers import (
 )
 from .options import HttpOptions
 from .responses import STREAM_HEADERS, EventStream, PostResponse, Trace
-from .sessions import BEGIN_SECONDS, MakeRole, Session
+from .sessions import BEGIN_SECONDS, MakeRole, Session, too_many_sessions
 from .shared import SharedSession, SharedSessions
 from .sse import MEDIA_TYPE, format_event
 
@@ -494,11 +494,7 @@ class Endpoint(HttpService):
                 self.sessions[session.id] = session
                 return
         session.end("there are too many")
-        raise HttpError(
-            503,
-            f"there are {most} sessions already (max_sessions): try again later",
-            code=errors.INTERNAL_ERROR,
-        )
+        raise too_many_sessions(most)
 
     def keep(self, session: Session) -> None:
         """Have a session at hand that stands in a store; for so many others as may be, those that
@@ -526,8 +522,8 @@ class Endpoint(HttpService):
         if most is None:
             return
         stored = processes.store.sizes(processes.key("session") + "/")
-        reason = f"there are {most} sessions already (max_sessions): try again later"
-        require(len(stored) < most, 503, reason, errors.INTERNAL_ERROR)
+        if len(stored) >= most:
+            raise too_many_sessions(most)
         own = processes.key("session", owner_of(session.principal), "")
         principal = next((name for name in headers.names if name[0] == "principal"), None)
         if principal is not None:

@@ -18,10 +18,11 @@ from ..engine.dispatch import Dispatcher
 from ..engine.incoming import Line
 from ..engine.liveness import Pinged
 from ..engine.shares import Place
-from ..errors import ConnectionLost
+from ..errors import INTERNAL_ERROR, ConnectionLost
 from ..log import logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response, Result
+from .headers import HttpError
 
 if TYPE_CHECKING:
     from .responses import EventStream, PostResponse
@@ -168,3 +169,9 @@ class Session(Pinged):
     def __repr__(self) -> str:
         # never the id: who knows it is let in
         return f"<Session {self.key} {len(self.responses)} running>"
+
+
+def too_many_sessions(most: int) -> HttpError:
+    """Return the error for a client that may not open a session, because there are ``most``."""
+    reason = f"there are {most} sessions already (max_sessions): try again later"
+    return HttpError(503, reason, code=INTERNAL_ERROR)
