@@ -160,7 +160,7 @@ class Admission:
         is_stateless = True
         try:
             version = one_value(headers, VERSION_HEADER)
-            if isinstance(message, Request) and PerRequest.is_enveloped(message):
+            if isinstance(message, Request) and PerRequest.carries_metadata(message):
                 return self._with_metadata(message, headers, version)
             if self.is_stateless(version):
                 return self._without_metadata(message, version)

@@ -132,7 +132,7 @@ class HttpService:
         if headers.cache.get(self) != asked:
             self.policy.check(headers)
             try:
-                if self.answer_aside(request) is None:
+                if self.answer_cors_or_metadata(request) is None:
                     self.check_path(request.path.partition("?")[0])
                     if self.bearer is not None:
                         self.bearer.token_in(headers)
@@ -149,9 +149,9 @@ class HttpService:
         server."""
         return request.path == self.options.health and request.method in ("GET", "HEAD")
 
-    def answer_aside(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """What is no part of the protocol: whether a page may ask (CORS), and who issues tokens.
-        None: it is."""
+    def answer_cors_or_metadata(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """Answer a CORS preflight or a request for the metadata of the token issuer. Return None for
+        any other request."""
         headers = request.headers
         if (
             request.method == "OPTIONS"
@@ -215,7 +215,7 @@ class HttpService:
                 return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
-            aside = None if request.method == "POST" else self.answer_aside(request)
+            aside = None if request.method == "POST" else self.answer_cors_or_metadata(request)
             if aside is not None:
                 writer.send(aside.status, aside.headers, aside.body)
                 return
@@ -468,7 +468,7 @@ class Endpoint(HttpService):
             ShareExceeded: The client has too many.
             StoreUnavailable: It cannot be written.
         """
-        end = partial(self._end_silent, session)
+        end = partial(self._end_unbegun, session)
         most = self.options.max_sessions
         session.place = self.shares.admit("sessions", most, headers.names, end)
         if isinstance(session, SharedSession):
@@ -530,8 +530,9 @@ class Endpoint(HttpService):
             used = sum(key.startswith(own) for key in stored)
             self.shares.check("sessions", most, principal, used)
 
-    def _end_silent(self, session: Session) -> bool:
-        """End a session whose client has not begun, and return whether it has not."""
+    def _end_unbegun(self, session: Session) -> bool:
+        """End a session if its client has not sent `notifications/initialized` and no request of it
+        is running. Return whether it was ended."""
         if session.initialized or session.responses:
             return False
         self._end(session, "others wait, and its client has not begun")
@@ -659,7 +660,7 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._leave_response(response, writer)
+            self._close_when_done(response, writer)
 
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
@@ -714,7 +715,7 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._leave_response(response, writer)
+            self._close_when_done(response, writer)
 
     def _start(
         self,
@@ -766,8 +767,8 @@ class Endpoint(HttpService):
             self._order_look()
         return response
 
-    def _leave_response(self, response: PostResponse, writer: ResponseWriter) -> None:
-        """Close a response, or leave that to its last handler if its connection was released."""
+    def _close_when_done(self, response: PostResponse, writer: ResponseWriter) -> None:
+        """Close a response: now, or when it is done if its connection was released before."""
         close = partial(self._close_response, response, writer)
         if response.detached:
             response.when_done(close)

@@ -37,7 +37,8 @@ MakeRole = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionRole
 
 
 class Session(Pinged):
-    """What is kept of one client. Thread-safe.
+    """One HTTP session (revisions with a handshake): peer, open responses and pending questions.
+    Thread-safe.
 
     Args:
         make_role: Makes what its messages mean.
