@@ -84,7 +84,7 @@ if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a
     from .http.client import HttpServer
     from .http.headers import HttpRequest, HttpResponse
     from .http.options import HttpOptions
-    from .http.sessions import EventStore
+    from .http.events import EventStore
     from .server.context import Context, current_context
     from .server.options import app, method, notification, prompt, resource, tool
     from .features.executors import Serial
@@ -273,7 +273,7 @@ _MODULES = {
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",
-    "http.sessions": "EventStore",
+    "http.events": "EventStore",
     "server.context": "Context current_context",
     "features.executors": "Serial",
     "features.observers": "FinishedRequest LogFilter LogHandler",

@@ -13,9 +13,6 @@ from ..text import one_line
 
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
 
-# Seconds after which a client may try again, and an issuer that failed is asked again.
-RETRY_SECONDS = 1
-
 # By which tokens are signed, where nothing else is said.
 ALGORITHMS = (
     "RS256",

@@ -20,7 +20,6 @@ from ..protocol.messages import Json
 from ..text import one_line
 from .shared import (
     ALGORITHMS,
-    RETRY_SECONDS,
     IssuerUnavailable,
     Verify,
     WrongType,
@@ -33,6 +32,9 @@ log = logger("minimcp.auth")
 # How long keys are kept, how long at least before others are asked for, and by how much clocks may
 # differ.
 KEPT_SECONDS, AGAIN_SECONDS, SKEW_SECONDS = 300.0, 10.0, 30.0
+
+# Seconds after which an issuer is asked again that did not respond, or responded with an error.
+ISSUER_RETRY_SECONDS = 1.0
 
 # As long as no request to an issuer has failed, a request for which there is no key waits for the
 # one that asks, at most so long.
@@ -214,7 +216,7 @@ class KeySet:
     def _pause(self, has_key: bool) -> float:
         """Return the seconds between two requests for keys."""
         if self._is_failing:
-            return AGAIN_SECONDS if has_key else RETRY_SECONDS
+            return AGAIN_SECONDS if has_key else ISSUER_RETRY_SECONDS
         return KEPT_SECONDS if has_key else AGAIN_SECONDS
 
     def _renew(self, running: threading.Event, head: Mapping[str, Any]) -> None:
@@ -273,8 +275,8 @@ class KeySet:
 
 
 class Gate:
-    """Limits the requests to an issuer while it fails: one at a time, and one per `RETRY_SECONDS`.
-    Thread-safe.
+    """Limits the requests to an issuer while it fails: one at a time, and one per
+    `ISSUER_RETRY_SECONDS`. Thread-safe.
 
     Usable with ``with``, around a request.
 
@@ -290,7 +292,7 @@ class Gate:
         with self._lock:
             now = time.monotonic()
             if self._failed_at is not None:
-                if now - self._failed_at < RETRY_SECONDS:
+                if now - self._failed_at < ISSUER_RETRY_SECONDS:
                     raise IssuerUnavailable("the last request to the issuer failed")
                 self._failed_at = float("inf")  # until this one has ended
 

@@ -881,12 +881,16 @@ class Bridge(Registry):
         key = json.dumps(described, sort_keys=True)
 
         def serve(incoming: IncomingRequest) -> Any:
-            return self._link_alone(key, opening, incoming).serve_front(None, incoming)
+            return self._link_for_stateless_client(key, opening, incoming).serve_front(
+                None, incoming
+            )
 
         return Route(serve, start=lambda incoming: self._pool.submit(incoming.run))
 
-    def _link_alone(self, key: str, opening: Result, incoming: IncomingRequest) -> Link:
-        """Return the link of a client without a session, which counts as the client's that began
+    def _link_for_stateless_client(
+        self, key: str, opening: Result, incoming: IncomingRequest
+    ) -> Link:
+        """Return the link of stateless clients, which counts as a place of the client that opened
         it.
 
         Raises:

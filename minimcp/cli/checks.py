@@ -63,7 +63,7 @@ def expect_code(
     if (
         probe.way.is_web and probe.alone and wanted != errors.INVALID_PARAMS
     ):  # for which no status is prescribed
-        from ..http.sessions import STATUS
+        from ..http.headers import STATUS
 
         expect(
             reply.status == STATUS[wanted],

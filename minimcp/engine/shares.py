@@ -17,14 +17,15 @@ Name = tuple[str, Any]
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
-# Seconds after which a rejected client may try again.
+# Seconds after which a client may try again that was rejected because a limit was reached or the
+# server was not available: the value of Retry-After, unless a rate says more.
 RETRY_SECONDS = 1
 
 # One subscriber usually has a whole IPv6 network of this prefix length, so it counts as one address.
 IPV6_PREFIX = 64
 
-# What a message calls a resource, and the limit of it.
-WORDS = {
+# The bounded resources, each with the words that an error message has for it and its limit.
+RESOURCES = {
     "connections": "connections (HttpOptions.max_connections)",
     "requests": "running requests (Limits.requests)",
     "sessions": "sessions (HttpOptions.max_sessions)",
@@ -45,7 +46,7 @@ class Place:
 
     Args:
         shares: The counter.
-        kind: The resource, a key of `WORDS`.
+        kind: The resource, a key of `RESOURCES`.
         close_idle: Closes whatever occupies this place if it is idle, and returns whether it was. It
             must not block. None: it is never closed for another one.
     """
@@ -70,7 +71,7 @@ class ClientPool:
     """A pool of threads as one client uses it.
 
     One client may not occupy all threads of a pool, because its handlers may run for long. Jobs above
-    its part wait for their turn, and jobs of other clients pass them. Thread-safe.
+    `Shares.max_threads` wait for their turn, and jobs of other clients pass them. Thread-safe.
 
     Args:
         shares: The counter.
@@ -142,8 +143,12 @@ class Shares:
     def __init__(
         self, limits: Limits, auth: Any = None, trusted_proxies: Iterable[str] = ()
     ) -> None:
-        client, address = limits.client_share, limits.address_share
-        self._parts = {"principal": client, "session": client, "address": address}
+        # By kind of client, the fraction of each limit that one client may use; None means all.
+        self._fractions = {
+            "principal": limits.client_share,
+            "session": limits.client_share,
+            "address": limits.address_share,
+        }
         self._auth = auth
         self._trusted = [read_network(each) for each in trusted_proxies]
         # The counted form of each address; None if the share does not apply to it.
@@ -177,7 +182,7 @@ class Shares:
         return tuple(
             name
             for name in client_names(self._auth, principal, session, counted)
-            if name[1] is not None and self._parts[name[0]] is not None
+            if name[1] is not None and self._fractions[name[0]] is not None
         )
 
     def _counted(self, address: str) -> Optional[str]:
@@ -203,7 +208,7 @@ class Shares:
         If it has used up its share, its idle places are closed first, oldest first.
 
         Args:
-            kind: The resource, a key of `WORDS`.
+            kind: The resource, a key of `RESOURCES`.
             most: The limit for all clients; None means no limit, and so no share.
             names: The client, from `names_of`.
             close_idle: As for `Place`.
@@ -245,8 +250,10 @@ class Shares:
 
     def share(self, name: Name, most: int) -> int:
         """Return how much of a limit a client may use, at least 1."""
-        part = self._parts[name[0]]
-        return most if part is None else max(1, int(most * part))
+        fraction = self._fractions[name[0]]
+        if fraction is None:
+            return most
+        return max(1, int(most * fraction))
 
     def _full(self, place: Place, most: int, names: Sequence[Name]) -> Optional[Name]:
         """Return the first name whose share is used up (lock held)."""
@@ -279,7 +286,7 @@ class Shares:
     def _exceeded(self, kind: str, name: Name, most: int) -> ShareExceeded:
         option = "address_share" if name[0] == "address" else "client_share"
         return ShareExceeded(
-            f"this {name[0]} uses its share of {WORDS[kind]}: {self.share(name, most)} of {most}"
+            f"this {name[0]} uses its share of {RESOURCES[kind]}: {self.share(name, most)} of {most}"
             f" (Limits.{option}). Try again later"
         )
 
@@ -293,19 +300,19 @@ class Shares:
             size: The number of jobs that it runs at the same time; None means no limit.
             names: The client, from `names_of`.
         """
-        if size is None or all(self.part(name, size) >= size for name in names):
+        if size is None or all(self.max_threads(name, size) >= size for name in names):
             return pool
         return ClientPool(self, pool, size, names)
 
-    def part(self, name: Name, size: int) -> int:
+    def max_threads(self, name: Name, size: int) -> int:
         """Return how many threads of a pool a client may occupy, at least 1.
 
         It leaves its share to other clients: with the default of a quarter it may use three quarters.
         """
-        part = self._parts[name[0]]
-        if part is None:
+        fraction = self._fractions[name[0]]
+        if fraction is None:
             return size
-        share = int(size * part)
+        share = int(size * fraction)
         return max(1, share, size - share)
 
     def take_turn(self, client: ClientPool, start: Callable[[], object]) -> None:
@@ -326,7 +333,7 @@ class Shares:
         self.count_turns(client, -1)
 
     def count_turns(self, client: ClientPool, change: int) -> None:
-        """Count a job from now on (1), even above the client's part, or no longer (-1)."""
+        """Count a job from now on (1), even above `max_threads`, or no longer (-1)."""
         starts = []
         with self._lock:
             self._add_turns(client, change)
@@ -345,7 +352,8 @@ class Shares:
     def _has_turn(self, client: ClientPool) -> bool:
         """Return whether one more job of a client may start (lock held)."""
         return all(
-            self._turns.get(key, 0) < self.part(key[1], client.size) for key in client.counters()
+            self._turns.get(key, 0) < self.max_threads(key[1], client.size)
+            for key in client.counters()
         )
 
     def _add_turns(self, client: ClientPool, change: int) -> None:

@@ -431,7 +431,7 @@ class HttpClientSession(ClientSession, Pinged):
         self.refused: Optional[int] = None
         self._limits, self._trace = limits, trace
         self._session_id: Optional[str] = None
-        self._gone: Optional[SessionGone] = None
+        self._session_error: Optional[SessionGone] = None
         self.calls = _HttpCalls(self)
         # HTTP requests of ours that belong to no call.
         self._aside: set[AbortableRequest] = set()
@@ -486,39 +486,39 @@ class HttpClientSession(ClientSession, Pinged):
         return None if ping is None else self.calls.ping(*ping)
 
     def lose(self, cause: ConnectionLost) -> None:
-        self._lose(cause)
+        self._fail(cause)
 
     def stop(self, cause: Exception) -> None:
         for call in reversed(
             self.calls.pending()
         ):  # the last first: what is not sent yet is not sent any more
-            self.calls.end(call, self._gone or cause)
-        self._lose(cause)
+            self.calls.end(call, self._session_error or cause)
+        self._fail(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
         return self._ended.wait(seconds)
 
     def close(self) -> None:
-        self._leave()
+        self._begin_close()
         if self._resumes:
             told = threading.Event()
             self._sender.submit(told.set)
             told.wait(CLOSE_SECONDS)
             self._sender.close()
-        self._cut()
+        self._abort_all()
 
     def abandon(self) -> None:
-        self._leave()
-        timer.after(CLOSE_SECONDS, self._cut)
+        self._begin_close()
+        timer.after(CLOSE_SECONDS, self._abort_all)
 
-    def _cut(self) -> None:
-        """Let go of what is still sent, and of all connections. Never waits."""
+    def _abort_all(self) -> None:
+        """Abort all HTTP requests and close the connections. Never blocks."""
         self._closed = True
         self._abort_aside()
         self._fetcher.close()
 
-    def _leave(self) -> None:
-        """End all calls, and have the server told that the session ends. Never waits."""
+    def _begin_close(self) -> None:
+        """End all calls, and enqueue a DELETE that ends the session. Never blocks."""
         ends_session = self._session_id is not None and self.cause is None
         self.stop(ConnectionLost(f"{self.name}: closed"))
         if ends_session:
@@ -526,7 +526,7 @@ class HttpClientSession(ClientSession, Pinged):
             self._sender.submit(partial(self._exchange, delete))
         self._sender.close()
 
-    def _lose_session(self, call: _Call, why: str = "") -> NoReturn:
+    def _fail_session(self, call: _Call, why: str = "") -> NoReturn:
         """Raise SessionGone: the server does not know the session, and has not run this call.
 
         Each other call that is running gets `SESSION_SECONDS` to receive the same response.
@@ -539,19 +539,20 @@ class HttpClientSession(ClientSession, Pinged):
         refusal = SessionGone(text)
         refusal.refused = True
         self.calls.settle(call.id, refusal)
-        if self._gone is None:
-            self._gone = SessionGone(str(refusal))
+        if self._session_error is None:
+            self._session_error = SessionGone(str(refusal))
             timer.after(
-                SESSION_SECONDS if len(self.calls) else 0.0, partial(self._lose, self._gone)
+                SESSION_SECONDS if len(self.calls) else 0.0,
+                partial(self._fail, self._session_error),
             )
         raise refusal
 
-    def _lose(self, cause: Exception) -> None:
+    def _fail(self, cause: Exception) -> None:
         """End all calls and refuse further ones with this cause. Idempotent."""
         with self._lock:
             if self.cause is not None:
                 return
-            self.calls.close(self._gone or cause)
+            self.calls.close(self._session_error or cause)
         self.stop_pings()
         self.calls.forget_look()
         self._abort_aside()
@@ -648,8 +649,8 @@ class HttpClientSession(ClientSession, Pinged):
             McpError: There is none.
         """
         opens = call.method == "initialize"
-        if self._gone is not None:
-            self._lose_session(call)
+        if self._session_error is not None:
+            self._fail_session(call)
         call.sent = True
         with closing(self._post(call.http, call.line, call.request)) as response:
             if response.status < 300:
@@ -664,7 +665,7 @@ class HttpClientSession(ClientSession, Pinged):
         # is ambiguous, so the server is asked.
         is_certain = status == 404 and not is_own
         if may_end and (is_certain or not self._is_session_known(call)):
-            self._lose_session(call, f"HTTP {status}")
+            self._fail_session(call, f"HTTP {status}")
         if answer is None or isinstance(error, Busy):
             raise error
         # A server that wants a token or other rights says so by a challenge, or without our id.

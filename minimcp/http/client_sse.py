@@ -62,7 +62,7 @@ class SseSession(HttpClientSession):
         try:
             self._follow(self._request_aside(), None, None)
         except Exception as error:
-            self._lose(
+            self._fail(
                 error
                 if isinstance(error, ConnectionLost)
                 else ConnectionLost(f"{self.name}: {error}")

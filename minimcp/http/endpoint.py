@@ -14,7 +14,7 @@ import threading
 import time
 from contextlib import nullcontext, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
@@ -24,32 +24,28 @@ from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.shares import Name, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
-from ..errors import ConnectionLost, HeaderMismatch, InternalError, InvalidRequest, RpcError
+from ..errors import ConnectionLost, InternalError, RpcError
 from ..features.access import missing_scopes, scopes_of
 from ..log import logger
-from ..protocol.lifecycle import LISTEN, VERSION_KEY, Peer, PerRequest, ServerSession
+from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
     Failure,
     Id,
     InvalidMessage,
-    Message,
-    Notification,
     Request,
     decode,
     encode,
     failure,
 )
-from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
-from ..schema.header_params import from_header, plain_text
+from ..protocol.versions import Revision
+from ..schema.header_params import HeaderParam
 from ..stores.base import StoreUnavailable, owner_of
-from ..text import one_line
+from .admission import Admission
+from .events import EventStore
 from .headers import (
     JSON_TYPE,
     LAST_EVENT_HEADER,
-    METHOD_HEADER,
-    NAME_HEADER,
     NAMED_BY,
-    PARAM_PREFIX,
     SESSION_HEADER,
     VERSION_HEADER,
     Headers,
@@ -65,16 +61,8 @@ from .headers import (
     require,
 )
 from .options import HttpOptions
-from .sessions import (
-    BEGIN_SECONDS,
-    STATUS,
-    STREAM_HEADERS,
-    EventStore,
-    MakeRole,
-    ResponseSink,
-    Session,
-    Trace,
-)
+from .responses import STREAM_HEADERS, EventStream, PostResponse, Trace
+from .sessions import BEGIN_SECONDS, MakeRole, Session, too_many_sessions
 from .shared import SharedSession, SharedSessions
 from .sse import MEDIA_TYPE, format_event
 
@@ -116,10 +104,6 @@ SHORT_BODY_BYTES = 4 * 1024
 _PIECE_BYTES = 64 * 1024
 _EVENT_ID = re.compile(r"([0-9a-f]{1,32}\.[0-9]{1,15})/([0-9]{1,15})")
 _HEADER_NAMES = re.compile(r"[A-Za-z0-9\-_, ]{1,4096}")
-_SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
-
-# Whose a message is, None where there is no session; who sends a request, and who serves it.
-Admitted = tuple[Optional[Session], Optional[Peer], Optional[Route]]
 
 
 class HttpService:
@@ -149,7 +133,7 @@ class HttpService:
         if headers.cache.get(self) != asked:
             self.policy.check(headers)
             try:
-                if self.answer_aside(request) is None:
+                if self.answer_cors_or_metadata(request) is None:
                     self.check_path(request.path.partition("?")[0])
                     if self.bearer is not None:
                         self.bearer.token_in(headers)
@@ -166,9 +150,9 @@ class HttpService:
         server."""
         return request.path == self.options.health and request.method in ("GET", "HEAD")
 
-    def answer_aside(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """What is no part of the protocol: whether a page may ask (CORS), and who issues tokens.
-        None: it is."""
+    def answer_cors_or_metadata(self, request: HttpRequest) -> Optional[HttpResponse]:
+        """Answer a CORS preflight or a request for the metadata of the token issuer. Return None for
+        any other request."""
         headers = request.headers
         if (
             request.method == "OPTIONS"
@@ -232,7 +216,7 @@ class HttpService:
                 return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
-            aside = None if request.method == "POST" else self.answer_aside(request)
+            aside = None if request.method == "POST" else self.answer_cors_or_metadata(request)
             if aside is not None:
                 writer.send(aside.status, aside.headers, aside.body)
                 return
@@ -357,20 +341,12 @@ class Endpoint(HttpService):
     ) -> None:
         super().__init__(registry, options, bearer)
         self.path, self.pool, self._offer = path, pool, registry.offer
-        self._named_by = {
-            method: (member, "") for method, member in NAMED_BY.items()
-        }  # with the capability it needs
-        for each in registry.config.features:
-            self._named_by.update(
-                {name: (member, "ext:" + each.identifier) for name, member in each.names.items()}
-            )
         self.make_role, self._limits, self._cap, self._max_streams = (
             make_role,
             limits,
             cap,
             max_streams,
         )
-        self._alone = ServerSession(registry.offer)
         processes = registry.config.processes
         if processes is not None:
             self.subscriptions = registry.feature("subscriptions")
@@ -381,6 +357,20 @@ class Endpoint(HttpService):
         self.store: Optional[EventStore] = options.event_store or None
         if options.event_store is None:
             self.store = EventStore() if self.shared is None else self.shared.events
+        named_by = {method: (member, "") for method, member in NAMED_BY.items()}
+        for each in registry.config.features:
+            capability = f"ext:{each.identifier}"
+            named_by.update({name: (member, capability) for name, member in each.names.items()})
+        self.admission = Admission(
+            registry.offer,
+            keeps_sessions=options.sessions,
+            find_session=self.find_session,
+            make_session=self.make_session,
+            keep_session=self.keep_session,
+            route=registry.route,
+            named_by=named_by,
+            header_params=self._header_params,
+        )
         # Sessions of a store that this process keeps a copy of.
         self.max_copies = options.max_sessions
         self.trace = trace
@@ -402,7 +392,7 @@ class Endpoint(HttpService):
         )
         self.sessions: dict[str, Session] = {}
         # What is served now, by where it goes.
-        self._open: dict[ResponseWriter, ResponseSink] = {}
+        self._open: dict[ResponseWriter, Union[PostResponse, EventStream]] = {}
         # Cancels the next check of the token of a stream.
         self._token_checks: dict[ResponseWriter, Callable[[], object]] = {}
         # Of all responses, for short moments: one for each would cost more than most of them need
@@ -419,17 +409,10 @@ class Endpoint(HttpService):
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         headers, method = request.headers, request.method
-        # The types that a response can have; the request must accept one of them.
-        wanted: dict[str, tuple[str, ...]] = {"POST": (JSON_TYPE, MEDIA_TYPE)}
-        spoken = headers.get(VERSION_HEADER)
-        if (
-            self.options.sessions
-            and self._offer.handshakes
-            and spoken not in self._offer.per_request
-        ):
-            if streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers):
-                wanted["GET"] = (MEDIA_TYPE,)
-            wanted["DELETE"] = ()
+        # By method, the types that a response can have; the request must accept one of them.
+        wanted = self.admission.methods(
+            headers, streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers)
+        )
         if method not in wanted:
             raise HttpError(
                 405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None
@@ -448,116 +431,10 @@ class Endpoint(HttpService):
 
     # ------------------------------------------------------------ who sends a message
 
-    def _admit(self, message: Message, headers: Headers) -> Admitted:
-        """Find out about a message before anything is done about it.
-
-        Raises:
-            HttpError: It is answered with an error, or not at all.
-        """
-        alone, id = True, message.id if isinstance(message, Request) else None
-        try:
-            version = _one(headers, VERSION_HEADER)
-            if isinstance(message, Request) and PerRequest.is_enveloped(message):
-                return self._admit_enveloped(message, headers, version)
-            if self._stands_alone(version):
-                return self._admit_without_envelope(message, version)
-            alone = False
-            session, revision = self._sender(
-                headers, isinstance(message, Request) and message.method == "initialize"
-            )
-            if isinstance(message, Request):
-                return (session, *self._within(message, session, revision, headers))
-            if session is None and not isinstance(message, Notification):
-                raise InvalidRequest(
-                    "nothing was asked that this could be the answer to: no sessions are kept here"
-                )
-            return session, None, None
-        except ShareExceeded as error:
-            raise rejected(error, id) from None
-        except RpcError as error:
-            status = (
-                400
-                if not isinstance(message, Request)
-                else STATUS.get(error.code, 200)
-                if alone
-                else 200
-            )
-            raise HttpError(
-                status, error.message, code=error.code, id=id, data=error.data
-            ) from None
-        except HttpError as error:
-            error.id = id
-            raise
-
-    def _admit_enveloped(
-        self, request: Request, headers: Headers, version: Optional[str]
-    ) -> Admitted:
-        """A request that stands alone; headers repeat what its body says."""
-        unsupported = None
-        try:
-            peer = self._alone.admit_alone(request)
-        except errors.UnsupportedRevision as error:
-            unsupported = error
-        method, params = request.method, request.params
-        if version != params["_meta"][VERSION_KEY]:
-            said = (
-                "is missing"
-                if version is None
-                else f"is not the revision of the body: {one_line(version, 40)}"
-            )
-            raise HeaderMismatch(f"the header {VERSION_HEADER} {said}")
-        member, capability = self._named_by.get(method, ("", ""))
-        needed = not capability or (unsupported is None and peer.supports(capability))
-        named = params.get(member) if needed else None
-        for name, value in ((METHOD_HEADER, method), (NAME_HEADER, named)):
-            if isinstance(value, str) and _decoded(headers, name) != value:
-                raise HeaderMismatch(
-                    f"the header {name} is not what the body says, {one_line(value)}"
-                )
-        if unsupported is not None:
-            raise unsupported
-        route = self._registry.route(request, peer)
-        tool = (
-            self._registry.tools.items.get(str(params.get("name")))
-            if method == "tools/call"
-            else None
-        )
-        for each in () if tool is None else tool.header_params:
-            name, value = PARAM_PREFIX + each.name, each.value(params.get("arguments"))
-            if value is None and name in headers:
-                raise HeaderMismatch(f"the header {name} is there, and its argument is not")
-            if plain_text(value) is not None and not each.agrees(_decoded(headers, name), value):
-                raise HeaderMismatch(
-                    f"the header {name} is not what the argument {'.'.join(each.path)} is"
-                )
-        return None, peer, route
-
-    def _admit_without_envelope(self, message: Message, version: Optional[str]) -> Admitted:
-        """The header names a revision without a handshake or none that there is, or no handshake is
-        served."""
-        if version is None and not (
-            isinstance(message, Request) and message.method == "initialize"
-        ):
-            raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
-        if version not in self._offer.per_request:
-            names, said = (
-                self._offer.names,
-                "initialize" if version is None else one_line(version, 40),
-            )
-            reason = f"this server speaks {', '.join(names)}, and does not take {said}"
-            raise errors.UnsupportedRevision(reason, {"supported": names, "requested": version})
-        if isinstance(message, Request):
-            self._alone.admit_alone(message)  # it says what is missing
-        if not isinstance(message, Notification):
-            raise InvalidRequest("nothing was asked that this could be the answer to")
-        return None, None, None
-
-    def _stands_alone(self, version: Optional[str]) -> bool:
-        """Whether a message stands alone that came with this in its header, or with none; else it
-        is of a session."""
-        revision = BY_NAME.get(version or "")
-        newer = version is not None and (revision is None or not revision.handshake)
-        return newer or not self._offer.handshakes
+    def _header_params(self, call: Request) -> Sequence[HeaderParam]:
+        """Return the arguments of a tool call that headers repeat."""
+        tool = self._registry.tools.items.get(str(call.params.get("name")))
+        return () if tool is None else tool.header_params
 
     def _check_scopes(self, message: Any, headers: Headers) -> None:
         """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with
@@ -568,106 +445,33 @@ class Endpoint(HttpService):
         if tool is not None and self.bearer is not None and missing_scopes(tool, headers):
             raise self.bearer.insufficient(scopes_of(tool), message.id)
 
-    def _session(self, headers: Headers) -> Session:
-        """The session that the headers name. Raises HttpError: there is none."""
-        version, id = headers.get(VERSION_HEADER), _one(headers, SESSION_HEADER) or ""
-        if version is not None and version not in self._offer.names:
-            names = ", ".join(self._offer.names)
-            raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
-        session = self.sessions.get(id) if self.shared is None else None
-        if session is None or session.principal != headers.principal:
-            session = self._known_session(id, headers)
-        if session is None:
-            named = _SESSION_ID.fullmatch(id)
-            require(
-                named,
-                400,
-                f"the header {SESSION_HEADER} has no id of a session: initialize opens one",
-            )
-            raise HttpError(
-                404, "there is no such session, or not any more: initialize opens a new one"
-            )
-        session.used_at = time.monotonic()
-        return session
-
-    def _known_session(self, id: str, headers: Headers) -> Optional[Session]:
+    def find_session(self, id: str, principal: Optional[str]) -> Optional[Session]:
         """Return the session with this id. None if there is none, or if it belongs to another
         principal, who must not learn that it exists."""
         if self.shared is None:
             session = self.sessions.get(id)
         else:
-            session = self.shared.load(id, headers.principal)
-        if session is None or session.principal != headers.principal:
+            session = self.shared.load(id, principal)
+        if session is None or session.principal != principal:
             return None
+        session.used_at = time.monotonic()
         return session
 
-    def _sender(self, headers: Headers, opens: bool) -> tuple[Optional[Session], Revision]:
-        """Who sends a message that does not stand alone, and what is spoken.
+    def make_session(self, principal: Optional[str]) -> Session:
+        """Make a session, which `keep_session` keeps."""
+        if self.shared is None:
+            return Session(self.make_role, self.end_behind, principal)
+        return self.shared.open(principal)
 
-        Args:
-            headers: That it came with.
-            opens: Whether it is an `initialize`, which may open a session.
-
-        Raises:
-            HttpError: There is no such session.
-        """
-        # Some clients open a new session with the id of one that has ended. That id is ignored.
-        opens_new = False
-        if opens:
-            id = headers.get(SESSION_HEADER)
-            opens_new = id is None or self._known_session(id, headers) is None
-        if self.options.sessions and not opens_new:
-            session = self._session(headers)
-            assert session.peer is not None
-            return session, session.peer.revision
-        revision = BY_NAME.get(headers.get(VERSION_HEADER, ""))
-        if (
-            not self.options.sessions
-            and revision is not None
-            and not opens
-            and revision not in self._offer.revisions
-        ):
-            raise HttpError(400, f"this server does not speak {revision.name}")
-        handshakes = [each for each in self._offer.revisions if each.handshake]
-        assumed = WITHOUT_HEADER if WITHOUT_HEADER in handshakes else handshakes[-1]
-        opened: Optional[Session] = None
-        if self.options.sessions and self.shared is None:
-            opened = Session(self.make_role, self.end_behind, headers.principal)
-        elif self.options.sessions and self.shared is not None:
-            opened = self.shared.open(headers.principal)
-        return opened, revision or assumed
-
-    def _within(
-        self, request: Request, session: Optional[Session], revision: Revision, headers: Headers
-    ) -> tuple[Peer, Route]:
-        """What a request means in a session, or without any.
-
-        Raises:
-            RpcError: It is refused.
-            HttpError: There are too many sessions.
-        """
-        opens = request.method == "initialize"
-        if session is None:
-            peer = ServerSession(self._offer).admit(request) if opens else Peer(revision)
-            peer.session = None
-            return peer, self._registry.route(request, peer)
-        admitted = session.role.admit(request)
-        assert admitted is not None
-        if opens:
-            known, session.peer = session.peer, admitted[0]
-            if known is None:
-                self._add(session, headers)
-        return admitted
-
-    def _add(self, session: Session, headers: Headers) -> None:
-        """Take a new session in.
+    def keep_session(self, session: Session, headers: Headers) -> None:
+        """Keep a new session.
 
         Raises:
             HttpError: There are too many.
             ShareExceeded: The client has too many.
             StoreUnavailable: It cannot be written.
         """
-        end = partial(self._end_silent, session)
+        end = partial(self._end_unbegun, session)
         most = self.options.max_sessions
         session.place = self.shares.admit("sessions", most, headers.names, end)
         if isinstance(session, SharedSession):
@@ -693,11 +497,7 @@ class Endpoint(HttpService):
                 self.sessions[session.id] = session
                 return
         session.end("there are too many")
-        raise HttpError(
-            503,
-            f"there are {most} sessions already (max_sessions): try again later",
-            code=errors.INTERNAL_ERROR,
-        )
+        raise too_many_sessions(most)
 
     def keep(self, session: Session) -> None:
         """Have a session at hand that stands in a store; for so many others as may be, those that
@@ -725,16 +525,17 @@ class Endpoint(HttpService):
         if most is None:
             return
         stored = processes.store.sizes(processes.key("session") + "/")
-        reason = f"there are {most} sessions already (max_sessions): try again later"
-        require(len(stored) < most, 503, reason, errors.INTERNAL_ERROR)
+        if len(stored) >= most:
+            raise too_many_sessions(most)
         own = processes.key("session", owner_of(session.principal), "")
         principal = next((name for name in headers.names if name[0] == "principal"), None)
         if principal is not None:
             used = sum(key.startswith(own) for key in stored)
             self.shares.check("sessions", most, principal, used)
 
-    def _end_silent(self, session: Session) -> bool:
-        """End a session whose client has not begun, and return whether it has not."""
+    def _end_unbegun(self, session: Session) -> bool:
+        """End a session if its client has not sent `notifications/initialized` and no request of it
+        is running. Return whether it was ended."""
         if session.initialized or session.responses:
             return False
         self._end(session, "others wait, and its client has not begun")
@@ -784,10 +585,10 @@ class Endpoint(HttpService):
         if self.shared is not None:
             self.shared.processes.start(self)
         if request.method == "GET":
-            self._get(self._session(headers), headers, writer)
+            self._get(self.admission.session_of(headers), headers, writer)
             return
         if request.method == "DELETE":
-            self._end(self._session(headers), "the client has ended it")
+            self._end(self.admission.session_of(headers), "the client has ended it")
             writer.send(200, [], b"")
             return
         body = self.body_of(request)
@@ -803,7 +604,7 @@ class Endpoint(HttpService):
             self._array(message, headers, writer, streams, size)
             return
         try:
-            session, peer, route = self._admit(message, headers)
+            session, peer, route = self.admission.admit(message, headers)
             if self.bearer is not None:
                 self._check_scopes(message, headers)
         except HttpError as error:
@@ -862,15 +663,15 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._leave_response(response, writer)
+            self._close_when_done(response, writer)
 
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
     ) -> None:
         """Serve an array of messages, its requests at the same time; their answers are one array."""
-        alone = self._stands_alone(headers.get(VERSION_HEADER))
-        require(not alone, 400, "a message is one object, not an array")
-        session, revision = self._sender(headers, False)
+        is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
+        require(not is_stateless, 400, "a message is one object, not an array")
+        session, revision = self.admission.sender(headers)
         taken = self._offer.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
@@ -898,7 +699,8 @@ class Endpoint(HttpService):
         batch = Batch(response, refused, requests)
 
         def start(request: Request) -> None:
-            peer, route = self._within(request, session, revision, headers)
+            _, peer, route = self.admission.within(request, session, revision, headers)
+            assert peer is not None and route is not None
             self._start(
                 request,
                 peer,
@@ -916,14 +718,14 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._leave_response(response, writer)
+            self._close_when_done(response, writer)
 
     def _start(
         self,
         request: Request,
         peer: Peer,
         route: Route,
-        response: ResponseSink,
+        response: PostResponse,
         size: int,
         headers: Headers,
         run: Run,
@@ -954,10 +756,10 @@ class Endpoint(HttpService):
         writer: ResponseWriter,
         streams: bool,
         named: Optional[Session] = None,
-    ) -> ResponseSink:
+    ) -> PostResponse:
         """The response to requests, which `_close_response` takes back; its head names a session
         that was opened."""
-        response = ResponseSink(self, session, revision, writer, streams)
+        response = PostResponse(self, session, revision, writer, streams)
         if named is not None:
             response.headers = ((SESSION_HEADER, named.id),)
         self._open[writer] = response  # the timer may begin it from now on
@@ -968,15 +770,15 @@ class Endpoint(HttpService):
             self._order_look()
         return response
 
-    def _leave_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
-        """Close a response, or leave that to its last handler if its connection was released."""
+    def _close_when_done(self, response: PostResponse, writer: ResponseWriter) -> None:
+        """Close a response: now, or when it is done if its connection was released before."""
         close = partial(self._close_response, response, writer)
         if response.detached:
             response.when_done(close)
         else:
             close()
 
-    def _close_response(self, response: ResponseSink, writer: ResponseWriter) -> None:
+    def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
         self._open.pop(writer, None)
         if self._token_checks:
             self._forget_token(writer)
@@ -996,7 +798,9 @@ class Endpoint(HttpService):
             with self._changed:
                 self._changed.notify_all()
 
-    def reserve(self, response: ResponseSink, names: Sequence[Name] = ()) -> Place:
+    def reserve(
+        self, response: Union[PostResponse, EventStream], names: Sequence[Name] = ()
+    ) -> Place:
         """Count a stream of change notifications of a client.
 
         Raises:
@@ -1013,20 +817,28 @@ class Endpoint(HttpService):
             response.listens = True
         return place
 
-    def _admit_stream(self, response: ResponseSink, names: Sequence[Name]) -> Place:
+    def _admit_stream(
+        self, response: Union[PostResponse, EventStream], names: Sequence[Name]
+    ) -> Place:
         end = partial(self._end_idle_stream, response)
         return self.shares.admit("streams", self._max_streams, names, end)
 
-    def _end_idle_stream(self, response: ResponseSink) -> bool:
-        """End a stream of change notifications on which nothing waits to be sent, and return whether
-        nothing does."""
+    def _end_idle_stream(self, response: Union[PostResponse, EventStream]) -> bool:
+        """End a stream of change notifications on which nothing is waiting to be sent. Return
+        whether that is so."""
         if response.is_sending():
             return False
         response.listens = False
         self._registry.drain(response)
-        if response.session is not None:
+        if isinstance(response, EventStream):
             response.spawn(response.finish)
         return True
+
+    def name_stream(self, session: Optional[Session]) -> str:
+        """Return a name for a new stream; empty if the client cannot resume it."""
+        if session is None or self.store is None:
+            return ""
+        return f"{session.key}.{next(session.stream_numbers)}"
 
     def _listening(self) -> int:
         return sum(each.listens for each in list(self._open.values()))
@@ -1037,14 +849,21 @@ class Endpoint(HttpService):
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
         last, peer = headers.get(LAST_EVENT_HEADER), session.peer
         assert peer is not None
-        stream: Optional[ResponseSink] = None
+        stream: Optional[EventStream] = None
         place: Optional[Place] = None
         names = self._names(session, headers)
         try:
             writer.count_for(names)
             if last is None:
-                stream = ResponseSink(self, session, peer.revision, writer, pending=session.pending)
-                stream.open()
+                stream = EventStream(
+                    self,
+                    session,
+                    peer.revision,
+                    writer,
+                    name=self.name_stream(session),
+                    pending=session.pending,
+                )
+                stream.announce()
                 with self._changed:
                     before = session.unsolicited
                     free = before is None or not before.is_connected()
@@ -1059,7 +878,7 @@ class Endpoint(HttpService):
                     "this session has just ended: initialize opens a new one",
                 )
                 if before is not None:
-                    before.lost()
+                    before.abort()
                 self._keep_alive(session)
             else:
                 found = _EVENT_ID.fullmatch(last)
@@ -1072,8 +891,9 @@ class Endpoint(HttpService):
                     if stream is None:
                         return
                 elif stream is None:
-                    stream = ResponseSink(self, session, peer.revision, None)
-                    stream.name = name
+                    # It has ended: the client fetches the rest of its events.
+                    stream = EventStream(self, session, peer.revision, None, name=name, last=-1)
+                    stream.done = True
                 elif stream is session.unsolicited and isinstance(session, SharedSession):
                     session.shared.take_stream(session, writer)
                 is_unsolicited = stream is session.unsolicited
@@ -1091,7 +911,7 @@ class Endpoint(HttpService):
                     "no event of this session has this id, or not any more (event_store)",
                 )
                 self._open[writer] = stream
-            self.watch_token(headers, writer, partial(stream.let_go, writer))
+            self.watch_token(headers, writer, partial(stream.end_connection, writer))
             writer.on_gone(partial(stream.leave, writer))
             stream.serve(writer)
         except ShareExceeded:
@@ -1197,7 +1017,8 @@ class Endpoint(HttpService):
             if session.unsolicited is not None:
                 self.pool.spawn(session.unsolicited.finish)  # which waits for its peer
         for response in list(self._open.values()):
-            self._registry.drain(response)
+            if isinstance(response, PostResponse):
+                self._registry.drain(response)
             for request in response.incoming if reason is not None else ():
                 request.token.cancel(reason)
         with self._changed:
@@ -1261,24 +1082,3 @@ def check_form(
     if (listens and not may_be_stream) or not (may_be_json or streams):
         missing = MEDIA_TYPE if listens else JSON_TYPE
         raise HttpError(406, f"the Accept header must allow {missing} for this request", id=id)
-
-
-def _one(headers: Headers, name: str) -> Optional[str]:
-    """The one value of a header; None where it is missing."""
-    values = headers.lists.get(name.lower(), ())
-    if len(values) > 1:
-        raise HttpError(
-            400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH
-        )
-    return values[0] if values else None
-
-
-def _decoded(headers: Headers, name: str) -> str:
-    """What a header says that repeats something of the body."""
-    value = _one(headers, name)
-    if value is None:
-        raise HeaderMismatch(f"the header {name} is missing")
-    try:
-        return from_header(value)
-    except ValueError as error:
-        raise HeaderMismatch(f"the header {name} cannot be read: {error}") from None

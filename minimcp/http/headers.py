@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
 
+from .. import errors
 from ..engine.cancel import CancelToken
 from ..engine.rates import whole_seconds
 from ..engine.shares import RETRY_SECONDS, Name, ShareExceeded
@@ -32,6 +33,18 @@ LAST_EVENT_HEADER = "Last-Event-ID"
 # Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone;
 # extensions have others.
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+
+# By the code of an error, the status of a response in stateless revisions. The status of any other
+# error, and of all errors in a session, is 200.
+STATUS = {
+    errors.PARSE_ERROR: 400,
+    errors.INVALID_REQUEST: 400,
+    errors.INVALID_PARAMS: 400,
+    errors.METHOD_NOT_FOUND: 404,
+    errors.HEADER_MISMATCH: 400,
+    errors.MISSING_CAPABILITY: 400,
+    errors.UNSUPPORTED_VERSION: 400,
+}
 
 
 class Headers(Mapping[str, str]):

@@ -18,7 +18,7 @@ from ..engine.transport import Frame, Transport
 from .endpoint import HttpService
 from .headers import Headers, HttpError, HttpRequest, ResponseWriter, accepted, require
 from .options import HttpOptions
-from .sessions import SHORT_BYTES, STREAM_HEADERS
+from .responses import SHORT_BYTES, STREAM_HEADERS
 from .sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
@@ -197,6 +197,7 @@ class SseServer(HttpService):
                     503, f"no more than {self._most} streams may be open here (Limits.streams)"
                 )
             self._transports[id] = transport
+        has_begun = False
         try:
             connection = self._connect(transport)
             transport.is_idle = connection.is_idle
@@ -208,6 +209,7 @@ class SseServer(HttpService):
             connection.pool = self.shares.pool_of(connection.pool, limits.workers, client)
             # Last: the client may send requests from now on.
             writer.begin(200, list(STREAM_HEADERS))
+            has_begun = True
             writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
             writer.on_gone(transport.close)
             transport.hold(self.options.keepalive, partial(self._next_check, request.headers))
@@ -215,7 +217,9 @@ class SseServer(HttpService):
             self._transports.pop(id, None)
             place.leave()
             transport.close()
-            writer.end()
+            # If nothing has begun, the caller responds with an error.
+            if has_begun:
+                writer.end()
 
     def _next_check(self, headers: Headers) -> float:
         if self.bearer is None:

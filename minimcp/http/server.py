@@ -86,12 +86,14 @@ _NO_SIGNAL: int = getattr(socket, "MSG_NOSIGNAL", 0)
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logger("minimcp.http")
 
-# What is awaited of a peer, beside what a parser awaits: that it closes its side; nothing any more.
-LEAVING, CLOSED = "leave", "closed"
+# States of a connection, besides those of its parser. LEAVING: the last response was sent, and the
+# peer should close its side. CLOSED: nothing more is read or sent.
+LEAVING = "leave"
+CLOSED = "closed"
 
-# In the place of that: an idle connection is to be closed for another one.
+# Not a state but a request to close the connection if it is idle, so that its client can have
+# another one.
 YIELDED = "yielded"
-
 
 # Of glibc's `mallopt`: blocks of so many bytes are got from the system, each by itself.
 _M_MMAP_THRESHOLD = -3

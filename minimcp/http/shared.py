@@ -53,18 +53,11 @@ from ..stores.base import (
     read_record,
     report_unreadable,
 )
-from ..stores.processes import RENEW_SECONDS, Processes, Told
+from ..stores.processes import AGAIN_SECONDS, RENEW_SECONDS, Processes, Told
+from .events import LAST, EventStore
 from .headers import Headers, HttpError, ResponseWriter
-from .sessions import (
-    BEGIN_SECONDS,
-    LAST,
-    RETRY_SECONDS,
-    STREAM_HEADERS,
-    EventStore,
-    MakeRole,
-    ResponseSink,
-    Session,
-)
+from .responses import STREAM_HEADERS, EventStream
+from .sessions import BEGIN_SECONDS, MakeRole, Session
 from .sse import KEEP_ALIVE, format_event
 
 if TYPE_CHECKING:
@@ -149,6 +142,8 @@ class SharedEvents(EventStore):
         ttl: Seconds that they are kept behind the last one of a stream that goes on.
     """
 
+    may_block = True
+
     def __init__(self, processes: Processes, ttl: float) -> None:
         self._processes, self._kept, self._ttl = processes, processes.store, ttl
         # Of each session the streams that are written here, by name, the oldest first.
@@ -174,6 +169,10 @@ class SharedEvents(EventStore):
         self._do(lambda: self._kept.append(self.key(stream), event, ttl, kept))
         for each in dropped:
             self._do(partial(self._kept.delete, self.key(each)))
+
+    def end(self, stream: str, number: int) -> None:
+        """As `EventStore.end`: other processes that follow the stream learn that it has ended."""
+        self.add(stream, number, b"", LAST)
 
     def _admit(self, stream: str, size: int, is_last: bool) -> tuple[int, list[str]]:
         """Count an event of a stream.
@@ -378,7 +377,7 @@ class SharedSession(Session):
             changed.get("stream", self.shared.processes.id) != self.shared.processes.id
             and self.unsolicited is not None
         ):
-            self.unsolicited.lost()  # another process has it
+            self.unsolicited.abort()  # another process has it
 
     def save(self) -> None:
         """Write what has changed here, and take in what has elsewhere.
@@ -426,7 +425,7 @@ class SharedSession(Session):
         except Exception as error:
             log.warning("an answer may not get here: %s", error)
 
-    def post_ping(self, stream: ResponseSink, line: bytes) -> None:
+    def post_ping(self, stream: EventStream, line: bytes) -> None:
         """As `Session.post_ping`. A thread of the pool writes to the store before it sends."""
 
         def send() -> None:
@@ -666,7 +665,7 @@ class SharedSessions:
         number: int,
         writer: ResponseWriter,
         headers: Headers,
-    ) -> Optional[ResponseSink]:
+    ) -> Optional[EventStream]:
         """Go on with a stream that is not served here.
 
         Returns:
@@ -689,11 +688,16 @@ class SharedSessions:
                 self._follow(name, number, head, writer, headers)
             return None
         assert session.peer is not None
-        stream = ResponseSink(
-            self._endpoint, session, session.peer.revision, writer, pending=session.pending
+        stream = EventStream(
+            self._endpoint,
+            session,
+            session.peer.revision,
+            writer,
+            name=name,
+            last=max((event.number for event in events), default=0),
+            pending=session.pending,
         )
         self._endpoint.reserve(stream)
-        stream.continue_stream(name, max((event.number for event in events), default=0))
         session.unsolicited = stream
         self.take_stream(session, writer, events[-1].mark if events else head["told"])
         return stream
@@ -735,7 +739,7 @@ class SharedSessions:
                     writer.write(KEEP_ALIVE)
             except StoreUnavailable as error:
                 log.warning("a stream waits for the store: %s", error)
-                time.sleep(RETRY_SECONDS)
+                time.sleep(AGAIN_SECONDS)
         writer.end()
 
 

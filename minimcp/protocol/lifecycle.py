@@ -327,8 +327,8 @@ class PerRequest(Agreement):
     """Requests that stand alone."""
 
     @staticmethod
-    def is_enveloped(request: Request) -> bool:
-        """Whether a request carries its own revision; a bare ``_meta`` does not make one."""
+    def carries_metadata(request: Request) -> bool:
+        """Return whether a request carries metadata: its ``_meta`` names the revision."""
         meta = request.params.get("_meta")
         return type(meta) is dict and VERSION_KEY in meta
 
@@ -414,11 +414,11 @@ class ServerSession:
             RpcError: It cannot be served at this point, or not in the revision that it names.
         """
         offer, meta = self.offer, request.params.get("_meta")
-        enveloped = type(meta) is dict and VERSION_KEY in meta
-        if request.method == "initialize" and (offer.handshakes or not enveloped):
+        has_metadata = type(meta) is dict and VERSION_KEY in meta
+        if request.method == "initialize" and (offer.handshakes or not has_metadata):
             self.era = Handshake.opened_by(request.params, offer)
             return self.era.peer
-        if enveloped:
+        if has_metadata:
             return self.admit_alone(request)
         if self.era is not None:
             return self.era.peer

@@ -223,7 +223,7 @@ class Judge:
     # ------------------------------------------------------------ requests
 
     def _request(self, side: str, request: Request) -> None:
-        is_alone = lifecycle.PerRequest.is_enveloped(request)
+        is_alone = lifecycle.PerRequest.carries_metadata(request)
         revision = (
             self._asked_by_client(request, is_alone)
             if side == "client"

@@ -544,7 +544,7 @@ def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endp
     thread.start()
     assert sending.wait(WAIT)
     for response in core._open.values():
-        response.wake()  # who waits looks again
+        response._changed.notify()  # the serving thread checks again whether it is done
     thread.join(0.05)
     assert thread.is_alive()
     go.set()

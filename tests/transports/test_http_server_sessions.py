@@ -14,7 +14,7 @@ from minimcp.http import endpoint
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
-from minimcp.http.sessions import ResponseSink
+from minimcp.http.responses import EventStream
 
 from ..rows import for_each
 from ..support import WAIT, eventually
@@ -338,6 +338,29 @@ def test_sessions_that_are_not_used_end(server: Server, stage: Stage) -> None:
     stage.go.set()
     held.finished()
     assert eventually(lambda: len(core.sessions) == 0)
+
+
+def test_a_client_that_has_read_the_end_of_its_stream_may_open_the_next_one(
+    core: Endpoint,
+) -> None:
+    client = Shaken(core)
+    (session,) = core.sessions.values()
+    stream = client.listen()
+    stream.writer.wait_for(lambda: stream.writer.streamed)
+    end, again = stream.writer.end, []
+
+    def ended() -> None:
+        end()
+        again.append(client.listen())
+        again[0].writer.wait_for(lambda: again[0].writer.status)
+
+    stream.writer.end = ended  # type: ignore[method-assign]
+    assert session.unsolicited is not None
+    session.unsolicited.finish()
+    stream.finished()
+    assert again[0].writer.status == 200
+    assert client.delete().status == 200
+    again[0].finished()
 
 
 class SlowPeer:
@@ -796,28 +819,13 @@ def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(
     stream.finished()
 
 
-def test_a_response_is_a_stream_for_other_threads_when_it_is_complete(core: Endpoint) -> None:
-    client, seen = Shaken(core), []
-    (session,) = core.sessions.values()
-
-    class Looks:
-        @property
-        def polling(self) -> bool:
-            seen.append(response.streaming)
-            return False
-
-    response = ResponseSink(core, session, Looks(), Recording())  # type: ignore[arg-type]
-    assert response.open() and seen == [None]
-    assert client.delete().status == 200
-
-
 def test_a_stream_may_end_as_its_connection_leaves(core: Endpoint) -> None:
     client, connection = Shaken(core), Recording()
     (session,) = core.sessions.values()
     assert session.peer is not None
     looks = [connection, connection]  # one to write what is pending, one to end the response
 
-    class Leaving(ResponseSink):
+    class Leaving(EventStream):
         @property
         def writer(self) -> Any:
             return looks.pop() if looks else None
@@ -827,7 +835,6 @@ def test_a_stream_may_end_as_its_connection_leaves(core: Endpoint) -> None:
             """It is what the test says."""
 
     stream = Leaving(core, session, session.peer.revision, connection, pending=session.pending)
-    assert stream.open()
     stream.finish()
     assert stream.done and connection.ended
     assert client.delete().status == 200

@@ -615,12 +615,12 @@ def test_who_follows_a_stream_that_is_dropped_gets_an_error(opens: Callable[[], 
         held = client.begin("tools/call", {"name": "hold"}, id="h")
         assert one.begun.wait(WAIT)
         session = next(iter(one.core.sessions.values()))
-        sink = session.responses[0]
-        assert sink.open()
+        stream = session.responses[0].open()
+        assert stream is not None
         held.writer.wait_for(lambda: held.writer.streamed)
-        again = at(client, two.core).listen(Last_Event_ID=f"{sink.name}/0")
+        again = at(client, two.core).listen(Last_Event_ID=f"{stream.name}/0")
         again.writer.wait_for(lambda: again.writer.streamed)
-        one.store.store.delete(one.core.shared.events.key(sink.name))  # type: ignore[union-attr]
+        one.store.store.delete(one.core.shared.events.key(stream.name))  # type: ignore[union-attr]
         (error,) = again.finished().messages
         assert error["id"] == "h" and "not kept any more" in error["error"]["message"]
         one.go.set()

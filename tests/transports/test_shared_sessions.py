@@ -733,7 +733,7 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
     found = core.shared.load(client.headers["Mcp-Session-Id"])
     assert found is not None and found.principal is None
     with pytest.raises(Exception, match="there is no such session"):
-        core._session(stolen.headers)
+        core.admission.session_of(stolen.headers)
     for key in ("session", "stream", "process"):
         for entry in site.servers[0]._config.store.list(f"/site/{key}/"):
             assert client.headers["Mcp-Session-Id"] not in entry.key + entry.value.decode(), (

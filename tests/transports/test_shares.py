@@ -15,7 +15,7 @@ import pytest
 from minimcp import Bearer, Context, HttpOptions, Limits, Server, Tasks
 from minimcp.engine import shares as counting
 from minimcp.errors import ConnectionLost
-from minimcp.http import endpoint as endpoints, server as http_server, sessions
+from minimcp.http import endpoint as endpoints, responses, server as http_server
 from minimcp.http.server import RunningHttp
 
 from ..answering import R3, R4
@@ -300,7 +300,7 @@ def test_a_response_whose_client_left_is_closed_once(stages: Any) -> None:
     session = Shaken(core).headers["Mcp-Session-Id"]
     found = core.sessions[session]
     assert found.peer is not None
-    response = sessions.ResponseSink(core, found, found.peer.revision, Recording())
+    response = responses.PostResponse(core, found, found.peer.revision, Recording())
     response.open()
     closed: List[None] = []
     response.when_done(lambda: closed.append(None))
@@ -470,7 +470,7 @@ def test_a_stream_that_is_sending_is_not_closed(stages: Any, monkeypatch: Any) -
     stage = stages(limits=Limits(streams=4), auth=bearer())
     core = core_of(stage.server)
     busy = listening(core, **with_token("ada-1"))
-    monkeypatch.setattr(sessions.ResponseSink, "is_sending", lambda self: True)
+    monkeypatch.setattr(responses.PostResponse, "is_sending", lambda self: True)
     refused = serve(core, alone(LISTEN, {"notifications": {}}, with_token("ada-1")))
     assert is_rejected(refused.status, refused.headers, refused.body, "open streams")
     busy.writer.lose()
@@ -658,7 +658,7 @@ def test_a_question_that_no_client_can_see_ends(
     stages: Any, store: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has left before anything was sent, or nothing is kept of what was sent."""
-    monkeypatch.setattr(sessions, "UNSEEN_SECONDS", 0.2)
+    monkeypatch.setattr(responses, "UNSEEN_SECONDS", 0.2)
     stage = stages(http=HttpOptions(event_store=store))
     with stage.server.start_http() as running:
         client = Session(running, R3, elicitation={})
@@ -667,11 +667,12 @@ def test_a_question_that_no_client_can_see_ends(
             peer.until(b"elicitation/create")
         else:
             assert eventually(lambda: stage.began)
-            monkeypatch.setattr(sessions.ResponseSink, "_is_resumable", False)
+            monkeypatch.setattr(responses.EventStream, "is_resumable", False)
             peer.until(b"elicitation/create")
             response = next(iter(running._http._open.values()))
-            assert eventually(lambda: response._is_resumable), "set after the write"
-            response._is_resumable = False
+            stream = response.stream
+            assert eventually(lambda: stream.is_resumable), "set after the write"
+            stream.is_resumable = False
         peer.close()
         assert eventually(lambda: stage.ended)
         assert isinstance(stage.ended[0], ConnectionLost) and "cannot see" in str(stage.ended[0])
@@ -682,10 +683,10 @@ def test_a_question_that_a_client_can_fetch_waits(
     stages: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checked = threading.Event()
-    monkeypatch.setattr(sessions, "UNSEEN_SECONDS", 0.05)
-    end = sessions.ResponseSink._end_unseen
+    monkeypatch.setattr(responses, "UNSEEN_SECONDS", 0.05)
+    end = responses.PostResponse._end_unseen
     monkeypatch.setattr(
-        sessions.ResponseSink, "_end_unseen", lambda self: (end(self), checked.set())
+        responses.PostResponse, "_end_unseen", lambda self: (end(self), checked.set())
     )
     stage = stages(limits=Limits(drain_grace=0.1))
     with stage.server.start_http() as running:

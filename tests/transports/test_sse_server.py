@@ -8,10 +8,11 @@ from typing import Any, Iterator, List
 import pytest
 
 from minimcp import ConnectionLost, Context, Server
+from minimcp.engine.transport import Transport
 from minimcp.http.headers import HttpRequest
 from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SseServer, SseTransport
 from minimcp.http.options import HttpOptions
-from minimcp.http.sessions import SHORT_BYTES
+from minimcp.http.responses import SHORT_BYTES
 
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, message
@@ -204,6 +205,29 @@ def test_while_it_closes_nobody_is_let_in(sse: SseServer) -> None:
         and "closing" in writer.json["error"]["message"]
         and not sse._transports
     )
+
+
+def test_a_client_that_gets_no_connection_gets_an_error(
+    server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The response has not begun, so it can be an error. Nothing of the client is kept."""
+
+    def connect(transport: Transport) -> Any:
+        transports.append(transport)
+        raise RuntimeError("can't start new thread")
+
+    transports: List[Transport] = []
+    sse = SseServer(connect, server._registry, HttpOptions(), 1)
+    for number in (1, 2):
+        writer = Recording()
+        request = HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"})
+        sse.serve(request, writer)
+        assert writer.status == 500 and not writer.streamed
+        assert writer.json["error"]["message"] == "the server failed"
+        assert len(transports) == number, "the only place for a stream is free again"
+        assert transports[-1].receive() == [], "it is closed"
+    failures = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert failures == ["a request failed: can't start new thread"] * 2
 
 
 def test_a_pipe_ends_once_and_takes_only_so_much() -> None:

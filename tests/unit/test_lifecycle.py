@@ -316,7 +316,7 @@ def test_an_envelope_names_what_is_wrong_in_it(changes: dict[str, Any], message:
 )
 def test_the_key_of_the_version_makes_an_envelope(params: dict[str, Any]) -> None:
     request = Request(1, "tools/list", params)
-    assert not PerRequest.is_enveloped(request) and PerRequest.is_enveloped(
+    assert not PerRequest.carries_metadata(request) and PerRequest.carries_metadata(
         enveloped(**{VERSION_KEY: None})
     )
     with pytest.raises(

@@ -11,7 +11,7 @@ import pytest
 
 from minimcp import Bearer, HttpOptions, Limits, Server
 from minimcp.engine.pool import Pool, waiting
-from minimcp.engine.shares import WORDS, Place, ShareExceeded, Shares
+from minimcp.engine.shares import RESOURCES, Place, ShareExceeded, Shares
 
 from ..support import ROOT, WAIT, eventually
 
@@ -298,7 +298,7 @@ def test_a_job_that_is_interrupted_while_it_waits_gives_up_its_turn() -> None:
 def test_without_a_name_or_a_limit_a_client_uses_the_pool_itself() -> None:
     counted, pool = shares(), Pool(4, "test")
     assert counted.pool_of(pool, 4, ()) is counted.pool_of(pool, None, [ADA]) is pool
-    assert shares(None).part(ADA, 4) == 4
+    assert shares(None).max_threads(ADA, 4) == 4
 
 
 def test_a_forked_process_begins_without_clients_in_the_same_object() -> None:
@@ -353,7 +353,7 @@ def bounds() -> List[str]:
 
 
 def test_every_bound_has_a_share_or_a_reason() -> None:
-    shared = " ".join(WORDS.values())
+    shared = " ".join(RESOURCES.values())
     names = {bound.partition(".")[2]: bound for bound in bounds()}
     assert len(names) > 15
     missing = [
@@ -369,4 +369,4 @@ def test_every_shared_kind_is_counted_somewhere() -> None:
     """By the name of its kind, as an argument of `admit`."""
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "minimcp").rglob("*.py"))
     calls = set(re.findall(r'admit(?:, |\(\s*)"(\w+)"', sources))
-    assert calls == WORDS.keys()
+    assert calls == RESOURCES.keys()

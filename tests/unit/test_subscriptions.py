@@ -14,7 +14,8 @@ from minimcp.features import subscriptions as module
 from minimcp.features.subscriptions import Subscriptions
 from minimcp.protocol.lifecycle import SUBSCRIPTION_KEY
 from minimcp.protocol.versions import LISTS
-from minimcp.server.registry import INITIALIZED, OpenSession
+from minimcp.server.feature import OpenSession
+from minimcp.server.registry import INITIALIZED
 
 from ..answering import R1, R5
 from ..scripted import RecordingOutlet

@@ -399,8 +399,8 @@ def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(
 def test_a_request_is_answered_that_comes_as_the_server_is_closed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    make = endpoint.ResponseSink
-    monkeypatch.setattr(endpoint, "ResponseSink", lambda *given: (make(*given), server.close())[0])
+    make = endpoint.PostResponse
+    monkeypatch.setattr(endpoint, "PostResponse", lambda *given: (make(*given), server.close())[0])
     response = Task(server.handle_http, call("add", {"a": 1, "b": 2})).result()
     assert json.loads(response.body)["result"]["structuredContent"] == 3
 
