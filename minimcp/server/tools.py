@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import abc
 from inspect import formatannotation
-from typing import Any, Callable, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
 from ..engine.incoming import IncomingRequest, Route
@@ -24,7 +24,6 @@ from ..protocol.messages import (
 )
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
-from ..schema.checker import Check, compile_check, types_of
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
 from ..schema.published import mapped
 from ..types.base import Wire
@@ -43,6 +42,9 @@ from .context import Context
 from .feature import Destination, Feature, HandOver, OptionSpec, load
 from .options import NONE, OPTIONAL_FLAG, annotated
 from .registered import RegisteredFunction, ServerConfig, Table, keep_members
+
+if TYPE_CHECKING:
+    from ..schema.checker import Check
 
 log = logger("minimcp.tools")
 hosts_log = logger("minimcp.hosts")
@@ -277,6 +279,8 @@ class RegisteredTool(RegisteredFunction):
         given = self.options.get(option)
         if given is None:
             return None, None
+        from ..schema.checker import compile_check, types_of  # needed only for such a schema
+
         where = f"{self.owner}: {option}"
         schema: dict[str, Json] = plain_json(given, where)
         check = compile_check(schema, where=where)
