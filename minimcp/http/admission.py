@@ -1,7 +1,7 @@
 """Admission: who sends an HTTP message, and who serves it.
 
 `Admission` looks at the method, the headers and the message, and returns the session, the peer and
-the route, or raises an `HttpError`. It knows no endpoint, lock or socket: three functions that it is
+the route, or raises an `HttpError`. It has no endpoint, lock or socket: three functions that it is
 given find, make and keep sessions.
 
 What a message of a POST means depends on the message and on its `VERSION_HEADER`:

@@ -88,8 +88,11 @@ CLOSE_SECONDS = 2.0
 # What of the head of an error is shown.
 TELLING_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
 
-# How much of the body of an error is read, and how much of it is shown.
-ERROR_BYTES, SHOWN_BYTES = 64 * 1024, 200
+# Bytes of the body of an error that are read.
+ERROR_BYTES = 64 * 1024
+
+# Bytes of it that an error message shows.
+SHOWN_BYTES = 200
 
 # Seconds after which the rest of an error's body is not read: some servers never end the body.
 ERROR_PAUSE = 5.0
@@ -109,9 +112,13 @@ LONGEST_RETRY_AFTER = 86_400
 # in many ways.
 GET_SECONDS = 2.0
 
-# Seconds before a stream is asked for again, where the server does not say; at most, and at most if
-# it says.
-FIRST_PAUSE, LONGEST_PAUSE, LONGEST_RETRY = 1.0, 30.0, 60.0
+# Seconds before a stream is requested again, if the server does not say how many. They double with
+# each failure up to LONGEST_PAUSE.
+FIRST_PAUSE = 1.0
+LONGEST_PAUSE = 30.0
+
+# Maximum number of these seconds if the server says how many.
+LONGEST_RETRY = 60.0
 
 # How often in a row resuming the stream of a call may fail.
 RESUME_TRIES = 3
@@ -123,9 +130,11 @@ EMPTY_STREAMS = 3
 # Seconds between two streams at least, whatever the server asks for.
 SHORTEST_PAUSE = 0.1
 
-# Messages that are to be posted and nobody waits for, and the bytes of the longest; others are
-# dropped.
-MOST_UNTOLD, LONGEST_UNTOLD = 10_000, 4096
+# Maximum number of queued messages that no thread waits for. More are dropped.
+MAX_QUEUED = 10_000
+
+# Bytes of the longest of these messages. A longer one is dropped.
+MAX_QUEUED_BYTES = 4096
 
 # HTTP requests at the same time at most when many are sent at once.
 AT_ONCE = 64
@@ -181,7 +190,8 @@ class HttpServer:
         # Fetcher rejects a `SignIn` and its like there.
         if has_secret and is_open and not hasattr(auth, "for_server"):
             log.warning(
-                "%s: the token is sent over http, where everybody on its way can read it: use https",
+                "%s: the token is sent over http, where everybody on its way can read it: "
+                "use https",
                 without_secrets(self.url),
             )
         # Makes what sends requests to it.
@@ -209,7 +219,8 @@ class RequestHeaders:
     """
 
     def __init__(self, name: str, extended: Mapping[str, str]) -> None:
-        self._name, self._named_by = name, {**NAMED_BY, **extended}
+        self._name = name
+        self._named_by = {**NAMED_BY, **extended}
         self._tools: dict[str, list[HeaderParam]] = {}
         self._warned: set[str] = set()
 
@@ -221,7 +232,8 @@ class RequestHeaders:
             RequestTimeout: The deadline came first.
         """
         known: dict[str, list[HeaderParam]] = {}
-        warned, usable = set(), []
+        warned = set()
+        usable = []
         for tool in tools:
             if deadline.expired:
                 raise RequestTimeout(
@@ -234,7 +246,8 @@ class RequestHeaders:
                 warned.add(tool.name)
                 if tool.name not in self._warned:
                     log.warning("%s: the tool %s is left out: %s", self._name, tool.name, error)
-        self._tools, self._warned = known, warned
+        self._tools = known
+        self._warned = warned
         return usable
 
     def of(self, method: str, params: Mapping[str, Json]) -> dict[str, str]:
@@ -271,7 +284,9 @@ class _Call(PendingCall):
         self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline
     ) -> None:
         super().__init__(request.id, request.method, on_item, queue_for(on_item), deadline=deadline)
-        self.request, self.line, self.http = request, encode(request), AbortableRequest(deadline)
+        self.request = request
+        self.line = encode(request)
+        self.http = AbortableRequest(deadline)
 
     def end(self, ending: Any) -> None:
         super().end(ending)
@@ -323,9 +338,8 @@ class _HttpCalls(Calls):
             for _ in calls[:AT_ONCE] if len(calls) > 1 else ():
                 self._session.host.pool.spawn(partial(self._perform_each, rest))
         except BaseException:  # Ctrl-C, as a thread begins
-            for call in reversed(
-                calls
-            ):  # the last first: what is not sent yet is not sent any more
+            # The newest first, so that calls that are not sent yet are not sent any more.
+            for call in reversed(calls):
                 self.end(call, Cancelled("the caller gave up"))
             raise
         return calls
@@ -342,9 +356,8 @@ class _HttpCalls(Calls):
     def _perform_each(self, calls: Iterator[_Call]) -> None:
         for call in calls:
             try:
-                if (
-                    call.ending is None and self.cause is None and not call.deadline.expired
-                ):  # else it ends unsent
+                # Otherwise the call ends unsent.
+                if call.ending is None and self.cause is None and not call.deadline.expired:
                     self._perform(call)
             except Exception as error:
                 self.settle(call.id, error)
@@ -371,14 +384,14 @@ class _HttpCalls(Calls):
 
     def _look_in(self, left: Optional[float]) -> None:
         """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
-        seconds = max(
-            left or 0.0, LOOK_SECONDS
-        )  # a deadline that is paused is looked at again and again
+        # If the deadline of a call is paused, it is checked again every LOOK_SECONDS.
+        seconds = max(left or 0.0, LOOK_SECONDS)
         at = time.monotonic() + seconds
         with self._lock:
             if left is not None and at < self._next_look:
                 self.forget_look()
-                self._next_look, self.forget_look = at, timer.after(seconds, self._look)
+                self._next_look = at
+                self.forget_look = timer.after(seconds, self._look)
 
     def _look(self) -> None:
         with self._lock:  # who has ordered this may not have noted it yet
@@ -425,11 +438,14 @@ class HttpClientSession(ClientSession, Pinged):
         limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> None:
-        self._fetcher, self._url, self._has_auth = server.fetcher(), server.url, server.has_auth
+        self._fetcher = server.fetcher()
+        self._url = server.url
+        self._has_auth = server.has_auth
         super().__init__(self._fetcher.shown, host)
         self.header_params: Any = RequestHeaders(self.name, host.names)
         self.refused: Optional[int] = None
-        self._limits, self._trace = limits, trace
+        self._limits = limits
+        self._trace = trace
         self._session_id: Optional[str] = None
         self._session_error: Optional[SessionGone] = None
         self.calls = _HttpCalls(self)
@@ -437,19 +453,21 @@ class HttpClientSession(ClientSession, Pinged):
         self._aside: set[AbortableRequest] = set()
         self._asked = RunningRequests(limits, until_answered=True)
         self._dispatcher = Dispatcher(self, self, self._asked.cancel)
-        self._opened, self._ended = threading.Event(), threading.Event()
-        self._lock = (
-            threading.RLock()
-        )  # a signal handler may close the connection in the middle of this
+        self._opened = threading.Event()
+        self._ended = threading.Event()
+        # Reentrant, because a signal handler may close the connection while it is held.
+        self._lock = threading.RLock()
         self._sender = Pool(1, f"minimcp-{self.name}-sender")
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """In a forked process the connections are those of another one: let go of them without a
-        word."""
-        self._lock, self._ended, self._session_id = threading.RLock(), threading.Event(), None
+        """Fail all calls in a forked process. The connections are the parent's: nothing is sent."""
+        self._lock = threading.RLock()
+        self._ended = threading.Event()
+        self._session_id = None
         for call in self.calls.pending():
-            call.http = AbortableRequest()  # type: ignore[attr-defined]  # what is shut down is so in both processes
+            # The parent shares the socket, so it must not be shut down.
+            call.http = AbortableRequest()  # type: ignore[attr-defined]
         self.calls.close(
             ConnectionLost(f"{self.name}: this process is a fork of the one that connected")
         )
@@ -489,9 +507,8 @@ class HttpClientSession(ClientSession, Pinged):
         self._fail(cause)
 
     def stop(self, cause: Exception) -> None:
-        for call in reversed(
-            self.calls.pending()
-        ):  # the last first: what is not sent yet is not sent any more
+        # The newest first, so that calls that are not sent yet are not sent any more.
+        for call in reversed(self.calls.pending()):
             self.calls.end(call, self._session_error or cause)
         self._fail(cause)
 
@@ -541,10 +558,8 @@ class HttpClientSession(ClientSession, Pinged):
         self.calls.settle(call.id, refusal)
         if self._session_error is None:
             self._session_error = SessionGone(str(refusal))
-            timer.after(
-                SESSION_SECONDS if len(self.calls) else 0.0,
-                partial(self._fail, self._session_error),
-            )
+            seconds = SESSION_SECONDS if len(self.calls) else 0.0
+            timer.after(seconds, partial(self._fail, self._session_error))
         raise refusal
 
     def _fail(self, cause: Exception) -> None:
@@ -576,13 +591,13 @@ class HttpClientSession(ClientSession, Pinged):
 
     def _tell(self, line: bytes) -> None:
         """Have a notification or an answer posted that nobody waits for. Never blocks."""
-        if len(line) > LONGEST_UNTOLD or len(self._sender.queue) >= MOST_UNTOLD:
+        if len(line) > MAX_QUEUED_BYTES or len(self._sender.queue) >= MAX_QUEUED:
             log.debug(
                 "%s: a message is dropped, for it is long, or the server takes none", self.name
             )
-        elif (
-            self._resumes
-        ):  # elsewhere closing the response says that a request is cancelled, and nothing is asked
+        elif self._resumes:
+            # In stateless revisions closing the response cancels a request, and the server does not
+            # send requests.
             self._sender.submit(partial(self._send, line))
 
     def _exchange(
@@ -741,9 +756,10 @@ class HttpClientSession(ClientSession, Pinged):
         if response.status == 200 and not body and not framed:
             raise ConnectionLost(f"{self.name}: the connection broke in the middle of the response")
         shown = one_line(self._fetcher.masked_bytes(body[:ERROR_BYTES]))
-        what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {shown}{_page(kind)}"
+        what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {shown}"
         raise ProtocolViolation(
-            f"{self.name}{self._fetcher.route}: {call.method} was answered by what is no answer: {what}"
+            f"{self.name}{self._fetcher.route}: {call.method} was answered by what is no answer: "
+            f"{what}{_page(kind)}"
         )
 
     def _receive_mislabeled(
@@ -836,15 +852,17 @@ class HttpClientSession(ClientSession, Pinged):
             ConnectionLost: It has ended and cannot be resumed.
             ProtocolViolation: An event is too long.
         """
-        reader, failures, empty, asked = EventReader(self._limits.message_bytes), 0, 0, 0.0
+        reader = EventReader(self._limits.message_bytes)
+        failures = 0
+        empty = 0
+        asked = 0.0
         while True:
             if response is None:
                 useless = failures + max(0, empty - EMPTY_STREAMS)
                 if self.cause is not None or http.aborted.wait(_longer(asked, useless)):
                     raise ConnectionLost(f"{self.name}: given up")
-                id = reader.last_id.encode("utf-8", "surrogateescape").decode(
-                    "latin-1"
-                )  # goes out as its bytes came
+                # Sent back with the same bytes that came.
+                id = reader.last_id.encode("utf-8", "surrogateescape").decode("latin-1")
                 last = {LAST_EVENT_HEADER: id} if id else {}
                 try:
                     response = self._fetcher.send(
@@ -857,7 +875,10 @@ class HttpClientSession(ClientSession, Pinged):
                     log.debug("%s: %s", self.name, error)
                 self._opened.set()
                 continue
-            seen, heard, brief, failures = reader.last_id, reader.messages, Deadline(FIRST_PAUSE), 0
+            seen = reader.last_id
+            heard = reader.messages
+            brief = Deadline(FIRST_PAUSE)
+            failures = 0
             with closing(response):
                 kind = media_type(response.headers.get("Content-Type"))[0]
                 if response.status != 200 or kind != MEDIA_TYPE:
@@ -875,9 +896,8 @@ class HttpClientSession(ClientSession, Pinged):
                 )
             retry = FIRST_PAUSE if reader.retry is None else reader.retry / 1000
             asked = min(max(SHORTEST_PAUSE, retry), LONGEST_RETRY)
-            polled = (
-                reader.last_id != seen and asked >= FIRST_PAUSE
-            )  # so the server wants it, and not too often
+            # The server wants the client to poll, and not too often.
+            polled = reader.last_id != seen and asked >= FIRST_PAUSE
             empty = 0 if reader.messages > heard or polled or brief.expired else empty + 1
             reader.begin()
             response = None
@@ -953,21 +973,16 @@ class HttpClientSession(ClientSession, Pinged):
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
         """Deal with what is no message: it may have been meant as the answer to a call."""
-        id = (
-            call.id
-            if call is not None and broken.id is None and broken.kind == "response"
-            else broken.id
-        )
+        id = broken.id
+        if call is not None and id is None and broken.kind == "response":
+            id = call.id
         data = self._fetcher.masked_bytes(data)
         violation = ProtocolViolation(broken.reason, data.decode("utf-8", "replace"))
         if id is None and broken.code == PARSE_ERROR:
             meant = self.calls.meant_by(data)
             id = None if meant is None else meant.id
-        if (
-            id is not None
-            and broken.kind in ("response", "unknown")
-            and self.calls.settle(id, violation)
-        ):
+        may_be_response = broken.kind in ("response", "unknown")
+        if id is not None and may_be_response and self.calls.settle(id, violation):
             return
         if id is not None and broken.kind == "request" and self.takes_requests:
             self._tell(encode(Failure(id, broken.code, broken.reason)))
@@ -979,7 +994,8 @@ class _AnswerSink(Sink):
     """Where the answer to a question of the server goes: a POST of its own."""
 
     def __init__(self, session: HttpClientSession, call: Optional[_Call]) -> None:
-        self._session, self.requests = session, session._asked
+        self._session = session
+        self.requests = session._asked
         self.asked_by = () if call is None else (call,)
         self.pool = session.host.pool
         self.context = session.host.context
@@ -1001,7 +1017,8 @@ def how_to_sign_in(url: str) -> str:
     way = (
         f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
     )
-    return f": give the token that you have by --token TOKEN, or connect(..., auth=TOKEN); without one {way}"
+    given = "give the token that you have by --token TOKEN, or connect(..., auth=TOKEN)"
+    return f": {given}; without one {way}"
 
 
 def retry_after(value: str) -> Optional[int]:
@@ -1019,11 +1036,9 @@ def _ending(message: Union[Response, Failure]) -> Union[Result, Failure]:
 
 
 def _page(kind: str) -> str:
-    return (
-        " (a web page: is this the URL of an MCP server? Often it ends in /mcp)"
-        if kind == "text/html"
-        else ""
-    )
+    if kind != "text/html":
+        return ""
+    return " (a web page: is this the URL of an MCP server? Often it ends in /mcp)"
 
 
 def _longer(pause: float, failures: int) -> float:

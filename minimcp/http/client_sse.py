@@ -62,11 +62,9 @@ class SseSession(HttpClientSession):
         try:
             self._follow(self._request_aside(), None, None)
         except Exception as error:
-            self._fail(
-                error
-                if isinstance(error, ConnectionLost)
-                else ConnectionLost(f"{self.name}: {error}")
-            )
+            if not isinstance(error, ConnectionLost):
+                error = ConnectionLost(f"{self.name}: {error}")
+            self._fail(error)
         finally:
             self._named.set()
 
@@ -117,10 +115,8 @@ def open_over_http(options: ConnectOptions, begin: BeginSession) -> ClientSessio
         McpError: As `negotiate`.
     """
     options = options._replace(probe_timeout=None)
-    server, common = (
-        options.target.object,
-        (options.target.object, options.host, options.limits, options.trace),
-    )
+    server = options.target.object
+    common = (options.target.object, options.host, options.limits, options.trace)
     known = _known.get(server.url) if options.per_request and options.handshake else None
     if known is not None:
         try:
@@ -152,12 +148,10 @@ def _open(
         found = begin(session, options)
     except ConnectionLost as lost:
         is_plain = url.startswith("http:") and "the connection broke" in str(lost)
-        raise ConnectionFailed(
-            f"{lost}: does the server speak https?" if is_plain else str(lost)
-        ) from lost
-    if session.era.revision.handshake and (
-        options.per_request or isinstance(session, SseSession)
-    ):  # else not asked
+        hint = ": does the server speak https?" if is_plain else ""
+        raise ConnectionFailed(f"{lost}{hint}") from lost
+    # Otherwise the server is not asked next time, either.
+    if session.era.revision.handshake and (options.per_request or isinstance(session, SseSession)):
         if len(_known) >= MOST_KNOWN:
             _known.clear()
         _known[url] = type(session)

@@ -74,8 +74,11 @@ log = logger("minimcp.http")
 # What a stream of change notifications gets to end with its answer when nothing else gets time.
 STREAM_SECONDS = 0.5
 
-# Seconds between two checks of the token of an open stream; and before the next check at least.
-TOKEN_SECONDS, SHORTEST_TOKEN_SECONDS = 60.0, 0.1
+# Seconds between two checks of the token of an open stream, at most.
+TOKEN_SECONDS = 60.0
+
+# Minimum number of seconds between them, if the token expires soon.
+MIN_TOKEN_SECONDS = 0.1
 
 # How often in the life of an idle session the timer looks at it.
 LOOKS = 20
@@ -95,8 +98,11 @@ BOTH_FORMS = (True, True)
 # Bytes of memory of the shortest string.
 STRING_BYTES = 50
 
-# Bodies that are decoded at the same time, and how long they are to count.
-DECODED_AT_ONCE, LONG_BODY_BYTES = 2, 256 * 1024
+# Bodies of more bytes than this are long.
+LONG_BODY_BYTES = 256 * 1024
+
+# Maximum number of long bodies that are decoded at the same time.
+DECODED_AT_ONCE = 2
 
 # Bodies that are longer are not kept while their requests run.
 SHORT_BODY_BYTES = 4 * 1024
@@ -119,7 +125,9 @@ class HttpService:
         self, registry: Any, options: HttpOptions, bearer: Optional[Bearer] = None
     ) -> None:
         self._registry = registry
-        self.options, self.bearer, self.closing = options, bearer, False
+        self.options = options
+        self.bearer = bearer
+        self.closing = False
         self.shares: Shares = registry.config.shares
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
@@ -127,7 +135,8 @@ class HttpService:
     def check(self, request: HttpRequest, streams: bool = True) -> None:
         """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by
         its head alone."""
-        headers, asked = request.headers, (request.method, request.path, streams)
+        headers = request.headers
+        asked = (request.method, request.path, streams)
         if self.is_health(request):
             return
         if headers.cache.get(self) != asked:
@@ -151,8 +160,10 @@ class HttpService:
         return request.path == self.options.health and request.method in ("GET", "HEAD")
 
     def answer_cors_or_metadata(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """Answer a CORS preflight or a request for the metadata of the token issuer. Return None for
-        any other request."""
+        """Answer a CORS preflight or a request for the metadata of the token issuer.
+
+        Return None for any other request.
+        """
         headers = request.headers
         if (
             request.method == "OPTIONS"
@@ -160,19 +171,15 @@ class HttpService:
             and self.policy.cors(headers)
         ):
             wanted = headers.get("Access-Control-Request-Headers", "")
-            return HttpResponse(
-                204,
-                [
-                    ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
-                    ("Access-Control-Max-Age", "7200"),
-                    *(
-                        [("Access-Control-Allow-Headers", wanted)]
-                        if _HEADER_NAMES.fullmatch(wanted)
-                        else []
-                    ),
-                ],
-            )
-        bearer, path = self.bearer, request.path.partition("?")[0]
+            allowed = [
+                ("Access-Control-Allow-Methods", "GET, POST, DELETE"),
+                ("Access-Control-Max-Age", "7200"),
+            ]
+            if _HEADER_NAMES.fullmatch(wanted):
+                allowed.append(("Access-Control-Allow-Headers", wanted))
+            return HttpResponse(204, allowed)
+        bearer = self.bearer
+        path = request.path.partition("?")[0]
         if bearer is None or path not in bearer.metadata_paths:
             return None
         if request.method not in ("GET", "HEAD"):
@@ -206,13 +213,7 @@ class HttpService:
             self.check(request, streams)
             headers = request.headers
             if self.is_health(request):
-                kind = [
-                    ("Content-Type", "text/plain; charset=utf-8"),
-                    ("Cache-Control", "no-store"),
-                ]
-                writer.send(
-                    503 if self.closing else 200, kind, b"closing\n" if self.closing else b"ok\n"
-                )
+                self._send_health(writer)
                 return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
@@ -241,13 +242,20 @@ class HttpService:
             with suppress(ConnectionLost):
                 writer.send(response.status, response.headers, response.body)
 
+    def _send_health(self, writer: ResponseWriter) -> None:
+        headers = [("Content-Type", "text/plain; charset=utf-8"), ("Cache-Control", "no-store")]
+        if self.closing:
+            writer.send(503, headers, b"closing\n")
+        else:
+            writer.send(200, headers, b"ok\n")
+
     def token_seconds(self, headers: Headers) -> float:
         """Return the seconds after which the token of an open stream is to be checked again."""
         expires_at = None if headers.auth is None else headers.auth.expires_at
         if expires_at is None:
             return TOKEN_SECONDS
         left: float = expires_at - time.time()
-        return min(TOKEN_SECONDS, max(SHORTEST_TOKEN_SECONDS, left))
+        return min(TOKEN_SECONDS, max(MIN_TOKEN_SECONDS, left))
 
     def is_token_valid(self, headers: Headers) -> bool:
         """Verify the token of an open stream again. It counts as valid while the verifier fails."""
@@ -272,16 +280,19 @@ class HttpService:
             415,
             "the body is not compressed",
         )
-        limit, length = self.options.body_bytes, headers.get("Content-Length", "")
+        limit = self.options.body_bytes
+        length = headers.get("Content-Length", "")
         if limit is not None and length.isascii() and length.isdigit() and int(length[:20]) > limit:
             raise self._too_long()
 
     def body_of(self, request: HttpRequest) -> bytes:
         """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is
         longer."""
-        body, limit = request.body, self.options.body_bytes
+        body = request.body
+        limit = self.options.body_bytes
         if not isinstance(body, bytes):
-            pieces, left = [], math.inf if limit is None else limit + 1
+            pieces = []
+            left = math.inf if limit is None else limit + 1
             while left and (piece := body.read(int(min(left, _PIECE_BYTES)))):
                 pieces.append(piece)
                 left -= len(piece)
@@ -340,20 +351,19 @@ class Endpoint(HttpService):
         bearer: Optional[Bearer] = None,
     ) -> None:
         super().__init__(registry, options, bearer)
-        self.path, self.pool, self._offer = path, pool, registry.offer
-        self.make_role, self._limits, self._cap, self._max_streams = (
-            make_role,
-            limits,
-            cap,
-            max_streams,
-        )
+        self.path = path
+        self.pool = pool
+        self._offer = registry.offer
+        self.make_role = make_role
+        self._limits = limits
+        self._cap = cap
+        self._max_streams = max_streams
         processes = registry.config.processes
+        # Where several processes share the sessions.
+        self.shared = None
         if processes is not None:
             self.subscriptions = registry.feature("subscriptions")
-        # Where several processes share the sessions.
-        self.shared = (
-            None if processes is None else SharedSessions(self, processes, options.session_ttl)
-        )
+            self.shared = SharedSessions(self, processes, options.session_ttl)
         self.store: Optional[EventStore] = options.event_store or None
         if options.event_store is None:
             self.store = EventStore() if self.shared is None else self.shared.events
@@ -408,7 +418,8 @@ class Endpoint(HttpService):
         )
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
-        headers, method = request.headers, request.method
+        headers = request.headers
+        method = request.method
         # By method, the types that a response can have; the request must accept one of them.
         wanted = self.admission.methods(
             headers, streams and (self._max_streams != 0 or LAST_EVENT_HEADER in headers)
@@ -502,7 +513,8 @@ class Endpoint(HttpService):
     def keep(self, session: Session) -> None:
         """Have a session at hand that stands in a store; for so many others as may be, those that
         were used last."""
-        most, unused = self.max_copies, list[Session]()
+        most = self.max_copies
+        unused = list[Session]()
         with self._changed:
             session.used_at = time.monotonic()
             self.sessions.pop(session.id, None)
@@ -521,7 +533,8 @@ class Endpoint(HttpService):
             ShareExceeded: The principal has too many of them.
             StoreUnavailable: The store is away.
         """
-        most, processes = self.options.max_sessions, session.shared.processes
+        most = self.options.max_sessions
+        processes = session.shared.processes
         if most is None:
             return
         stored = processes.store.sizes(processes.key("session") + "/")
@@ -575,7 +588,8 @@ class Endpoint(HttpService):
 
     def _unused(self, session: Session, seconds: float) -> bool:
         """Whether nothing has come for a session for so long, and nothing of it is open."""
-        stream, unused = session.unsolicited, time.monotonic() - session.used_at > seconds
+        stream = session.unsolicited
+        unused = time.monotonic() - session.used_at > seconds
         return unused and not session.responses and (stream is None or not stream.is_connected())
 
     # ------------------------------------------------------------ POST
@@ -668,7 +682,7 @@ class Endpoint(HttpService):
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
     ) -> None:
-        """Serve an array of messages, its requests at the same time; their answers are one array."""
+        """Serve an array of messages. Its requests run at the same time; one array answers them."""
         is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
         require(not is_stateless, 400, "a message is one object, not an array")
         session, revision = self.admission.sender(headers)
@@ -847,7 +861,8 @@ class Endpoint(HttpService):
 
     def _get(self, session: Session, headers: Headers, writer: ResponseWriter) -> None:
         """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
-        last, peer = headers.get(LAST_EVENT_HEADER), session.peer
+        last = headers.get(LAST_EVENT_HEADER)
+        peer = session.peer
         assert peer is not None
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
@@ -882,9 +897,9 @@ class Endpoint(HttpService):
                 self._keep_alive(session)
             else:
                 found = _EVENT_ID.fullmatch(last)
-                name = (
-                    found[1] if found is not None and found[1].startswith(session.key + ".") else ""
-                )
+                name = ""
+                if found is not None and found[1].startswith(session.key + "."):
+                    name = found[1]
                 stream = session.stream(name)
                 if stream is None and isinstance(session, SharedSession) and found and name:
                     stream = session.shared.resume(session, name, int(found[2]), writer, headers)
@@ -1026,7 +1041,8 @@ class Endpoint(HttpService):
             self._changed.wait_for(lambda: not self._listening(), STREAM_SECONDS)
             if self._forget_look is not None:
                 self._forget_look()
-        left, deadline = list(self._open.values()), Deadline(STREAM_SECONDS)
+        left = list(self._open.values())
+        deadline = Deadline(STREAM_SECONDS)
         for response in left:
             response.cancel("the server is closing")
             self.pool.spawn(response.finish)

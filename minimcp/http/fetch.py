@@ -54,7 +54,10 @@ COOKIE_CHARACTERS = 64 * 1024
 # What is read at once.
 PIECE_BYTES = 256 * 1024
 
-NEEDS_REQUESTS = "a server that is named by a URL needs the package 'requests': install it with: pip install requests"
+NEEDS_REQUESTS = (
+    "a server that is named by a URL needs the package 'requests': install it with: "
+    "pip install requests"
+)
 
 # What users cannot set.
 OWN_HEADERS = frozenset(
@@ -75,8 +78,11 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # Headers whose values are masked in messages even if they are short.
 _CREDENTIAL = re.compile("(?i)auth|key|token|secret|cookie|pass|session|signature|credential")
 
-# A shorter value is not masked: it occurs in words that have nothing to do with it.
-MIN_MASKED, MIN_CREDENTIAL_MASKED = 8, 4
+# A value with fewer characters is not masked, because it occurs in unrelated words.
+MIN_MASKED = 8
+
+# The same for a value that is known to be a credential.
+MIN_CREDENTIAL_MASKED = 4
 
 # Tokens of one server that are masked in its messages: those that were sent last.
 MAX_REMEMBERED = 64
@@ -113,7 +119,8 @@ class AbortableRequest:
     def __init__(
         self, deadline: Deadline = NEVER, allowed: Optional[Callable[[str], bool]] = None
     ) -> None:
-        self.deadline, self.allowed = deadline, allowed
+        self.deadline = deadline
+        self.allowed = allowed
         self.address = ""
         self.aborted = threading.Event()
         # That it goes over; it may serve another request by now.
@@ -170,9 +177,8 @@ class AbortableConnection(_Mixed):
         if owner is None:
             self._idle_since = time.monotonic()
             if self.sock is not None:
-                self.sock.settimeout(
-                    None
-                )  # after `FetchResponse.read_rest`, before another thread may have it
+                # `FetchResponse.read_rest` set a timeout. Another thread may use the socket next.
+                self.sock.settimeout(None)
             return
         if time.monotonic() - self._idle_since > KEPT_SECONDS:
             self.close()
@@ -200,7 +206,8 @@ class AbortableConnection(_Mixed):
             raise NotConnected from error
         finally:
             with self._lock:
-                first, self._socket = self._socket, self.sock
+                first = self._socket
+                self._socket = self.sock
             if first is not None and first is not self.sock:
                 first.close()
 
@@ -235,9 +242,9 @@ class AbortableConnection(_Mixed):
         raise failed
 
     def _check_address(self, address: str) -> None:
-        allowed = (
-            None if self._owner is None or getattr(self, "proxy", None) else self._owner.allowed
-        )
+        allowed = None
+        if self._owner is not None and not getattr(self, "proxy", None):
+            allowed = self._owner.allowed
         if allowed is not None and not allowed(address):
             raise OSError(f"{address} is in a private network, and the server is not")
 
@@ -270,7 +277,8 @@ class AbortableConnection(_Mixed):
 
     def renew_in_fork(self) -> None:
         """Close the socket without a word to the server, in a forked process."""
-        self._lock, sock = threading.RLock(), getattr(self._socket, "socket", self._socket)
+        self._lock = threading.RLock()
+        sock = getattr(self._socket, "socket", self._socket)
         if sock is not None and sock.fileno() >= 0:
             os.close(sock.detach())
 
@@ -308,7 +316,8 @@ class FetchResponse:
         self.status: int = raw.status
         self.headers: Mapping[str, str] = raw.headers
         self.cut: Optional[McpError] = None
-        self._where, self._raw = where, raw
+        self._where = where
+        self._raw = raw
         self._masked = masked
         # Bytes of the body that were read and not returned yet.
         self._ahead = bytearray()
@@ -323,7 +332,8 @@ class FetchResponse:
         encoding = self.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in ("", "identity"):
             raise ProtocolViolation(
-                f"{self._where}: the body is compressed ({one_line(self._masked(encoding))}), unasked"
+                f"{self._where}: the body is compressed ({one_line(self._masked(encoding))}), "
+                "unasked"
             )
         try:
             return bytes(self._raw.read1(PIECE_BYTES))
@@ -335,7 +345,8 @@ class FetchResponse:
         """The body, as much as could be read; not much more than `limit` bytes of it, and nothing
         after the deadline."""
         # no list of pieces: a peer may send single bytes, each of which would be an object
-        found, self._ahead = self._ahead, bytearray()
+        found = self._ahead
+        self._ahead = bytearray()
         piece = b"x"
         try:
             while piece and len(found) < limit and not deadline.expired:
@@ -367,10 +378,8 @@ class FetchResponse:
         Raises:
             ProtocolViolation: It is longer.
         """
-        most, announced = (
-            sys.maxsize - 1 if limit is None else limit,
-            self.headers.get("Content-Length", ""),
-        )
+        most = sys.maxsize - 1 if limit is None else limit
+        announced = self.headers.get("Content-Length", "")
         is_long = announced.isdecimal() and int(announced[:20]) > most
         found = bytearray() if is_long else self._collect(most + 1)
         if is_long or len(found) > most:
@@ -407,7 +416,7 @@ class StoredAuth:
     """
 
     def authorizer(self, url: str) -> Any:
-        """Return the object that authorizes requests to a server, or None in a copy without auth/."""
+        """Return the object that authorizes requests to a server; None in a copy without auth/."""
         try:
             from ..auth.signin import StoredToken
         except ImportError:
@@ -461,10 +470,8 @@ class Fetcher:
             from urllib3 import Retry, Timeout
         except ImportError as error:
             raise ImportError(NEEDS_REQUESTS) from error
-        self._no_retries, self._timeout = (
-            Retry(False, redirect=False),
-            Timeout(connect=CONNECT_SECONDS, read=None),
-        )
+        self._no_retries = Retry(False, redirect=False)
+        self._timeout = Timeout(connect=CONNECT_SECONDS, read=None)
         self.shown = without_secrets(url)
         self._requests = requests
         self._url = url
@@ -481,7 +488,8 @@ class Fetcher:
                 "None, a bearer token (a str), a callable that returns one, an AuthBase or a SignIn"
             )
             raise TypeError(f"auth must be {what}, not {type(auth).__name__}")
-        self._session, self._adapter = requests.Session(), _adapter()
+        self._session = requests.Session()
+        self._adapter = _adapter()
         if cookies is not None:
             self._session.cookies = cookies
         for scheme in ("http://", "https://"):
@@ -554,7 +562,8 @@ class Fetcher:
 
         Blocks: until then; a connection that is not there in `CONNECT_SECONDS` has failed.
         """
-        url, authorizer = url or self._url, self._authorizer
+        url = url or self._url
+        authorizer = self._authorizer
         if authorizer is None and self._stored is None:
             return self._send(request, method, headers, body, url)
         for left in reversed(range(MOST_SENDS)):
@@ -680,9 +689,8 @@ class Fetcher:
             preload_content=False,
             decode_content=False,
         )
-        if (
-            "Set-Cookie" in raw.headers
-        ):  # by which a balancer finds the machine again that has the session
+        # A load balancer may use a cookie to find the machine that has the session.
+        if "Set-Cookie" in raw.headers:
             self._requests.cookies.extract_cookies_to_jar(
                 self._session.cookies, self._prepared("GET", url), raw
             )
@@ -745,7 +753,8 @@ class Fetcher:
 
     def _pool(self, url: str) -> tuple[Any, str]:
         """The pool of connections to a URL, and what is asked there."""
-        prepared, settings = self._prepared("GET", url), self._settings
+        prepared = self._prepared("GET", url)
+        settings = self._settings
         pool = self._adapter.get_connection_with_tls_context(
             prepared, settings["verify"], proxies=settings["proxies"], cert=settings["cert"]
         )
@@ -1050,7 +1059,8 @@ def first_words(error: BaseException) -> str:
     Of an exception that rejects a value, only the name of its class is returned: its words repeat
     the value, which may be a secret.
     """
-    told, inner = error, [error]
+    told = error
+    inner = [error]
     while inner:
         told = inner[0] if str(inner[0]) else told
         made_of = (inner[0].__cause__, getattr(inner[0], "reason", None), *inner[0].args)

@@ -33,9 +33,12 @@ REASONS = {status.value: status.phrase for status in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
-# What is awaited of a peer: the first byte of the next request; the rest of a head; the rest of a
-# body; nothing, as the request is here.
-IDLE, HEAD, BODY, READY = "idle", "head", "body", "ready"
+# What a parser needs next: the first byte of a request, the rest of its head, the rest of its body,
+# or nothing, because the request is complete.
+IDLE = "idle"
+HEAD = "head"
+BODY = "body"
+READY = "ready"
 
 _FRAMING = frozenset({"host", "content-length", "transfer-encoding"})
 _SINGLE = _FRAMING | {"content-type", "expect"}
@@ -47,12 +50,14 @@ _HOST = re.compile(r"[A-Za-z0-9._~%!$&'()*+,;=\-]*(?::[0-9]*)?|\[[0-9A-Fa-f:.]+\
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t -~\x80-\xff]*)?")
 _BARE_LINE_END = re.compile(rb"(?<!\r)\n|\r(?=[^\n])")
 _LENGTH = re.compile(rb"\r\nContent-Length:[\t ]*([0-9]{1,15})[\t ]*(?:\r\n|\Z)", re.IGNORECASE)
-_CACHED_HEADS, _CACHED_BYTES = 4, 1024
-_CHUNK_LINE_BYTES, _CHUNK_COST, _CHUNK_EXCESS = 1024, 16, 256 * 1024
+_CACHED_HEADS = 4
+_CACHED_BYTES = 1024
+_CHUNK_LINE_BYTES = 1024
+_CHUNK_COST = 16
+_CHUNK_EXCESS = 256 * 1024
 
-_require = partial(
-    require, code=None
-)  # refuses a request, after which nothing more can be read from its connection
+# Refuses a request, after which nothing more can be read from its connection.
+_require = partial(require, code=None)
 _NO_BODY = frozenset({204, 304})
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
 
@@ -101,7 +106,8 @@ def parse_head(block: bytes) -> Head:
     for name, value in map(_header, lines):
         _require(name not in values or name not in _SINGLE, 400, f"there is more than one {name}")
         values.setdefault(name, []).append(value)
-    headers, http11 = Headers.of(values, {}), version == "1.1"
+    headers = Headers.of(values, {})
+    http11 = version == "1.1"
     path = _path(method, target, headers.get("host"), http11)
     expects = headers.get("expect", "").lower() if http11 else ""
     _require(expects in ("", "100-continue"), 417, "only 100-continue can be expected")
@@ -133,11 +139,8 @@ def _header(line: str) -> tuple[str, str]:
 
 
 def _path(method: str, target: str, host: Optional[str], http11: bool) -> str:
-    _require(
-        not http11 if host is None else _HOST.fullmatch(host),
-        400,
-        "a request names its host, as a host",
-    )
+    is_named = not http11 if host is None else _HOST.fullmatch(host)
+    _require(is_named, 400, "a request names its host, as a host")
     if target.startswith("/"):
         return target
     found = _ABSOLUTE.fullmatch(target)
@@ -151,7 +154,8 @@ def _path(method: str, target: str, host: Optional[str], http11: bool) -> str:
 
 
 def _length(headers: Headers, http11: bool) -> Optional[int]:
-    coding, length = headers.get("transfer-encoding"), headers.get("content-length")
+    coding = headers.get("transfer-encoding")
+    length = headers.get("content-length")
     if coding is not None:
         _require(length is None, 400, "Content-Length and Transfer-Encoding contradict each other")
         status = 501 if http11 and "chunked" not in coding.lower() else 400
@@ -164,9 +168,8 @@ def _length(headers: Headers, http11: bool) -> Optional[int]:
         400,
         "Content-Length is a number of bytes in decimal digits",
     )
-    return (
-        int(length) if len(length) < 20 else 10**20
-    )  # so many digits that converting them takes long
+    # Converting very many digits takes long.
+    return int(length) if len(length) < 20 else 10**20
 
 
 def _keeps_alive(headers: Headers, http11: bool) -> bool:
@@ -202,16 +205,19 @@ class RequestParser:
     body: Optional[bytes] = None
 
     def __init__(self, *, body_bytes: Optional[int]) -> None:
-        self._bytes, self._most = bytearray(), float("inf") if body_bytes is None else body_bytes
+        self._bytes = bytearray()
+        self._most = float("inf") if body_bytes is None else body_bytes
         self._chunks = bytearray()  # decoded, of a body that has not come whole
         self._heads: list[tuple[bytes, bytes, Head]] = []  # with what stands around their length
         requests = self._requests()
         next(requests)
-        self.feed, self.close = requests.send, requests.close
+        self.feed = requests.send
+        self.close = requests.close
 
     def take(self) -> tuple[Head, bytes]:
         """The request that is ready, which is not kept here any more."""
-        head, body = self.head, self.body
+        head = self.head
+        body = self.body
         assert head is not None and body is not None
         self.head = self.body = None
         return head, body
@@ -227,11 +233,12 @@ class RequestParser:
         return len(self._bytes) + len(self._chunks)
 
     def _requests(self) -> Generator[str, bytes, None]:
-        data, searched = self._bytes, 0  # how many bytes have been searched for the end of the head
+        data = self._bytes
+        # Number of bytes that do not contain the end of the head.
+        searched = 0
         while True:
-            while data.startswith(
-                b"\r\n"
-            ):  # some old clients end a body with a line end that is not in its length
+            # Some old clients send a line end after a body that its length does not include.
+            while data.startswith(b"\r\n"):
                 del data[:2]
                 searched = 0
             end = data.find(b"\r\n\r\n", max(0, searched - 3))
@@ -254,7 +261,8 @@ class RequestParser:
                 searched = len(data)
                 data += yield HEAD if data else IDLE
                 continue
-            self.head, searched = self._head(bytes(data[:end])), 0
+            self.head = self._head(bytes(data[:end]))
+            searched = 0
             del data[: end + 4]
             length = self.head.length
             if length is None:
@@ -286,7 +294,8 @@ class RequestParser:
                     {**headers.lists, "content-length": [digits.decode()]}, headers.cache
                 )
                 return Head(method, path, headers, http11, keep_alive, int(digits), expects)
-        head, found = parse_head(block), _LENGTH.search(block)
+        head = parse_head(block)
+        found = _LENGTH.search(block)
         if found is not None and len(block) <= _CACHED_BYTES:
             self._heads = [
                 (block[: found.start(1)], block[found.end(1) :], head),
@@ -300,7 +309,10 @@ class RequestParser:
         )
 
     def _decode_chunks(self) -> Generator[str, bytes, None]:
-        data, body, excess, missing = self._bytes, self._chunks, 0, -1
+        data = self._bytes
+        body = self._chunks
+        excess = 0
+        missing = -1
         while missing:
             line = yield from self._line(_CHUNK_LINE_BYTES, 400, "a chunk's size is malformed")
             found = _CHUNK_SIZE.fullmatch(line)
@@ -363,7 +375,8 @@ def response_head(
     Raises:
         ValueError: A header would be two, or none.
     """
-    http11, has_body = head is None or head.http11, status not in _NO_BODY
+    http11 = head is None or head.http11
+    has_body = status not in _NO_BODY
     framing = b""
     if has_body and length is not None:
         framing = b"Content-Length: %d\r\n" % length

@@ -81,7 +81,8 @@ class Headers(Mapping[str, str]):
     def of(cls, lists: dict[str, list[str]], cache: dict[Any, Any]) -> Headers:
         """Those of names in lower case, with their stripped values."""
         headers = cls.__new__(cls)
-        headers.lists, headers.cache = lists, cache
+        headers.lists = lists
+        headers.cache = cache
         return headers
 
     def __getitem__(self, name: str) -> str:
@@ -97,7 +98,8 @@ class Headers(Mapping[str, str]):
         shown = Headers.of(
             {name: each for name, each in self.lists.items() if name != "authorization"}, {}
         )
-        shown.auth, shown.principal = self.auth, self.principal
+        shown.auth = self.auth
+        shown.principal = self.principal
         shown.names = self.names
         shown.client = self.client
         return shown
@@ -141,15 +143,20 @@ class HttpRequest:
         body: Any = b"",
         client: Optional[str] = None,
     ) -> None:
-        self.method, self.path, self.body, self.client = method, path, body, client
+        self.method = method
+        self.path = path
+        self.body = body
+        self.client = client
         self.headers = headers if isinstance(headers, Headers) else Headers(headers)
         self.headers.client = client
 
 
 def without_port(client: Optional[str]) -> Optional[str]:
-    """Return the address in ``"192.0.2.1:8000"`` or ``"[2001:db8::1]:8000"``; anything else unchanged."""
+    """Return the address in ``"192.0.2.1:8000"`` or ``"[2001:db8::1]:8000"``; other text as is."""
     found = re.fullmatch(r"\[(.*)\](?::\d+)?|([^:]*):\d+", client or "")
-    return client if found is None else found[1] or found[2]
+    if found is None:
+        return client
+    return found[1] or found[2]
 
 
 @dataclass(eq=False)
@@ -196,14 +203,18 @@ class HttpError(Exception):
         self.status = status
         self.message = message
         self.headers = headers
-        self.code, self.id, self.data = code, id, data
+        self.code = code
+        self.id = id
+        self.data = data
 
     def response(self) -> HttpResponse:
         """The response that says so."""
         if self.code is None:
-            kind, body = "text/plain; charset=utf-8", f"{self.message}\n".encode()
+            kind = "text/plain; charset=utf-8"
+            body = f"{self.message}\n".encode()
         else:
-            kind, body = JSON_TYPE, encode(Failure(self.id, self.code, self.message, self.data))
+            kind = JSON_TYPE
+            body = encode(Failure(self.id, self.code, self.message, self.data))
         return HttpResponse(self.status, [("Content-Type", kind), *self.headers], body)
 
 
@@ -257,8 +268,10 @@ class ResponseWriter:
         self.token.on_cancel(callback)
 
     def on_left(self, callback: Callable[[], object]) -> None:
-        """Have a function called once, on any thread, when the peer cannot read any more. It has not
-        left if it has only stopped sending."""
+        """Call a function once, on any thread, when the peer cannot read any more.
+
+        A peer that has only stopped sending can still read.
+        """
         self.on_gone(callback)
 
     def count_for(self, names: Sequence[Name]) -> None:
@@ -334,8 +347,8 @@ def accepted(headers: Headers) -> set[str]:
 def accepts(headers: Headers, kind: str) -> bool:
     """Return whether the Accept headers allow a type, by name or by a range that contains it.
 
-    Without an Accept header, or with an empty one, everything is allowed. A type with ``q=0`` is not, whatever a range
-    says.
+    Without an Accept header, or with an empty one, everything is allowed. A type with ``q=0`` is
+    not, even if a range contains it.
     """
     values = [value for value in headers.all("Accept") if value]
     if not values:
@@ -376,9 +389,8 @@ def parse_host(value: str) -> Optional[Authority]:
 
 def parse_origin(value: str) -> Optional[WebUrl]:
     """An Origin header; None when it is none of http or https ("null" is none)."""
-    if (
-        len(re.findall("[/?#]", value)) != 2
-    ):  # an origin has no path, query or fragment, and only these two slashes
+    # An origin has two slashes, and no path, query or fragment.
+    if len(re.findall("[/?#]", value)) != 2:
         return None
     with suppress(ValueError):
         return parse_web_url(value)
@@ -405,14 +417,16 @@ class HostPolicy:
         allowed_hosts: Optional[Iterable[str]] = None,
         allowed_origins: Optional[Iterable[str]] = None,
     ) -> None:
-        hosts, origins = (
-            set(LOOPBACK if allowed_hosts is None else allowed_hosts),
-            set(allowed_origins or ()),
-        )
-        self._any_host, self._any_origin = "*" in hosts, "*" in origins
-        self._hosts, self._origins = set(), set()
+        hosts = set(LOOPBACK if allowed_hosts is None else allowed_hosts)
+        origins = set(allowed_origins or ())
+        self._any_host = "*" in hosts
+        self._any_origin = "*" in origins
+        self._hosts = set()
+        self._origins = set()
         for name in hosts - {"*"}:
-            found = parse_host(name) or (parse_host(f"[{name}]") if name.count(":") > 1 else None)
+            found = parse_host(name)
+            if found is None and name.count(":") > 1:
+                found = parse_host(f"[{name}]")
             if found is None:
                 raise ValueError(
                     f"allowed_hosts has names of hosts, with a port or without, not {name!r}"
@@ -422,7 +436,8 @@ class HostPolicy:
             page = parse_origin(name)
             if page is None:
                 raise ValueError(
-                    f"allowed_origins are like https://example.com or http://localhost:3000, not {name!r}"
+                    "allowed_origins are like https://example.com or http://localhost:3000, "
+                    f"not {name!r}"
                 )
             self._origins.add(page)
 
@@ -442,8 +457,8 @@ class HostPolicy:
             if origin is None or not (
                 same_host or origin in self._origins or self._is_allowed(origin[1:])
             ):
-                reason = f"pages of {value!r:.80} may not send requests: name the origin in allowed_origins"
-                raise HttpError(403, reason)
+                reason = f"pages of {value!r:.80} may not send requests"
+                raise HttpError(403, f"{reason}: name the origin in allowed_origins")
 
     def cors(self, headers: Headers) -> tuple[tuple[str, str], ...]:
         """What a response says so that a browser shows it to the page that asks: only to those in

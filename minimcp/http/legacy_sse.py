@@ -24,11 +24,14 @@ from .sse import KEEP_ALIVE, MEDIA_TYPE, format_event
 if TYPE_CHECKING:
     from ..auth.bearer import Bearer
 
-STREAM_PATH, MESSAGES_PATH = "/sse", "/messages"
+STREAM_PATH = "/sse"
+MESSAGES_PATH = "/messages"
 _VERBS = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}
 _ID = "session_id"
-# Of messages that wait to be read, in number and together; one of any length always may.
-_MOST_WAITING, _MOST_BYTES = 1000, 16 * 1024 * 1024
+# Maximum number of messages that wait to be read, and of their bytes together. One message may have
+# any length.
+_MOST_WAITING = 1000
+_MOST_BYTES = 16 * 1024 * 1024
 
 
 class SseTransport(Transport):
@@ -44,7 +47,8 @@ class SseTransport(Transport):
     is_idle: Callable[[], bool] = bool
 
     def __init__(self, writer: ResponseWriter, headers: Headers) -> None:
-        self.name, self.headers = "sse", headers
+        self.name = "sse"
+        self.headers = headers
         self._writer = writer
         self._frames: list[Frame] = []
         self._bytes = 0
@@ -67,7 +71,9 @@ class SseTransport(Transport):
     def receive(self) -> list[Frame]:
         with self._arrived:
             self._arrived.wait_for(lambda: self._frames or self._ended.is_set())
-            frames, self._frames, self._bytes = self._frames, [], 0
+            frames = self._frames
+            self._frames = []
+            self._bytes = 0
         return [] if self._ended.is_set() else frames
 
     def send(self, data: bytes, seconds: float) -> int:
@@ -105,10 +111,11 @@ class SseTransport(Transport):
 
         Args:
             keepalive: Seconds between two comments; None sends none.
-            next_check: Verifies the token. Returns the seconds until the next call, or 0 if the token
-                is not valid any more.
+            next_check: Verifies the token. Returns the seconds until the next call, or 0 if the
+                token is not valid any more.
         """
-        comment, check = Deadline(keepalive), Deadline(next_check())
+        comment = Deadline(keepalive)
+        check = Deadline(next_check())
         with waiting():
             while not self._ended.wait(min(comment.to_wait(), check.to_wait())):
                 if check.expired:
@@ -141,7 +148,8 @@ class SseServer(HttpService):
         bearer: Optional[Bearer] = None,
     ) -> None:
         super().__init__(registry, options, bearer)
-        self._connect, self._most = connect, max_streams
+        self._connect = connect
+        self._most = max_streams
         self._transports: dict[str, SseTransport] = {}
         self._lock = threading.Lock()
 
@@ -188,7 +196,8 @@ class SseServer(HttpService):
         shown = request.headers if self.bearer is None else request.headers.without_token()
         names = request.headers.names
         writer.count_for(names)
-        id, transport = secrets.token_urlsafe(32), SseTransport(writer, shown)
+        id = secrets.token_urlsafe(32)
+        transport = SseTransport(writer, shown)
         place = self.shares.admit("streams", self._most, names, transport.end_idle)
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:

@@ -635,8 +635,8 @@ class PostResponse(Sink):
         if self.json.is_wanted and self.session is not None:
             self.json.asked_in_vain = True
             raise CapabilityNotSupported(
-                "the client cannot be asked: the Accept header of its request allows JSON only, and "
-                f"a question needs {MEDIA_TYPE}"
+                "the client cannot be asked: the Accept header of its request allows JSON only, "
+                f"and a question needs {MEDIA_TYPE}"
             )
         if self.session is None or not self._may_stream:
             raise CapabilityNotSupported(

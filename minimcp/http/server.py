@@ -130,7 +130,8 @@ class SocketWriter(ResponseWriter):
 
     def __init__(self, connection: HttpConnection, head: Head) -> None:
         self.begun = False
-        self._connection, self._head = connection, head
+        self._connection = connection
+        self._head = head
         self._ended = self._keep_alive = self._has_body = False
         super().__init__()
         self._left = CancelToken()
@@ -146,7 +147,9 @@ class SocketWriter(ResponseWriter):
                 body = b""
             elif len(body) > _PIECE_BYTES:
                 self._put(data)
-                data, body = body, b""  # so much is not copied
+                # A long body is not copied.
+                data = body
+                body = b""
             self._put(data + body)
 
     def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
@@ -163,8 +166,10 @@ class SocketWriter(ResponseWriter):
             and not self._connection.server.closing
             and (head.http11 or length is not None)
         )
-        data, self._has_body = response_head(head, status, (*headers, *self.added), length, keep)
-        self.begun, self._keep_alive = True, keep
+        data, has_body = response_head(head, status, (*headers, *self.added), length, keep)
+        self._has_body = has_body
+        self.begun = True
+        self._keep_alive = keep
         return data
 
     def write(self, data: bytes) -> None:
@@ -223,8 +228,8 @@ class SocketWriter(ResponseWriter):
     def has_left(self, now: float) -> bool:
         """Return whether the peer has closed its connection.
 
-        One that has only stopped sending cannot be told from it. So it gets `Timeouts.leave` seconds
-        for its response.
+        A peer that has only stopped sending looks the same, so it gets `Timeouts.leave` seconds for
+        its response.
         """
         if not self.gone:
             return False
@@ -238,7 +243,7 @@ class SocketWriter(ResponseWriter):
         self._left.cancel()
 
     def finish(self) -> bool:
-        """The endpoint has returned: whether the response is complete, and the connection goes on."""
+        """End the response. Return whether it is complete and the connection can be used again."""
         with self._write_lock:
             if not (self.begun or self.gone):
                 with suppress(ConnectionLost):
@@ -247,7 +252,8 @@ class SocketWriter(ResponseWriter):
                         [("Content-Type", "text/plain; charset=utf-8")],
                         b"Internal Server Error\n",
                     )
-            complete, self._ended = self._ended, True
+            complete = self._ended
+            self._ended = True
         # The callbacks refer to the writer.
         self.token = CancelToken()
         self._left = CancelToken()
@@ -262,9 +268,8 @@ class SocketWriter(ResponseWriter):
     def look(self) -> None:
         sock = self._connection.socket
         try:
-            if hasattr(
-                select, "POLLRDHUP"
-            ):  # Linux, which tells it even behind bytes of the next request
+            # Linux reports it even if bytes of the next request have not been read.
+            if hasattr(select, "POLLRDHUP"):
                 left = poll(sock, select.POLLRDHUP)
             else:
                 left = ready(sock) and not sock.recv(1, socket.MSG_PEEK)
@@ -288,12 +293,17 @@ class HttpConnection:
     """
 
     def __init__(self, sock: socket.socket, client: str, server: RunningHttp) -> None:
-        self.socket, self.client, self.server = sock, client, server
+        self.socket = sock
+        self.client = client
+        self.server = server
         self.parser = RequestParser(body_bytes=server.max_body_bytes)
         self.writer: Optional[SocketWriter] = None  # of the request that is served now
         self.write_lock = threading.RLock()  # held while writing, so that no piece comes apart
         self.thread = ""  # that serves it
-        self.phase, self.due = HEAD, math.inf  # what is awaited of the peer, and until when
+        # What the peer should do next: a state of the parser, LEAVING or CLOSED.
+        self.phase = HEAD
+        # Until when, in `time.monotonic`.
+        self.due = math.inf
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
         self.address = without_port(client)
         # Counts it among the connections of its client.
@@ -324,7 +334,8 @@ class HttpConnection:
                 return CLOSED
             if data is None:
                 raise HttpError(400, "the request ends in the middle", code=None)
-            awaited, head = parser.feed(data), parser.head
+            awaited = parser.feed(data)
+            head = parser.head
             if awaited == BODY and head is not None and self._checked is not head:
                 self._checked = head
                 self.server.endpoint_of(head.path).check(HttpRequest(*head[:3], b"", self.client))
@@ -342,16 +353,18 @@ class HttpConnection:
     def work(self) -> str:
         """Serve the request that is here, and those that follow at once; what is awaited then.
         Never raises."""
-        self.thread, server, parser = threading.current_thread().name, self.server, self.parser
-        awaited, context = READY, server.context
+        self.thread = threading.current_thread().name
+        server = self.server
+        parser = self.parser
+        awaited = READY
+        context = server.context
         while awaited == READY:
             self.serving = True
             head, body = parser.take()
             self.writer = writer = SocketWriter(self, head)
-            request, body = (
-                HttpRequest(*head[:3], body, self.client),
-                b"",
-            )  # it may last, and needs it no more
+            request = HttpRequest(*head[:3], body, self.client)
+            # The endpoint drops the body of a request that takes long. This must not keep it.
+            body = b""
             try:
                 context.copy().run(server.endpoint_of(request.path).serve, request, writer)
             except BaseException as error:
@@ -368,10 +381,8 @@ class HttpConnection:
                 return CLOSED
             if not is_kept:
                 return LEAVING
-            until, data = (
-                time.monotonic() + LINGER_SECONDS,
-                b"" if parser.buffered else self._linger(),
-            )
+            until = time.monotonic() + LINGER_SECONDS
+            data = b"" if parser.buffered else self._linger()
             awaited = self.advance(data)
             # A long body that has not come is left to the server's thread, which counts it.
             while (
@@ -473,12 +484,17 @@ class RunningHttp:
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
             raise ValueError(
-                f"other machines reach {host!r}: say by which names in allowed_hosts, or ['*'] for any"
+                f"other machines reach {host!r}: say by which names in allowed_hosts, "
+                "or ['*'] for any"
             )
-        self._http, self._sse, self._grace = http, sse, drain_grace
+        self._http = http
+        self._sse = sse
+        self._grace = drain_grace
         self.max_body_bytes = options.body_bytes
         self.shares = shares
-        self.max_connections, self._spare = limited_connections(options.max_connections)
+        limit, spare = limited_connections(options.max_connections)
+        self.max_connections = limit
+        self._spare = spare
         write = LONGEST_WAIT if write_timeout is None else min(write_timeout, LONGEST_WAIT)
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
         self._listener = listen(host, port)
@@ -498,15 +514,15 @@ class RunningHttp:
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
         self._closed = threading.Lock()  # held for ever by the first that calls `close`
-        self._back: deque[tuple[HttpConnection, str]] = (
-            deque()
-        )  # from workers, and what is awaited of each
-        self._waker_lock = (
-            threading.Lock()
-        )  # no byte goes to a descriptor that is another one's by now
-        self._woken, self._waker = socket.socketpair()
-        for each in (self._woken, self._waker):
-            each.setblocking(False)
+        # Connections that workers or `close_soon` return, each with its next state.
+        self._back: deque[tuple[HttpConnection, str]] = deque()
+        # Held while writing to `_waker`: the descriptor must not belong to another file by then.
+        self._waker_lock = threading.Lock()
+        woken, waker = socket.socketpair()
+        woken.setblocking(False)
+        waker.setblocking(False)
+        self._woken = woken
+        self._waker = waker
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._woken, selectors.EVENT_READ, partial(self._woken.recv, 4096))
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
@@ -520,7 +536,8 @@ class RunningHttp:
 
     def __repr__(self) -> str:
         state = "closed" if self.ended else "closing" if self.closing else "open"
-        return f"<RunningHttp {self.url} {state}, {len(self.lent)} requests, {len(self._kept)} waiting>"
+        requests = f"{len(self.lent)} requests, {len(self._kept)} waiting"
+        return f"<RunningHttp {self.url} {state}, {requests}>"
 
     @property
     def ended(self) -> bool:
@@ -559,7 +576,8 @@ class RunningHttp:
         sockets = [connection.socket for connection in (*self._kept, *self.lent)]
         for each in (*sockets, self._listener, self._woken, self._waker):
             each.close()
-        self._ended, self._waker_lock = threading.Event(), threading.Lock()
+        self._ended = threading.Event()
+        self._waker_lock = threading.Lock()
         self._ended.set()
 
     # ------------------------------------------------------------ for connections
@@ -672,8 +690,8 @@ class RunningHttp:
     def _release(self, connection: HttpConnection, writer: SocketWriter) -> None:
         """Close the connection of a peer that has left while its request is being served.
 
-        The worker keeps nothing but its thread, until the handler ends. The lock keeps the worker from
-        using the descriptor, which may belong to another connection afterwards.
+        The worker keeps nothing but its thread until the handler ends. The lock stops it from using
+        the descriptor, which may belong to another connection afterwards.
         """
         if not connection.write_lock.acquire(blocking=False):
             connection.cut()  # wakes the writer; the next sweep tries again
@@ -707,13 +725,11 @@ class RunningHttp:
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
             with suppress(OSError):  # it has left already, which will be seen
-                sock.settimeout(
-                    None if _DONT_WAIT else self.timeouts.write
-                )  # on Windows nothing waits for ever
+                # Without a flag for single calls, as on Windows, nothing may wait for ever.
+                sock.settimeout(None if _DONT_WAIT else self.timeouts.write)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                if hasattr(
-                    socket, "TCP_USER_TIMEOUT"
-                ):  # for a peer that does not confirm what it is sent
+                # For a peer that does not confirm the bytes that it is sent.
+                if hasattr(socket, "TCP_USER_TIMEOUT"):
                     sock.setsockopt(
                         socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000)
                     )
@@ -791,7 +807,8 @@ class RunningHttp:
         self.lent.discard(connection)
         if self.ended or (self.closing and awaited == IDLE):
             awaited = CLOSED
-        kept, most = connection in self._kept, self.max_body_bytes
+        kept = connection in self._kept
+        most = self.max_body_bytes
         if awaited in (READY, CLOSED) and kept:
             self._kept.discard(connection)
             self._selector.unregister(connection.socket)
@@ -807,14 +824,11 @@ class RunningHttp:
             if connection.place is not None:
                 connection.place.leave()
         elif not kept or connection.phase != awaited:
-            if (
-                awaited == LEAVING
-            ):  # to close the other side while the peer still sends could destroy our last words
+            # Closing both sides while the peer still sends could destroy the last response.
+            if awaited == LEAVING:
                 connection.cut(socket.SHUT_WR)
-            connection.phase, connection.due = (
-                awaited,
-                time.monotonic() + getattr(self.timeouts, awaited),
-            )
+            connection.phase = awaited
+            connection.due = time.monotonic() + getattr(self.timeouts, awaited)
             if not kept:
                 self._kept.add(connection)
                 self._selector.register(
@@ -890,9 +904,8 @@ def listen(host: str, port: int) -> socket.socket:
 def return_freed_memory() -> None:
     """Have the C library give blocks back when they are freed: glibc keeps some megabytes of them
     for each thread."""
-    with suppress(
-        ImportError, OSError, AttributeError, TypeError
-    ):  # another C library, or none that is found
+    # Another C library, or none that can be found.
+    with suppress(ImportError, OSError, AttributeError, TypeError):
         import ctypes
 
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, 128 * 1024)

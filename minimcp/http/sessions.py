@@ -62,14 +62,14 @@ class Session(Pinged):
         self, make_role: MakeRole, end: Callable[[Session], None], principal: Optional[str] = None
     ) -> None:
         self.principal = principal
-        self.id, self.key = secrets.token_urlsafe(32), secrets.token_hex(6)
+        self.id = secrets.token_urlsafe(32)
+        self.key = secrets.token_hex(6)
         self.role = make_role(self.post, partial(end, self))
         self.responses: list[PostResponse] = []
         self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
         self.used_at = time.monotonic()
-        self.calls = Calls(
-            "http", lambda *_: False, len
-        )  # sends nothing: each response does, by a view `through` it
+        # It sends nothing itself: each response sends questions, by a view that `through` returns.
+        self.calls = Calls("http", lambda *_: False, len)
         self.dispatcher = Dispatcher(self, self.role, self.cancel)
         self.stream_numbers = count(1)
 
@@ -131,7 +131,8 @@ class Session(Pinged):
 
     def cancel(self, params: Result) -> bool:
         """Handle `notifications/cancelled`. Return False if it names no request here."""
-        id, reason = params.get("requestId"), params.get("reason")
+        id = params.get("requestId")
+        reason = params.get("reason")
         named = [
             (response, request)
             for response in list(self.responses)
@@ -141,9 +142,8 @@ class Session(Pinged):
             and request.request.method != "initialize"
             and request.is_due
         ]
-        if (
-            len(named) != 1
-        ):  # clients may use an id for several requests at once: then it names none of them
+        # Clients may use an id for several requests at once. Then it names none of them.
+        if len(named) != 1:
             log.debug("cancelled: %s is unknown, finished or not the only one", id)
             return bool(named)
         response, request = named[0]

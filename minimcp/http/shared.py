@@ -68,8 +68,12 @@ log = logger("minimcp.http")
 # Bytes of the longest record of a session.
 RECORD_BYTES = 1024 * 1024
 
-# Events and bytes of one stream that are kept, and seconds for which they are when it has ended.
-STREAM_EVENTS, STREAM_BYTES, ENDED_SECONDS = 1000, 1024 * 1024, 60.0
+# Maximum number of events of one stream that are kept, and of their bytes.
+STREAM_EVENTS = 1000
+STREAM_BYTES = 1024 * 1024
+
+# Seconds for which they are kept after the stream has ended.
+ENDED_SECONDS = 60.0
 
 # Bytes of all streams of one session that one process keeps; above, the oldest ones are dropped.
 SESSION_BYTES = 4 * STREAM_BYTES
@@ -145,7 +149,9 @@ class SharedEvents(EventStore):
     may_block = True
 
     def __init__(self, processes: Processes, ttl: float) -> None:
-        self._processes, self._kept, self._ttl = processes, processes.store, ttl
+        self._processes = processes
+        self._kept = processes.store
+        self._ttl = ttl
         # Of each session the streams that are written here, by name, the oldest first.
         self._written: dict[str, dict[str, _Written]] = {}
         self._lock = threading.Lock()
@@ -215,7 +221,8 @@ class SharedEvents(EventStore):
     def read(self, stream: str, after: int = 0) -> list[Event]:
         """Return the events behind the one of this number in the store, without those that cannot
         be read."""
-        events, name = [], self.key(stream)
+        events = []
+        name = self.key(stream)
         for key, data in self._kept.read(name, after):
             found = _EVENT.fullmatch(data)
             if found is None:
@@ -229,11 +236,9 @@ class SharedEvents(EventStore):
         found = {event.number: event.line for event in self.read(stream) if event.line}
         newest: int = max(found, default=0)
         missed = range(number + 1, newest + 1)
-        return (
-            None
-            if number > newest or not found.keys() >= set(missed)
-            else [(at, found[at]) for at in missed]
-        )
+        if number > newest or not found.keys() >= set(missed):
+            return None
+        return [(at, found[at]) for at in missed]
 
     def forget(self, session: str) -> None:
         """As `EventStore.forget`; in the store they expire."""
@@ -277,13 +282,14 @@ class SharedSession(Session):
         self.shared = shared
         ids = map("{}-{}".format, repeat(shared.processes.id), shared.numbers)
         self.calls = Calls("http", lambda *_: False, len, ids=ids)
-        self.stream_numbers = iter(
-            partial(secrets.randbits, 48), -1
-        )  # no two processes count alike
+        # Random, so that no two processes use the same number.
+        self.stream_numbers = iter(partial(secrets.randbits, 48), -1)
         self.saving = threading.RLock()
-        self._version, self._stored = 0, Record()
+        self._version = 0
+        self._stored = Record()
         self._asked_elsewhere: set[str] = set()
-        self.holder, self.told = "", shared.processes.heard
+        self.holder = ""
+        self.told = shared.processes.heard
         self.stream_name = ""
         self.connection: Optional[ResponseWriter] = None
 
@@ -293,16 +299,26 @@ class SharedSession(Session):
         peer = self.peer
         assert peer is not None
         return {
-            "revision": peer.revision.name, "info": dict(peer.info), "capabilities": dict(peer.capabilities),
-            "rank": peer.log_rank, "principal": self.principal, "begun": self.initialized, "session": peer.session,
-            "uris": sorted(self.shared.subscriptions.uris(peer)), "stream": self.holder, "told": self.told,
+            "revision": peer.revision.name,
+            "info": dict(peer.info),
+            "capabilities": dict(peer.capabilities),
+            "rank": peer.log_rank,
+            "principal": self.principal,
+            "begun": self.initialized,
+            "session": peer.session,
+            "uris": sorted(self.shared.subscriptions.uris(peer)),
+            "stream": self.holder,
+            "told": self.told,
             "stream_name": self.stream_name,
-            "asked": sorted({*self._asked_elsewhere, *(str(call.id) for call in self.calls.pending())}),
-        }  # fmt: skip
+            "asked": sorted(
+                {*self._asked_elsewhere, *(str(call.id) for call in self.calls.pending())}
+            ),
+        }
 
     def begin(self, record: Record, version: int) -> None:
         """Become what another process has written."""
-        self._version, self._stored = version, record
+        self._version = version
+        self._stored = record
         peer = self.peer = Peer(BY_NAME[record["revision"]], info=record["info"])
         peer.initialized = False
         role: Any = self.role  # of a server
@@ -319,8 +335,10 @@ class SharedSession(Session):
             theirs = read_record(entry.key, entry.value, _is_session)
             if theirs is None:
                 return False
-            mine, base = self._record(), self._stored
-            self._version, self._stored = entry.version, theirs
+            mine = self._record()
+            base = self._stored
+            self._version = entry.version
+            self._stored = theirs
             changed = {
                 name: theirs[name] for name in base if theirs[name] != base[name] == mine[name]
             }
@@ -357,10 +375,14 @@ class SharedSession(Session):
         peer = self.peer
         assert peer is not None and peer.session is not None
         for name, owner, attribute in (
-            ("info", peer, "info"), ("capabilities", peer, "capabilities"), ("rank", peer, "log_rank"),
-            ("begun", peer, "initialized"), ("stream", self, "holder"), ("told", self, "told"),
+            ("info", peer, "info"),
+            ("capabilities", peer, "capabilities"),
+            ("rank", peer, "log_rank"),
+            ("begun", peer, "initialized"),
+            ("stream", self, "holder"),
+            ("told", self, "told"),
             ("stream_name", self, "stream_name"),
-        ):  # fmt: skip
+        ):
             if name in changed:
                 setattr(owner, attribute, changed[name])
         if "session" in changed:
@@ -387,7 +409,8 @@ class SharedSession(Session):
             TypeError, ValueError: ``ctx.session`` is no JSON, too long, or nests too deep.
         """
         with self.saving:
-            base, version = self._stored, None
+            base = self._stored
+            version = None
             while version is None:
                 mine = self._record()
                 if mine == self._stored:
@@ -401,7 +424,8 @@ class SharedSession(Session):
                 version = self.shared.write(self, text, self._version)
                 if version is None and not self.shared.look(self):
                     return  # it has ended
-            self._version, self._stored = version, stored
+            self._version = version
+            self._stored = stored
         if (
             base
             and base["uris"] != mine["uris"]
@@ -467,8 +491,11 @@ class SharedSessions:
     """
 
     def __init__(self, endpoint: Endpoint, processes: Processes, ttl: Optional[float]) -> None:
-        self._endpoint, self.processes, self._store = endpoint, processes, processes.store
-        self.subscriptions, self._ttl = endpoint.subscriptions, ttl or KEPT_SECONDS
+        self._endpoint = endpoint
+        self.processes = processes
+        self._store = processes.store
+        self.subscriptions = endpoint.subscriptions
+        self._ttl = ttl or KEPT_SECONDS
         self.events = SharedEvents(processes, self._ttl)
         processes.receivers.add(self)
         self._lock = threading.Lock()
@@ -516,16 +543,15 @@ class SharedSessions:
             return None
         session.refresh(entry)
         self._endpoint.keep(session)
-        return (
-            session if self._known.get(key) is session else self.load(id, principal)
-        )  # it was dropped at this moment
+        if self._known.get(key) is not session:
+            return self.load(id, principal)  # it was dropped at this moment
+        return session
 
     def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
         """Write a record, if the one in the store has this version. Raises StoreUnavailable: it is
         away."""
-        if (
-            not version
-        ):  # a copy that was dropped meanwhile, whose stream ends now, does not come back
+        # Only a new session. A copy that was dropped, and whose stream ends now, stays dropped.
+        if not version:
             self._known[session.key] = session
         ttl = self._ttl if session.initialized else min(self._ttl, BEGIN_SECONDS)
         return self._store.put(self._key(session.principal, session.key), text, ttl, version)
@@ -549,7 +575,7 @@ class SharedSessions:
     def _key(self, principal: Optional[str], key: str) -> str:
         return self.processes.key("session", owner_of(principal), key)
 
-    # ------------------------------------------------------------ what comes to another process than it is for
+    # ------------------------------------------------------------ messages for other processes
 
     def pass_on(
         self, session: SharedSession, message: Union[Notification, Response, Failure]
@@ -568,7 +594,8 @@ class SharedSessions:
         if found is None or not session.is_asked_elsewhere(message.id):
             log.debug("<-- an answer to %.60s, which nobody waits for", message.id)
             return
-        process, text = found[1], encode(message).decode()
+        process = found[1]
+        text = encode(message).decode()
         if self.processes.send(process, session=session.key, message=text):
             session.close_questions(found[0])
         else:
@@ -678,7 +705,8 @@ class SharedSessions:
             ConnectionLost: The client has gone again.
             StoreUnavailable: The store is away.
         """
-        head, events = self.events.head(name), self.events.read(name)
+        head = self.events.head(name)
+        events = self.events.read(name)
         if head is None or self.events.after(name, number) is None:
             raise HttpError(
                 400, "no event of this session has this id, or not any more (event_store)"
@@ -707,33 +735,34 @@ class SharedSessions:
     ) -> None:
         """Send the later events of a call that another process runs, until the call, the connection
         or the token ends."""
-        gone, seen, ended = CancelToken(), 0, False
+        gone = CancelToken()
+        seen = 0
+        ended = False
         pause = min(RENEW_SECONDS, (self._endpoint.options.keepalive or RENEW_SECONDS) / 2)
         writer.on_gone(gone.cancel)
         self._endpoint.watch_token(headers, writer, gone.cancel)
         writer.begin(200, STREAM_HEADERS)
         while not ended and not gone.cancelled:
             try:
-                alive = self.processes.is_alive(
-                    head["process"]
-                )  # first: what it wrote last is read then
+                # Checked first, so that the last events of a process that ended are read after it.
+                alive = self.processes.is_alive(head["process"])
                 events = self.events.read(name, seen)
                 for event in events:
-                    seen, ended = event.key, event.mark == LAST
+                    seen = event.key
+                    ended = event.mark == LAST
                     if event.number > number and event.line:
                         number = event.number
                         writer.write(format_event(event.line, id=f"{name}/{number}"))
                 dropped = not (events or ended) and self.events.head(name) is None
                 if not ended and (dropped or not alive):
-                    reason = InternalError(
-                        "the answer is not kept any more: others of this session were longer"
-                        if dropped and alive
-                        else "the process that ran this has ended, and nobody knows how far it came"
-                    )
-                    for place, id in enumerate(head["ids"], number + 1):
-                        writer.write(
-                            format_event(encode(failure(id, reason)), id=f"{name}/{place}")
+                    reason = "the process that ran this has ended, and nobody knows how far it came"
+                    if dropped and alive:
+                        reason = (
+                            "the answer is not kept any more: others of this session were longer"
                         )
+                    for place, id in enumerate(head["ids"], number + 1):
+                        line = encode(failure(id, InternalError(reason)))
+                        writer.write(format_event(line, id=f"{name}/{place}"))
                     ended = True
                 elif not ended and not self._store.wait([self.events.key(name)], seen, pause, gone):
                     writer.write(KEEP_ALIVE)
@@ -750,13 +779,24 @@ def _key_of(id: str) -> str:
 
 
 _MEMBERS: Mapping[str, tuple[type, ...]] = {
-    "revision": (str,), "info": (dict,), "capabilities": (dict,), "rank": (int, type(None)),
-    "principal": (str, type(None)), "begun": (bool,), "session": (dict,), "uris": (list,), "stream": (str,),
-    "told": (int,), "stream_name": (str,), "asked": (list,),
-}  # fmt: skip
+    "revision": (str,),
+    "info": (dict,),
+    "capabilities": (dict,),
+    "rank": (int, type(None)),
+    "principal": (str, type(None)),
+    "begun": (bool,),
+    "session": (dict,),
+    "uris": (list,),
+    "stream": (str,),
+    "told": (int,),
+    "stream_name": (str,),
+    "asked": (list,),
+}
 _HEAD: Mapping[str, tuple[type, ...]] = {
-    "process": (str,), "ids": (list, type(None)), "told": (int,),
-}  # fmt: skip
+    "process": (str,),
+    "ids": (list, type(None)),
+    "told": (int,),
+}
 
 
 def _is_session(record: Record) -> bool:
@@ -780,7 +820,8 @@ def _is_head(head: Record) -> bool:
 
 def _brief(cancelled: Notification) -> Optional[Notification]:
     """Return what other processes need of a cancellation, or None if it names no request."""
-    id, reason = cancelled.params.get("requestId"), cancelled.params.get("reason")
+    id = cancelled.params.get("requestId")
+    reason = cancelled.params.get("reason")
     if not is_id(id) or len(str(id)) > ID_LENGTH:
         return None
     params: dict[str, Any] = {"requestId": id}

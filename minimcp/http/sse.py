@@ -59,9 +59,11 @@ class EventReader:
     def begin(self) -> None:
         """Another connection goes on with the stream: what was begun is dropped."""
         self._line = bytearray()
-        self._after_cr, self._at_start = False, True
+        self._after_cr = False
+        self._at_start = True
         self._data: Optional[bytearray] = None
-        self._event, self._id = "", self.last_id
+        self._event = ""
+        self._id = self.last_id
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
         """The events that are complete with these bytes; take them all before the next `feed`.
@@ -82,7 +84,8 @@ class EventReader:
                 self._line += text
                 self._check_size()
             if len(text) < len(piece):
-                line, self._line = bytes(self._line), bytearray()
+                line = bytes(self._line)
+                self._line = bytearray()
                 event = self._take(line)
                 if event is not None:
                     yield event
@@ -116,24 +119,24 @@ class EventReader:
             return
         data = 0 if self._data is None else len(self._data)
         if max(data, data + len(self._line) - len(_DATA)) > self._max_bytes:
-            self._line, self._data = (
-                bytearray(),
-                None,
-            )  # the exception may be kept, these need not be
+            # A caller may keep the exception, whose traceback refers to this object.
+            self._line = bytearray()
+            self._data = None
             raise ProtocolViolation(
-                f"an event is longer than {self._max_bytes} bytes, the Limits.message_bytes of its receiver"
+                f"an event is longer than {self._max_bytes} bytes, the Limits.message_bytes of its "
+                "receiver"
             )
 
     def _dispatch(self) -> Optional[SseEvent]:
         self.last_id = self._id
-        data, event = self._data, self._event
-        self._data, self._event = None, ""
+        data = self._data
+        event = self._event
+        self._data = None
+        self._event = ""
         self.messages += bool(data)
-        return (
-            None
-            if data is None
-            else SseEvent(data.decode("utf-8", "replace"), event or "message", self.last_id)
-        )
+        if data is None:
+            return None
+        return SseEvent(data.decode("utf-8", "replace"), event or "message", self.last_id)
 
 
 def format_event(

@@ -142,7 +142,8 @@ class WsgiApp:
     """
 
     def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
-        self._server, self._patience = server, patience
+        self._server = server
+        self._patience = patience
         self._known_host = False
 
     def __call__(
@@ -153,7 +154,8 @@ class WsgiApp:
             self._look_at_host(environ)
         request = self._request(environ)
         response = respond(self._server, request, stream=True, patience=self._patience)
-        body, headers = response.body, list(response.headers)
+        body = response.body
+        headers = list(response.headers)
         if isinstance(body, bytes):
             request.body.skip()
             if response.status != 204:  # which has no body by itself
@@ -171,7 +173,8 @@ class WsgiApp:
         }
         headers["Content-Type"] = environ.get("CONTENT_TYPE") or ""
         headers["Content-Length"] = environ.get("CONTENT_LENGTH") or ""
-        path, query = self._path(environ), environ.get("QUERY_STRING", "")
+        path = self._path(environ)
+        query = environ.get("QUERY_STRING", "")
         url = f"{path}?{query}" if query else path
         return HttpRequest(
             environ["REQUEST_METHOD"], url, headers, _Input(environ), environ.get("REMOTE_ADDR")
@@ -180,7 +183,8 @@ class WsgiApp:
     def _path(self, environ: Mapping[str, Any]) -> str:
         """Return the path that the endpoint knows, with or without the prefix that the host has cut
         off, and with or without a slash at its end."""
-        server, info = self._server, environ.get("PATH_INFO", "")
+        server = self._server
+        info = environ.get("PATH_INFO", "")
         whole: str = environ.get("SCRIPT_NAME", "") + info
         known: list[str] = [server.path]
         if server.bearer is not None:
@@ -200,11 +204,11 @@ class WsgiApp:
         return whole.replace("?", "%3F")  # an escaped "?" begins no query
 
     def _look_at_host(self, environ: Mapping[str, Any]) -> None:
-        """Warn of a host that serves one request at a time, where no handler can wait for the answer
-        to a question: it comes with another request.
+        """Warn if the host serves one request at a time.
 
-        In revisions without a handshake no handler waits. Two hosts say that ``wsgi.multithread`` is
-        False although they serve requests at the same time: gevent, and wsgiref with ThreadingMixIn.
+        Then no handler can wait for the answer to a question, because another request carries it.
+        In stateless revisions no handler waits. Two hosts set ``wsgi.multithread`` to False although
+        they serve several requests at a time: gevent, and wsgiref with ThreadingMixIn.
         """
         monkey = sys.modules.get("gevent.monkey")
         is_greenlet = monkey is not None and monkey.is_module_patched("threading")
@@ -231,7 +235,8 @@ class _Input:
     """The body of a request as far as the host vouches for it: many block behind its end."""
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
-        self._file, length = environ.get("wsgi.input"), str(environ.get("CONTENT_LENGTH") or "")
+        self._file = environ.get("wsgi.input")
+        length = str(environ.get("CONTENT_LENGTH") or "")
         known = length.isascii() and length.isdigit() and len(length) < 20
         unbounded = not length and environ.get("wsgi.input_terminated")
         self._left = float("inf") if unbounded else int(length) if known else 0

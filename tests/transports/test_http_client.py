@@ -766,7 +766,7 @@ def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(
 def test_what_nobody_waits_for_is_dropped_when_the_server_takes_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(http_client, "MOST_UNTOLD", 3)
+    monkeypatch.setattr(http_client, "MAX_QUEUED", 3)
     stuck, gate = threading.Event(), threading.Event()
 
     def answered(heard: Heard, wire: Wire) -> None:
