@@ -35,7 +35,7 @@ BELOW = {
     "client": f"{BASE} protocol types schema engine stdio",
     "http": f"{BASE} protocol types schema engine server client features stores",
     "auth": f"{BASE} protocol types schema engine server client http",
-    "stores": f"{BASE} protocol types schema engine",
+    "stores": f"{BASE} protocol types schema engine http",
     "extensions": f"{BASE} protocol types schema engine server client http auth features stores",
     "testing": f"{BASE} protocol types schema engine stdio server client http auth features __init__",
     "cli": f"{BASE} protocol types schema engine stdio server client http auth stores extensions testing features __init__",
@@ -262,7 +262,6 @@ KNOWN_CYCLES = {
             "http/endpoint.py",
             "http/responses.py",
             "http/sessions.py",
-            "http/shared.py",
         }
     ),  # fmt: skip
 }

@@ -35,6 +35,7 @@ FEATURES: Mapping[str, Sequence[str]] = {
         "http/server.py",
         "http/wsgi.py",
         "schema/header_params.py",
+        "stores/sessions.py",
         "http/client.py",
         "http/client_sse.py",
     ),
@@ -66,7 +67,8 @@ OF_SERVERS = frozenset({
     "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py",
     "extensions/tasks.py",
     "http/endpoint.py", "http/legacy_sse.py", "http/options.py", "http/server.py", "http/wsgi.py",
-    "stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py",
+    "stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sessions.py",
+    "stores/sqlite.py",
 })  # fmt: skip
 """Modules of features that only a server uses, beside those in features/."""
 

@@ -39,7 +39,7 @@ from ..protocol.messages import (
 )
 from ..protocol.versions import Revision
 from ..schema.header_params import HeaderParam
-from ..stores.base import StoreUnavailable, owner_of
+from ..stores.base import StoreUnavailable
 from .admission import Admission
 from .events import EventStore
 from .headers import (
@@ -62,8 +62,7 @@ from .headers import (
 )
 from .options import HttpOptions
 from .responses import STREAM_HEADERS, EventStream, PostResponse, Trace
-from .sessions import BEGIN_SECONDS, MakeRole, Session, too_many_sessions
-from .shared import SharedSession, SharedSessions
+from .sessions import BEGIN_SECONDS, MakeRole, Session, SessionStore, too_many_sessions
 from .sse import MEDIA_TYPE, format_event
 
 if TYPE_CHECKING:
@@ -82,9 +81,6 @@ MIN_TOKEN_SECONDS = 0.1
 
 # How often in the life of an idle session the timer looks at it.
 LOOKS = 20
-
-# Seconds after which the copy of a session may be dropped that stands in a store.
-UNUSED_SECONDS = 1.0
 
 # How often that is looked at, at least.
 LOOK_SECONDS = 30.0
@@ -334,6 +330,8 @@ class Endpoint(HttpService):
             serves none.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
         bearer: Who may send requests; None lets everybody.
+        session_store: Makes the store of the sessions, given this endpoint. None keeps them in
+            memory.
     """
 
     def __init__(
@@ -349,6 +347,7 @@ class Endpoint(HttpService):
         max_streams: Optional[int] = None,
         trace: Optional[Trace] = None,
         bearer: Optional[Bearer] = None,
+        session_store: Optional[Callable[[Endpoint], SessionStore]] = None,
     ) -> None:
         super().__init__(registry, options, bearer)
         self.path = path
@@ -358,15 +357,10 @@ class Endpoint(HttpService):
         self._limits = limits
         self._cap = cap
         self._max_streams = max_streams
-        processes = registry.config.processes
-        # Where several processes share the sessions.
-        self.shared = None
-        if processes is not None:
-            self.subscriptions = registry.feature("subscriptions")
-            self.shared = SharedSessions(self, processes, options.session_ttl)
+        self.session_store = (session_store or SessionStore)(self)
         self.store: Optional[EventStore] = options.event_store or None
         if options.event_store is None:
-            self.store = EventStore() if self.shared is None else self.shared.events
+            self.store = self.session_store.make_event_store()
         named_by = {method: (member, "") for method, member in NAMED_BY.items()}
         for each in registry.config.features:
             capability = f"ext:{each.identifier}"
@@ -375,14 +369,12 @@ class Endpoint(HttpService):
             registry.offer,
             keeps_sessions=options.sessions,
             find_session=self.find_session,
-            make_session=self.make_session,
+            make_session=self.session_store.make,
             keep_session=self.keep_session,
             route=registry.route,
             named_by=named_by,
             header_params=self._header_params,
         )
-        # Sessions of a store that this process keeps a copy of.
-        self.max_copies = options.max_sessions
         self.trace = trace
         # Why no handler may wait for the answer to a question; "" if it may.
         self.cannot_ask = ""
@@ -459,20 +451,11 @@ class Endpoint(HttpService):
     def find_session(self, id: str, principal: Optional[str]) -> Optional[Session]:
         """Return the session with this id. None if there is none, or if it belongs to another
         principal, who must not learn that it exists."""
-        if self.shared is None:
-            session = self.sessions.get(id)
-        else:
-            session = self.shared.load(id, principal)
+        session = self.session_store.find(id, principal)
         if session is None or session.principal != principal:
             return None
         session.used_at = time.monotonic()
         return session
-
-    def make_session(self, principal: Optional[str]) -> Session:
-        """Make a session, which `keep_session` keeps."""
-        if self.shared is None:
-            return Session(self.make_role, self.end_behind, principal)
-        return self.shared.open(principal)
 
     def keep_session(self, session: Session, headers: Headers) -> None:
         """Keep a new session.
@@ -483,17 +466,12 @@ class Endpoint(HttpService):
             StoreUnavailable: It cannot be written.
         """
         end = partial(self._end_unbegun, session)
+        session.place = self.shares.admit("sessions", self.options.max_sessions, headers.names, end)
+        self.session_store.add(session, headers)
+
+    def add_session(self, session: Session) -> None:
+        """Keep a new session in this process. Raises HttpError: there are too many."""
         most = self.options.max_sessions
-        session.place = self.shares.admit("sessions", most, headers.names, end)
-        if isinstance(session, SharedSession):
-            try:
-                self._check_stored(session, headers)
-                session.save()
-            except BaseException:
-                session.place.leave()
-                raise
-            self.keep(session)
-            return
         if most is not None and len(self.sessions) >= most:
             self._end_unused()
             if len(self.sessions) >= most:
@@ -510,41 +488,12 @@ class Endpoint(HttpService):
         session.end("there are too many")
         raise too_many_sessions(most)
 
-    def keep(self, session: Session) -> None:
-        """Have a session at hand that stands in a store; for so many others as may be, those that
-        were used last."""
-        most = self.max_copies
-        unused = list[Session]()
+    def use_session(self, session: Session) -> None:
+        """Keep a session in this process, as the last one of `sessions`: the one used last."""
         with self._changed:
             session.used_at = time.monotonic()
             self.sessions.pop(session.id, None)
             self.sessions[session.id] = session
-            if most is not None and len(self.sessions) > most:
-                older = list(self.sessions.values())[: (most + 1) // 2]
-                unused = [each for each in older if self._unused(each, UNUSED_SECONDS)]
-        for each in unused:
-            self.end_here(each, "others are used more", UNUSED_SECONDS)
-
-    def _check_stored(self, session: SharedSession, headers: Headers) -> None:
-        """Check that the store has room for one more session. No session is read for it.
-
-        Raises:
-            HttpError: All processes together have too many.
-            ShareExceeded: The principal has too many of them.
-            StoreUnavailable: The store is away.
-        """
-        most = self.options.max_sessions
-        processes = session.shared.processes
-        if most is None:
-            return
-        stored = processes.store.sizes(processes.key("session") + "/")
-        if len(stored) >= most:
-            raise too_many_sessions(most)
-        own = processes.key("session", owner_of(session.principal), "")
-        principal = next((name for name in headers.names if name[0] == "principal"), None)
-        if principal is not None:
-            used = sum(key.startswith(own) for key in stored)
-            self.shares.check("sessions", most, principal, used)
 
     def _end_unbegun(self, session: Session) -> bool:
         """End a session if its client has not sent `notifications/initialized` and no request of it
@@ -554,7 +503,7 @@ class Endpoint(HttpService):
         self._end(session, "others wait, and its client has not begun")
         return True
 
-    def end_behind(self, session: Session) -> None:
+    def end_after_responses(self, session: Session) -> None:
         """A session ends with its last response."""
         session.shut = True
         if not session.responses:
@@ -562,19 +511,17 @@ class Endpoint(HttpService):
 
     def _end(self, session: Session, reason: str) -> None:
         """End a session, in all processes. Idempotent."""
-        if self.shared is not None:
-            self.shared.end(session)
+        self.session_store.end(session)
         self.end_here(session, reason)
 
     def end_here(self, session: Session, reason: str, unused: Optional[float] = None) -> None:
-        """End a session in this process; with a number only if it is unused for so many seconds.
-        Idempotent."""
+        """End a session in this process. With a number, do so only if it was not used for so many
+        seconds. Idempotent."""
         with self._changed:  # a request that comes at this moment has it kept, or finds it no more
             if unused is not None and not self._unused(session, unused):
                 return
             known = self.sessions.pop(session.id, None) is not None
-            if self.shared is not None:
-                self.shared.forget(session)
+            self.session_store.forget(session)
         if known:
             session.end(reason)
             if self.store is not None:
@@ -596,8 +543,7 @@ class Endpoint(HttpService):
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         headers = request.headers
-        if self.shared is not None:
-            self.shared.processes.start(self)
+        self.session_store.start()
         if request.method == "GET":
             self._get(self.admission.session_of(headers), headers, writer)
             return
@@ -807,7 +753,7 @@ class Endpoint(HttpService):
             session.responses.remove(response)
             session.used_at = time.monotonic()
             if session.shut:
-                self.end_behind(session)
+                self.end_after_responses(session)
         if self.closing:
             with self._changed:
                 self._changed.notify_all()
@@ -885,8 +831,7 @@ class Endpoint(HttpService):
                     require(free, 409, "this session has such a stream already")
                     place = self.reserve(stream, names)
                     session.unsolicited = self._open[writer] = stream
-                if isinstance(session, SharedSession):
-                    session.shared.take_stream(session, writer)
+                self.session_store.begin_stream(session, writer)
                 require(
                     session.id in self.sessions,
                     404,
@@ -897,34 +842,22 @@ class Endpoint(HttpService):
                 self._keep_alive(session)
             else:
                 found = _EVENT_ID.fullmatch(last)
-                name = ""
-                if found is not None and found[1].startswith(session.key + "."):
-                    name = found[1]
+                if found is None or not found[1].startswith(session.key + "."):
+                    raise _unknown_event()
+                name = found[1]
+                number = int(found[2])
                 stream = session.stream(name)
-                if stream is None and isinstance(session, SharedSession) and found and name:
-                    stream = session.shared.resume(session, name, int(found[2]), writer, headers)
+                if stream is None:
+                    stream = self.session_store.resume(session, name, number, writer, headers)
                     if stream is None:
                         return
-                elif stream is None:
-                    # It has ended: the client fetches the rest of its events.
-                    stream = EventStream(self, session, peer.revision, None, name=name, last=-1)
-                    stream.done = True
-                elif stream is session.unsolicited and isinstance(session, SharedSession):
-                    session.shared.take_stream(session, writer)
+                elif stream is session.unsolicited:
+                    self.session_store.begin_stream(session, writer)
                 is_unsolicited = stream is session.unsolicited
                 if is_unsolicited:
                     place = self._admit_stream(stream, names)
-                known = (
-                    found
-                    and name
-                    and self.store is not None
-                    and stream.resume(writer, int(found[2]))
-                )
-                require(
-                    known,
-                    400,
-                    "no event of this session has this id, or not any more (event_store)",
-                )
+                if self.store is None or not stream.resume(writer, number):
+                    raise _unknown_event()
                 self._open[writer] = stream
             self.watch_token(headers, writer, partial(stream.end_connection, writer))
             writer.on_gone(partial(stream.leave, writer))
@@ -938,8 +871,7 @@ class Endpoint(HttpService):
             self._forget_token(writer)
             if place is not None:
                 place.leave()
-            if isinstance(session, SharedSession):
-                session.shared.leave_stream(session, writer)
+            self.session_store.leave_stream(session, writer)
             with self._changed:
                 self._changed.notify_all()
 
@@ -1050,8 +982,7 @@ class Endpoint(HttpService):
             response.wait(deadline)
         for session in list(self.sessions.values()):
             self.end_here(session, "the server is closing")
-        if self.shared is not None:
-            self.shared.processes.stop(self)
+        self.session_store.stop()
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._open)} running>"
@@ -1098,3 +1029,7 @@ def check_form(
     if (listens and not may_be_stream) or not (may_be_json or streams):
         missing = MEDIA_TYPE if listens else JSON_TYPE
         raise HttpError(406, f"the Accept header must allow {missing} for this request", id=id)
+
+
+def _unknown_event() -> HttpError:
+    return HttpError(400, "no event of this session has this id, or not any more (event_store)")

@@ -1,6 +1,6 @@
-"""`Session`: what an HTTP server keeps of a client that has sent `initialize`.
+"""`Session`: one HTTP session, and `SessionStore`: keeps the sessions of an endpoint.
 
-Requests in stateless revisions have no session.
+A client opens a session with `initialize`. Requests in stateless revisions have no session.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
@@ -10,7 +10,7 @@ import secrets
 import time
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Optional, Union
+from typing import TYPE_CHECKING, Callable, Iterator, Optional, Union
 
 from ..engine.calls import Calls, PendingCall
 from ..engine.connection import ConnectionRole
@@ -22,10 +22,12 @@ from ..errors import INTERNAL_ERROR, ConnectionLost
 from ..log import logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response, Result
-from .headers import HttpError
+from .events import EventStore
+from .headers import Headers, HttpError, ResponseWriter
+from .responses import EventStream, PostResponse
 
 if TYPE_CHECKING:
-    from .responses import EventStream, PostResponse
+    from .endpoint import Endpoint
 
 log = logger("minimcp.http")
 
@@ -50,8 +52,6 @@ class Session(Pinged):
     # The stream for what belongs to no request.
     unsolicited: Optional[EventStream] = None
     shut = False
-    # Where several processes share it: those that this one knows.
-    shared: Any = None
     # Counts it among the sessions of its client.
     place: Optional[Place] = None
     # Ends it, if its client does not respond to pings. Must not block.
@@ -176,3 +176,90 @@ def too_many_sessions(most: int) -> HttpError:
     """Return the error for a client that may not open a session, because there are ``most``."""
     reason = f"there are {most} sessions already (max_sessions): try again later"
     return HttpError(503, reason, code=INTERNAL_ERROR)
+
+
+class SessionStore:
+    """Keeps the sessions of an endpoint in the memory of this process. Thread-safe.
+
+    A subclass shares them with other processes. The endpoint calls all of these methods whether
+    sessions are shared or not.
+
+    Args:
+        endpoint: The endpoint. Its ``sessions`` are those that this process has.
+    """
+
+    # Whether other processes serve the sessions, too.
+    is_shared = False
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.endpoint = endpoint
+
+    def make_event_store(self) -> EventStore:
+        """Return the store of events that is used if the options name none."""
+        return EventStore()
+
+    def start(self) -> None:
+        """Prepare for a request. Called before each one."""
+
+    def stop(self) -> None:
+        """Stop, after all sessions of a closed endpoint have ended in this process."""
+
+    def find(self, id: str, principal: Optional[str]) -> Optional[Session]:
+        """Return the session with an id, or None.
+
+        Args:
+            id: The id that a client sent.
+            principal: The principal that sent it; None if nobody is authenticated. The caller
+                compares it with that of the session. A store may do so, too.
+        """
+        return self.endpoint.sessions.get(id)
+
+    def make(self, principal: Optional[str]) -> Session:
+        """Make a session, which `add` keeps."""
+        return Session(self.endpoint.make_role, self.endpoint.end_after_responses, principal)
+
+    def add(self, session: Session, headers: Headers) -> None:
+        """Keep a session, whose `initialize` came with these headers.
+
+        Raises:
+            HttpError: There are too many.
+            ShareExceeded: The client has too many.
+        """
+        self.endpoint.add_session(session)
+
+    def end(self, session: Session) -> None:
+        """End a session in all other processes."""
+
+    def forget(self, session: Session) -> None:
+        """Forget a session that ends in this process. Never blocks."""
+
+    def begin_stream(self, session: Session, writer: ResponseWriter) -> None:
+        """Note that this connection carries what belongs to no request of the session."""
+
+    def leave_stream(self, session: Session, writer: ResponseWriter) -> None:
+        """Note that a connection has ended, which may have carried that stream. Never raises."""
+
+    def resume(
+        self, session: Session, name: str, number: int, writer: ResponseWriter, headers: Headers
+    ) -> Optional[EventStream]:
+        """Return a stream that this process does not serve, so that the caller resumes it.
+
+        Args:
+            session: The session.
+            name: The name of the stream.
+            number: The number of the last event that the client has received.
+            writer: The connection to resume it on.
+            headers: The headers of the request.
+
+        Returns:
+            The stream; None if it was sent to its end.
+
+        Raises:
+            HttpError: The stream is unknown, or events of it were dropped.
+        """
+        assert session.peer is not None
+        # The stream has ended. The client fetches the rest of its events.
+        revision = session.peer.revision
+        stream = EventStream(self.endpoint, session, revision, None, name=name, last=-1)
+        stream.done = True
+        return stream

@@ -207,8 +207,8 @@ class WsgiApp:
         """Warn if the host serves one request at a time.
 
         Then no handler can wait for the answer to a question, because another request carries it.
-        In stateless revisions no handler waits. Two hosts set ``wsgi.multithread`` to False although
-        they serve several requests at a time: gevent, and wsgiref with ThreadingMixIn.
+        In stateless revisions no handler waits. Two hosts set ``wsgi.multithread`` to False
+        although they serve several requests at a time: gevent, and wsgiref with ThreadingMixIn.
         """
         monkey = sys.modules.get("gevent.monkey")
         is_greenlet = monkey is not None and monkey.is_module_patched("threading")
@@ -217,7 +217,7 @@ class WsgiApp:
         if environ.get("wsgi.multithread", True) or is_greenlet or of_mix_in:
             return
         way = "give each process threads, as with gunicorn --threads 8"
-        if environ.get("wsgi.multiprocess") and self._server.shared is not None:
+        if environ.get("wsgi.multiprocess") and self._server.session_store.is_shared:
             log.warning("each process of this WSGI host serves one request at a time: %s", way)
             return
         self._server.cannot_ask = (

@@ -48,6 +48,7 @@ LATE = frozenset(
         "http.wsgi",
         "schema.header_params",
         "stores.processes",
+        "stores.sessions",
     }
 )
 

@@ -940,6 +940,13 @@ class Server:
         if not path.startswith("/"):
             raise ValueError(f"a path begins with /, unlike {path!r}")
         given = {name: value for name, value in changes.items() if value is not None}
+        session_store = None
+        if self._config.processes is not None:
+            session_store = partial(
+                load("stores.sessions").SharedSessions,
+                self._config.processes,
+                self._registry.feature("subscriptions"),
+            )
         endpoint: Endpoint = load("http.endpoint").Endpoint(
             self._registry,
             self._registry.role,
@@ -951,6 +958,7 @@ class Server:
             max_streams=max_streams,
             trace=self._trace,
             bearer=self._auth,
+            session_store=session_store,
         )
         return endpoint
 

@@ -29,10 +29,9 @@ from minimcp import (
     connect,
 )
 from minimcp.extensions.tasks import Usage
-from minimcp.http import shared
 from minimcp.http.endpoint import Endpoint
 from minimcp.protocol.messages import Notification
-from minimcp.stores import processes
+from minimcp.stores import processes, sessions as shared
 from minimcp.stores.base import owner_of, store_key
 
 from ..redis_server import RedisServer, redis_server
@@ -393,7 +392,7 @@ def test_without_a_token_nobody_gets_a_longer_ttl_than_the_server_gives(
                 session = site.core.sessions[opened.headers["Mcp-Session-Id"]]
                 request = post(message("tools/call", params), opened.headers)
                 request.headers.principal = principal
-                site.core.shared.end(session)  # type: ignore[union-attr]
+                site.core.session_store.end(session)  # type: ignore[union-attr]
                 request = begun_by(site.core, principal, params)
             ttl = serve(site.core, request).answer["result"]["task"]["ttl"]
             assert ttl == min(wanted, 3_600_000 if principal is None else 86_400_000)
@@ -598,7 +597,7 @@ def test_many_small_streams_are_counted_and_forgotten_when_their_time_is_over(
 ) -> None:
     events = shared.SharedEvents(processes.Processes(SharedMemory(), "site"), 100.0)
     now = [0.0]
-    monkeypatch.setattr("minimcp.http.shared.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("minimcp.stores.sessions.time.monotonic", lambda: now[0])
     for number in range(100):
         events.add(f"s.{number}", 1, b"x", shared.LAST)
     assert len(events._written["s"]) == 100
@@ -620,7 +619,7 @@ def test_who_follows_a_stream_that_is_dropped_gets_an_error(opens: Callable[[], 
         held.writer.wait_for(lambda: held.writer.streamed)
         again = at(client, two.core).listen(Last_Event_ID=f"{stream.name}/0")
         again.writer.wait_for(lambda: again.writer.streamed)
-        one.store.store.delete(one.core.shared.events.key(stream.name))  # type: ignore[union-attr]
+        one.store.store.delete(one.core.session_store.events.key(stream.name))  # type: ignore[union-attr]
         (error,) = again.finished().messages
         assert error["id"] == "h" and "not kept any more" in error["error"]["message"]
         one.go.set()
@@ -730,7 +729,7 @@ def test_a_damaged_stream_is_a_missing_one(caplog: pytest.LogCaptureFixture) -> 
             "tools/call", {"name": "large", "arguments": {"size": 5}, **PROGRESS}
         )
         last = called.events[0].id
-        key = one.core.shared.events.key(last.partition("/")[0])  # type: ignore[union-attr]
+        key = one.core.session_store.events.key(last.partition("/")[0])  # type: ignore[union-attr]
         entry = store.get(key)
         assert entry is not None
         events = store.read(key)

@@ -27,10 +27,11 @@ from minimcp import (
 from minimcp.http import endpoint as endpoints
 from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import HttpRequest
-from minimcp.http.shared import SharedSession, SharedSessions
+from minimcp.http.sessions import SessionStore
 from minimcp.protocol.lifecycle import Peer
 from minimcp.stores import processes
 from minimcp.stores.base import Entry, StoreUnavailable
+from minimcp.stores.sessions import SharedSession, SharedSessions
 
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
@@ -127,7 +128,7 @@ class Site:
         """Have a process be one that was killed: it does not say that it runs any more, and nobody
         hears it."""
         place = self.cores.index(core)
-        shared = core.shared
+        shared = core.session_store
         assert shared is not None
         store = shared.processes.store
         key = shared.processes._mailbox(shared.processes.id)
@@ -172,8 +173,8 @@ def closing(site: Site) -> Iterator[Site]:
     site.go.set()
     for server in site.servers:
         for receiver in list(server._config.processes.receivers):
-            if hasattr(receiver, "_endpoint"):
-                receiver._endpoint.close()
+            if hasattr(receiver, "endpoint"):
+                receiver.endpoint.close()
         server.close()
         close = getattr(server._config.store, "close", None)
         if close is not None:
@@ -322,7 +323,7 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
         .answer["result"]
         == {}
     )
-    core_1 = site.cores[1].subscriptions
+    core_1 = site.cores[1].session_store.subscriptions
     assert eventually(lambda: any(each.uris for each in core_1._sessions.values())), (
         "the one that has the stream"
     )
@@ -497,7 +498,11 @@ def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """A change is passed on while the stream is known, and before it has caught up, or behind."""
-    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.hear
+    heard, opened, hear = (
+        threading.Event(),
+        threading.Event(),
+        site.cores[0].session_store.subscriptions.hear,
+    )
     client = Roaming(site.cores).at(site.cores[0])
     for uri in ("notes://one", "notes://two"):
         client.request("resources/subscribe", {"uri": uri})
@@ -519,7 +524,7 @@ def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
             hear(told)
 
     monkeypatch.setattr(SharedSessions, "take_stream", taken)
-    monkeypatch.setattr(site.cores[0].subscriptions, "hear", held)
+    monkeypatch.setattr(site.cores[0].session_store.subscriptions, "hear", held)
     if when == "behind":
         site.servers[1].resource_updated("notes://one")
         assert heard.wait(WAIT)
@@ -580,7 +585,11 @@ def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
 def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.hear
+    heard, opened, hear = (
+        threading.Event(),
+        threading.Event(),
+        site.cores[0].session_store.subscriptions.hear,
+    )
     client = Roaming(site.cores).at(site.cores[0])
     client.request("resources/subscribe", {"uri": "notes://one"})
 
@@ -589,7 +598,7 @@ def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(
         heard.set()
         opened.wait(WAIT)
 
-    monkeypatch.setattr(site.cores[0].subscriptions, "hear", held)
+    monkeypatch.setattr(site.cores[0].session_store.subscriptions, "hear", held)
     site.servers[1].resource_updated("notes://one")
     assert heard.wait(WAIT)
     stream = client.listen()  # there was none yet, and the log has not been told here so far
@@ -649,7 +658,9 @@ def test_a_stream_that_goes_on_by_another_connection_is_known_to_be_there(
         == {}
     )
     assert eventually(
-        lambda: any(each.uris for each in site.cores[0].subscriptions._sessions.values())
+        lambda: any(
+            each.uris for each in site.cores[0].session_store.subscriptions._sessions.values()
+        )
     )
     client.delete()
     again.finished()
@@ -729,8 +740,8 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
     core = site.cores[1]
     stolen = post(message("ping"), client.headers)
     stolen.headers.principal = "eve"
-    assert core.shared is not None
-    found = core.shared.load(client.headers["Mcp-Session-Id"])
+    assert core.session_store is not None
+    found = core.session_store.find(client.headers["Mcp-Session-Id"])
     assert found is not None and found.principal is None
     with pytest.raises(Exception, match="there is no such session"):
         core.admission.session_of(stolen.headers)
@@ -827,7 +838,10 @@ def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
     client = Roaming(site.cores)
     assert client.at(here).request("resources/subscribe", {"uri": "notes://one"}).status == 200
     assert client.at(there).request("resources/subscribe", {"uri": "notes://there"}).status == 200
-    uris, meanwhile = here.subscriptions.uris, ["resources/subscribe", "logging/setLevel"]
+    uris, meanwhile = (
+        here.session_store.subscriptions.uris,
+        ["resources/subscribe", "logging/setLevel"],
+    )
 
     def uris_and_more(peer: Peer) -> List[str]:
         subscribed = uris(peer)
@@ -837,7 +851,7 @@ def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
             client.at(here).request(method, params)
         return subscribed
 
-    monkeypatch.setattr(here.subscriptions, "uris", uris_and_more)
+    monkeypatch.setattr(here.session_store.subscriptions, "uris", uris_and_more)
     assert client.at(here).request("ping").status == 200
     (entry,) = site.servers[0]._config.store.list("/site/session/")
     record = json.loads(entry.value)
@@ -859,7 +873,7 @@ def test_what_a_handler_keeps_while_a_copy_is_brought_up_to_date_stays(
         session.peer.session["kept"] = "by a handler"  # type: ignore[union-attr,index]
         return dict(changed)
 
-    monkeypatch.setattr("minimcp.http.shared.deepcopy", copied)
+    monkeypatch.setattr("minimcp.stores.sessions.deepcopy", copied)
     assert client.at(here).request("ping").status == 200
     (entry,) = site.servers[0]._config.store.list("/site/session/")
     assert json.loads(entry.value)["session"] == {"calls": 1, "kept": "by a handler"}
@@ -887,9 +901,9 @@ def test_no_two_questions_of_a_session_have_one_id(site: Site) -> None:
 def test_a_process_keeps_copies_of_so_many_sessions_alone(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr("minimcp.stores.sessions.UNUSED_SECONDS", -1.0)
     core = core_of(site.servers[0])
-    core.max_copies = 4
+    core.session_store.max_copies = 4
     clients = [Shaken(core) for _ in range(10)]
     assert len(core.sessions) <= 4
     assert [client.request("ping").status for client in clients] == [200] * 10
@@ -913,10 +927,10 @@ def test_all_processes_together_open_max_sessions(site: Site) -> None:
 def test_a_copy_that_is_dropped_as_a_request_finds_it_is_made_anew(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr("minimcp.stores.sessions.UNUSED_SECONDS", -1.0)
     core, others, refresh = site.cores[0], [Shaken(site.cores[0])], SharedSession.refresh
     client = Shaken(core)
-    core.max_copies = 1
+    core.session_store.max_copies = 1
 
     def refreshed(self: SharedSession, entry: Entry) -> None:
         if others:
@@ -932,7 +946,7 @@ def test_a_copy_that_a_request_has_found_is_not_dropped(
 ) -> None:
     core, end_here = site.cores[0], Endpoint.end_here
     client, held = Shaken(core), []
-    core.max_copies = 1
+    core.session_store.max_copies = 1
     next(iter(core.sessions.values())).used_at -= 2
 
     def late(self: Endpoint, *arguments: Any) -> None:
@@ -950,7 +964,7 @@ def test_a_copy_that_a_request_has_found_is_not_dropped(
 def test_a_copy_that_was_dropped_does_not_come_back_as_its_stream_ends(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("minimcp.http.endpoint.UNUSED_SECONDS", -1.0)
+    monkeypatch.setattr("minimcp.stores.sessions.UNUSED_SECONDS", -1.0)
     core, dropped, leave = site.cores[0], threading.Event(), SharedSessions.leave_stream
 
     def late(self: SharedSessions, *arguments: Any) -> None:
@@ -962,7 +976,7 @@ def test_a_copy_that_was_dropped_does_not_come_back_as_its_stream_ends(
     stream = client.listen()
     stream.writer.wait_for(lambda: stream.writer.streamed)
     stream.writer.lose()
-    core.max_copies = 1
+    core.session_store.max_copies = 1
     Shaken(core)
     dropped.set()
     stream.finished()
@@ -972,7 +986,7 @@ def test_a_copy_that_was_dropped_does_not_come_back_as_its_stream_ends(
 def test_what_is_told_of_a_session_as_its_copy_is_made_is_for_no_half_one(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin, client, shared = SharedSession.begin, Shaken(site.cores[0]), site.cores[1].shared
+    begin, client, shared = SharedSession.begin, Shaken(site.cores[0]), site.cores[1].session_store
 
     def told(self: SharedSession, *arguments: Any) -> None:
         assert shared is not None
@@ -1151,8 +1165,8 @@ def test_a_slow_redis_costs_a_request_one_round_trip(
     for core in far.cores:
         client.at(core).request("ping")
     core = far.cores[0]
-    assert core.shared is not None
-    store = core.shared.processes.store
+    assert core.session_store is not None
+    store = core.session_store.processes.store
     asked: List[str] = []
     run = store._run  # type: ignore[attr-defined]
     here = threading.get_ident()
@@ -1175,7 +1189,7 @@ def test_a_slow_redis_costs_a_request_one_round_trip(
 def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     client = Roaming(site.cores)
     client.request("ping")
-    shared = site.cores[0].shared
+    shared = site.cores[0].session_store
     assert shared is not None
     told, store = shared.processes, shared.processes.store
     for wrong in (
@@ -1282,6 +1296,6 @@ def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
 
 def test_without_a_shared_store_there_are_no_processes() -> None:
     server = Server("alone", store=MemoryStore())
-    assert server._config.processes is None and core_of(server).shared is None
+    assert server._config.processes is None and type(core_of(server).session_store) is SessionStore
     assert processes.LEASE_SECONDS > 2 * processes.RENEW_SECONDS
     assert NEWEST

@@ -1,12 +1,12 @@
-"""HTTP sessions that several processes share, by `Server(store=...)`: any of them takes any
-request.
+"""`SharedSessions`: HTTP sessions that several processes share through `Server(store=...)`.
 
-A session is a record in the store, and what a process has of it is a copy, which it compares at
-each request and writes back before an answer leaves. Records are JSON: the revision, what the
-client has said about itself, its log level, what it subscribed to, who it is, and ``ctx.session``;
-of these members the last write wins, each by itself. What is sent on an event stream stands in the
-store too, so that a client may come back for it to any process: to one that serves the stream no
-more, or to another one, which then follows what the first one writes.
+Any of these processes serves any request. The store has a record of each session. A process keeps a
+copy of it, compares it with the record at each request, and writes it back before it sends an
+answer. Records are JSON: the revision, the client's description of itself, its log level, its
+subscriptions, its principal, and ``ctx.session``. Of each of these members the last write wins.
+
+The store also has the events of streams, so that a client can resume a stream at any process. If
+another process still serves the stream, this one sends the events that the other one adds.
 """
 
 from __future__ import annotations
@@ -28,6 +28,11 @@ from ..engine.cancel import CancelToken
 from ..engine.incoming import Line
 from ..engine.pool import waiting
 from ..errors import InternalError
+from ..http.events import LAST, EventStore
+from ..http.headers import Headers, HttpError, ResponseWriter
+from ..http.responses import STREAM_HEADERS, EventStream
+from ..http.sessions import BEGIN_SECONDS, MakeRole, Session, SessionStore, too_many_sessions
+from ..http.sse import KEEP_ALIVE, format_event
 from ..log import logger
 from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
@@ -43,7 +48,7 @@ from ..protocol.messages import (
     to_json,
 )
 from ..protocol.versions import BY_NAME
-from ..stores.base import (
+from .base import (
     MAX_RECORD_DEPTH,
     Entry,
     StoreUnavailable,
@@ -53,15 +58,10 @@ from ..stores.base import (
     read_record,
     report_unreadable,
 )
-from ..stores.processes import AGAIN_SECONDS, RENEW_SECONDS, Processes, Told
-from .events import LAST, EventStore
-from .headers import Headers, HttpError, ResponseWriter
-from .responses import STREAM_HEADERS, EventStream
-from .sessions import BEGIN_SECONDS, MakeRole, Session
-from .sse import KEEP_ALIVE, format_event
+from .processes import AGAIN_SECONDS, RENEW_SECONDS, Processes, Told
 
 if TYPE_CHECKING:
-    from .endpoint import Endpoint
+    from ..http.endpoint import Endpoint
 
 log = logger("minimcp.http")
 
@@ -74,6 +74,9 @@ STREAM_BYTES = 1024 * 1024
 
 # Seconds for which they are kept after the stream has ended.
 ENDED_SECONDS = 60.0
+
+# Seconds without a request after which the copy of a session may be dropped.
+UNUSED_SECONDS = 1.0
 
 # Bytes of all streams of one session that one process keeps; above, the oldest ones are dropped.
 SESSION_BYTES = 4 * STREAM_BYTES
@@ -481,39 +484,95 @@ class SharedSession(Session):
             self.save()
 
 
-class SharedSessions:
-    """The sessions of an endpoint, as one of several processes knows them. Thread-safe.
+class SharedSessions(SessionStore):
+    """Keeps the sessions of an endpoint in a store that other processes share. Thread-safe.
 
     Args:
-        endpoint: Serves them here.
-        processes: All that do.
-        ttl: Seconds after which one expires that is not used.
+        processes: The processes that share them.
+        subscriptions: The feature "subscriptions" of the server.
+        endpoint: The endpoint that serves them in this process. A session that is not used for
+            ``HttpOptions.session_ttl`` seconds expires.
     """
 
-    def __init__(self, endpoint: Endpoint, processes: Processes, ttl: Optional[float]) -> None:
-        self._endpoint = endpoint
+    is_shared = True
+
+    def __init__(self, processes: Processes, subscriptions: Any, endpoint: Endpoint) -> None:
+        super().__init__(endpoint)
         self.processes = processes
+        self.subscriptions = subscriptions
         self._store = processes.store
-        self.subscriptions = endpoint.subscriptions
-        self._ttl = ttl or KEPT_SECONDS
+        self._ttl = endpoint.options.session_ttl or KEPT_SECONDS
+        # How many sessions this process keeps copies of; None means no limit.
+        self.max_copies = endpoint.options.max_sessions
         self.events = SharedEvents(processes, self._ttl)
         processes.receivers.add(self)
         self._lock = threading.Lock()
         self._known: dict[str, SharedSession] = {}
         self.numbers = count(1)  # of questions: a copy that is made anew uses none twice
 
-    def open(self, principal: Optional[str], id: str = "") -> SharedSession:
-        """One that was not written yet, or not read."""
+    def make_event_store(self) -> EventStore:
+        return self.events
+
+    def start(self) -> None:
+        self.processes.start(self.endpoint)
+
+    def stop(self) -> None:
+        self.processes.stop(self.endpoint)
+
+    def add(self, session: Session, headers: Headers) -> None:
+        assert isinstance(session, SharedSession)
+        try:
+            self._check_room(session, headers)
+            session.save()
+        except BaseException:
+            if session.place is not None:
+                session.place.leave()
+            raise
+        self._keep_copy(session)
+
+    def _keep_copy(self, session: SharedSession) -> None:
+        """Keep a session in this process. If there are more than `max_copies`, drop those of the
+        older half that are not in use."""
+        self.endpoint.use_session(session)
+        most = self.max_copies
+        if most is None or len(self.endpoint.sessions) <= most:
+            return
+        for each in list(self.endpoint.sessions.values())[: (most + 1) // 2]:
+            self.endpoint.end_here(each, "others are used more", UNUSED_SECONDS)
+
+    def _check_room(self, session: SharedSession, headers: Headers) -> None:
+        """Check that the store has room for one more session. No session is read for it.
+
+        Raises:
+            HttpError: All processes together have too many.
+            ShareExceeded: The principal has too many of them.
+            StoreUnavailable: The store is away.
+        """
+        most = self.endpoint.options.max_sessions
+        processes = self.processes
+        if most is None:
+            return
+        stored = processes.store.sizes(processes.key("session") + "/")
+        if len(stored) >= most:
+            raise too_many_sessions(most)
+        own = processes.key("session", owner_of(session.principal), "")
+        principal = next((name for name in headers.names if name[0] == "principal"), None)
+        if principal is not None:
+            used = sum(key.startswith(own) for key in stored)
+            self.endpoint.shares.check("sessions", most, principal, used)
+
+    def make(self, principal: Optional[str], id: str = "") -> SharedSession:
+        """As `SessionStore.make`. With an id, make a copy of a session that the store has."""
         # before a request of it is served, which another process may cancel
         self.processes.follow()
         session = SharedSession(
-            self, self._endpoint.make_role, self._endpoint.end_behind, principal
+            self, self.endpoint.make_role, self.endpoint.end_after_responses, principal
         )
         session.id = id or session.id
         session.key = _key_of(session.id)
         return session
 
-    def load(self, id: str, principal: Optional[str] = None) -> Optional[Session]:
+    def find(self, id: str, principal: Optional[str] = None) -> Optional[Session]:
         """The session of this id, as it is now; None where there is none. One look into the store.
 
         Args:
@@ -534,17 +593,17 @@ class SharedSessions:
             if session is not None and session.principal != principal:
                 return None
             if entry is not None and record is not None and session is None:
-                session = self.open(principal, id)
+                session = self.make(principal, id)
                 session.begin(record, entry.version)
                 self._known[key] = session  # not before: `hear` may find it
         if session is None or entry is None or record is None:
             if session is not None:
-                self._endpoint.end_here(session, "it has ended at another process")
+                self.endpoint.end_here(session, "it has ended at another process")
             return None
         session.refresh(entry)
-        self._endpoint.keep(session)
+        self._keep_copy(session)
         if self._known.get(key) is not session:
-            return self.load(id, principal)  # it was dropped at this moment
+            return self.find(id, principal)  # it was dropped at this moment
         return session
 
     def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
@@ -608,7 +667,7 @@ class SharedSessions:
         if session is None:
             return
         if told.get("ended"):
-            self._endpoint.end_here(session, "the client has ended it")
+            self.endpoint.end_here(session, "the client has ended it")
         elif "message" in told:
             message = decode(str(told["message"]).encode())
             if isinstance(message, (Notification, Response, Failure)):
@@ -617,6 +676,10 @@ class SharedSessions:
             self.look(session)
 
     # ------------------------------------------------------------ streams
+
+    def begin_stream(self, session: Session, writer: ResponseWriter) -> None:
+        assert isinstance(session, SharedSession)
+        self.take_stream(session, writer)
 
     def take_stream(
         self, session: SharedSession, writer: ResponseWriter, told: Optional[int] = None
@@ -673,9 +736,9 @@ class SharedSessions:
         if reached is not None and session.holder == self.processes.id:
             session.told = reached
 
-    def leave_stream(self, session: SharedSession, writer: ResponseWriter) -> None:
-        """A connection has ended here: on the next one is told what changes from now on. Never
-        raises."""
+    def leave_stream(self, session: Session, writer: ResponseWriter) -> None:
+        """As `SessionStore.leave_stream`. The next stream carries what changes from now on."""
+        assert isinstance(session, SharedSession)
         with session.saving:
             if session.connection is not writer:
                 return
@@ -687,7 +750,7 @@ class SharedSessions:
 
     def resume(
         self,
-        session: SharedSession,
+        session: Session,
         name: str,
         number: int,
         writer: ResponseWriter,
@@ -715,9 +778,9 @@ class SharedSessions:
             with waiting():
                 self._follow(name, number, head, writer, headers)
             return None
-        assert session.peer is not None
+        assert isinstance(session, SharedSession) and session.peer is not None
         stream = EventStream(
-            self._endpoint,
+            self.endpoint,
             session,
             session.peer.revision,
             writer,
@@ -725,7 +788,7 @@ class SharedSessions:
             last=max((event.number for event in events), default=0),
             pending=session.pending,
         )
-        self._endpoint.reserve(stream)
+        self.endpoint.reserve(stream)
         session.unsolicited = stream
         self.take_stream(session, writer, events[-1].mark if events else head["told"])
         return stream
@@ -738,9 +801,9 @@ class SharedSessions:
         gone = CancelToken()
         seen = 0
         ended = False
-        pause = min(RENEW_SECONDS, (self._endpoint.options.keepalive or RENEW_SECONDS) / 2)
+        pause = min(RENEW_SECONDS, (self.endpoint.options.keepalive or RENEW_SECONDS) / 2)
         writer.on_gone(gone.cancel)
-        self._endpoint.watch_token(headers, writer, gone.cancel)
+        self.endpoint.watch_token(headers, writer, gone.cancel)
         writer.begin(200, STREAM_HEADERS)
         while not ended and not gone.cancelled:
             try:
