@@ -273,15 +273,15 @@ class _Call(PendingCall):
         super().__init__(request.id, request.method, on_item, queue_for(on_item), deadline=deadline)
         self.request, self.line, self.http = request, encode(request), AbortableRequest(deadline)
 
-    def end(self, ending: Any) -> None:
-        super().end(ending)
+    def settle(self, outcome: Any) -> None:
+        super().settle(outcome)
         self.http.abort()
 
     def report(self) -> None:
         """Run the callback for progress that has come, until the call has ended (the calling
         thread)."""
         on_item = self.on_item
-        while on_item is not None and self.ending is None and not self.queue.empty():
+        while on_item is not None and self.outcome is None and not self.queue.empty():
             item = self.queue.get()
             if isinstance(item, dict):
                 on_item(item)
@@ -343,7 +343,7 @@ class _HttpCalls(Calls):
         for call in calls:
             try:
                 if (
-                    call.ending is None and self.cause is None and not call.deadline.expired
+                    call.outcome is None and self.cause is None and not call.deadline.expired
                 ):  # else it ends unsent
                     self._perform(call)
             except Exception as error:
@@ -906,7 +906,7 @@ class HttpClientSession(ClientSession, Pinged):
             if not data:
                 return ""
             for event in reader.feed(data):
-                if call is not None and call.ending is not None:
+                if call is not None and call.outcome is not None:
                     return ""
                 self._take_event(event, call)
         response.read_rest(REST_SECONDS)
