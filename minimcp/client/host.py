@@ -295,14 +295,14 @@ class Host:
         except ValueError as error:
             log.debug("<-- a %s that makes no sense: %s", method, error)
         else:
-            self.call(name, *arguments, size=size_of(params, self._dispatcher.waiting.most_bytes))
+            self.call(name, *arguments, size=size_of(params, self._dispatcher.waiting.max_bytes))
 
     def tell_extension(self, notification: Notification) -> bool:
         """Have an extension hear a notification; False when none does."""
         method, params = notification
         function = self._notification_handlers.get(method)
         if function is not None:
-            size = size_of(params, self._dispatcher.waiting.most_bytes)
+            size = size_of(params, self._dispatcher.waiting.max_bytes)
             self._dispatcher.put(partial(function, params), NOTIFICATION_BYTES + size)
         return function is not None
 

@@ -1,6 +1,6 @@
-"""Arrays of messages: what may stand in one, and the answers to its requests, which leave together.
+"""`Batch`: the responses to an array of requests, which are sent together.
 
-https://modelcontextprotocol.io/specification/2025-03-26/basic (the one revision that has them)
+https://modelcontextprotocol.io/specification/2025-03-26/basic (the only revision with arrays)
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from .incoming import IncomingRequest, Sink
 
 
 class Batch:
-    """The answers to the requests of one array, which leave together when the last one is there.
-    Thread-safe.
+    """The responses to the requests of one array. They are sent together with the last one.
 
     Args:
-        sink: Where they leave.
-        lines: Answers that are there already.
-        items: The messages in the array, or its requests alone.
+        sink: Receives the responses.
+        lines: Encoded errors for invalid elements of the array.
+        items: The messages in the array, or only its requests.
+
+    Thread-safe.
     """
 
     def __init__(self, sink: Sink, lines: list[bytes], items: Sequence[Message]) -> None:
@@ -40,7 +41,8 @@ class Batch:
         self._items = items
         self._lock = threading.RLock()
         ids = [item.id for item in items if type(item) is Request]
-        self._open: list[Optional[Id]] = [*ids, None]  # None: not all are started
+        # The ids of requests without a response, and None until all requests are started.
+        self._open: list[Optional[Id]] = [*ids, None]
 
     def add(
         self,
@@ -49,37 +51,37 @@ class Batch:
         wait: bool = False,
         request: Optional[IncomingRequest] = None,
     ) -> None:
-        """A request of the array has ended.
+        """Add the response to one request. Send all responses with the last one.
 
         Args:
-            id: Of the request.
-            line: Its answer; empty for none.
+            id: The id of the request.
+            line: The encoded response; empty if there is none.
             wait: Whether this thread may wait for the peer.
-            request: The request, whose answer may be too long; None where it was not taken in.
+            request: The request. If the array becomes too long, an error replaces the response.
+                None for a rejected request.
         """
         with self._lock:
             if id not in self._open:
-                return  # answered before, because its time was over
+                return  # answered before, because the handler timed out
             self._open.remove(id)
             size = len(line) + sum(map(len, self._lines)) + 1
-            if line and request is not None and size > self._sink.requests.most_bytes:
+            if line and request is not None and size > self._sink.requests.max_bytes:
                 line = self._sink.requests.too_long(request, size)
             if line:
                 self._lines.append(line)
-            whole = encode_batch(self._lines) if not self._open and self._lines else None
-        if whole is not None:
-            self._sink.deliver(whole, wait)
+            is_complete = not self._open
+        if is_complete and self._lines:
+            self._sink.deliver(encode_batch(self._lines), wait)
 
     def serve(self, start: Callable[[Any], None]) -> None:
-        """Take each message in order; an RpcError is the answer of a request. Never blocks, if
-        `start` does not."""
+        """Call `start` with each message in order. If it raises an RpcError, respond with that."""
         for item in self._items:
             if type(item) is not Request:
                 start(item)
                 continue
             try:
                 if item.method == "initialize":
-                    raise InvalidRequest("initialize stands alone, not in an array")
+                    raise InvalidRequest("initialize must not be in an array: send it alone")
                 start(item)
             except RpcError as error:
                 self._sink.requests.refused(item, error)
@@ -90,19 +92,20 @@ class Batch:
 def why_no_batch(
     items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]
 ) -> Optional[str]:
-    """Why an array of messages is refused whole; None when it is not.
+    """Return the reason for which a whole array is rejected, or None.
 
     Args:
-        items: Its elements, decoded.
-        taken: Whether arrays may arrive now.
-        limit: How many messages it may hold; None means no limit.
+        items: The decoded elements of the array.
+        taken: Whether the peer may send arrays now.
+        limit: Maximum number of messages in an array; None means no limit.
     """
-    kinds = {type(item) for item in items}
     if not taken:
-        return "a message is one object, not an array"
+        return "a message must be an object, not an array"
     if not items:
-        return "an array of messages is not empty"
+        return "an array of messages must not be empty"
     if limit is not None and len(items) > limit:
-        return f"an array holds at most {limit} messages"
-    mixed = kinds & {Request, Notification} and kinds & {Response, Failure}
-    return "an array holds questions or answers, not both" if mixed else None
+        return f"an array may have at most {limit} messages, not {len(items)}"
+    kinds = {type(item) for item in items}
+    if kinds & {Request, Notification} and kinds & {Response, Failure}:
+        return "an array may have requests or responses, not both"
+    return None

@@ -1,4 +1,4 @@
-"""`Calls`: our requests on one connection, from sending to the one way in which each ends.
+"""`Calls`: the requests that this side has sent on one connection, until each has one outcome.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
@@ -11,15 +11,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Callable,
-    Iterator,
-    Optional,
-    Sequence,
-    Union,
-)
+from typing import Any, Callable, Iterator, Optional, Sequence, Union
 
 from ..errors import Cancelled, ConnectionLost, RequestTimeout
 from ..log import logger
@@ -40,80 +32,84 @@ from .limits import BoundedQueue
 from .pool import waiting
 from .timer import NEVER, Deadline
 
-if TYPE_CHECKING:
-    pass
-
 log = logger("minimcp.requests")
 
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]{0,18})")
 
-# Methods of calls that are given up without telling the peer.
+# Methods of calls that cannot be cancelled. If one times out, the peer is not notified.
 NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 
-# Seconds for which an answer is waited for in one go, at least, if there is any time left.
-SHORTEST_WAIT = 0.001
+# Minimum timeout of one `queue.get`. In some Python versions a shorter timeout may wait forever.
+MIN_WAIT_SECONDS = 0.001
 
-# Progress that waits for a slow callback, and its bytes of memory; the newest is kept, for it only
-# grows.
-MOST_PROGRESS, PROGRESS_BYTES = 1000, 1024 * 1024
+# Maximum number of progress notifications that are queued for a slow callback, and their maximum
+# size in memory. Above this, the oldest are dropped, because the newest report says the most.
+MAX_PROGRESS = 1000
+PROGRESS_BYTES = 1024 * 1024
 
-# How often the deadline of a call may be paused for a question: a server may ask and ask.
-MOST_PAUSES = 1000
+# Maximum number of pauses per call. Without it, a server could extend a deadline forever by asking
+# questions.
+MAX_PAUSES = 1000
 
-# How a call ended: the result, the peer's error, or the exception that its caller gets.
-Ending = Union[Result, Failure, BaseException]
+# The outcome of a call: its result, the peer's error, or the exception that the caller gets.
+Outcome = Union[Result, Failure, BaseException]
 
+# Makes the params of a request, given its id.
 MakeParams = Callable[[Id], Result]
 
+# Receives the params of progress notifications; None drops them.
 OnItem = Optional[Callable[[Any], None]]
 
 
 @dataclass(eq=False, repr=False)
 class PendingCall:
-    """One of our requests that waits for its answer: a queue of progress and, at last, exactly one
-    ending.
+    """A request that this side has sent and whose response has not arrived.
 
     Args:
-        id: Of the request.
-        method: Of the request.
-        on_item: Called with the params of each progress notification by the thread that waits, in
-            order and before the ending; None drops them.
-        queue: Gets progress, if that is wanted, this object when it has ended, and None to have the
-            deadline looked at again; calls that one thread waits for share one.
+        id: The id of the request.
+        method: The method of the request.
+        on_item: Called with the params of each progress notification, in order, by the thread that
+            waits for the call; None drops them.
+        queue: The events for the waiting thread. The params of a progress notification are a
+            report, this object means that the call has ended, and None means that the deadline has
+            changed. Calls for which one thread waits share a queue.
+        outcome: The outcome; None while the call is pending.
+        deadline: When the call times out.
     """
 
     id: Id
     method: str
     on_item: OnItem = None
     queue: Any = field(default_factory=SimpleQueue)
-    ending: Optional[Ending] = None
+    outcome: Optional[Outcome] = None
     deadline: Deadline = NEVER
-    # Whether the peer may know of it.
+    # Whether the request may have reached the peer.
     sent = True
-    # Whether it stays open for notifications, as `subscriptions/listen` does.
+    # Whether the call stays open for notifications, as `subscriptions/listen` does.
     stays_open = False
+    # How often the deadline was paused.
     pauses = 0
 
-    def end(self, ending: Ending) -> None:
-        """Set the outcome: only the thread that took this call out of the table (rule 4)."""
-        self.ending = ending
+    def settle(self, outcome: Outcome) -> None:
+        """Set the outcome. Only the thread that removed the call from the table does this."""
+        self.outcome = outcome
         self.queue.put(self)
 
 
 class Calls:
-    """Our requests on one connection. Thread-safe.
+    """The requests that this side has sent on one connection. Thread-safe.
 
     Rule 4 of `connection.py`: a call is in the table before its line is written, and the thread
-    that pops it ends it. Each step is one operation on a dict, which the interpreter does whole, so
-    a signal handler may cancel calls or close a connection at any moment.
+    that pops it settles it. Instead of a lock, each step is one atomic operation on a dict, so a
+    signal handler may cancel calls or close a connection at any moment.
 
     Args:
-        name: Of the connection, for messages.
-        send: Writes a line before a deadline, or returns False. Raises ConnectionLost.
-        post: Has a line written by another thread; never blocks.
-        remark: What else is known when no answer comes, as the end of a message; empty when nothing
-            is.
-        ids: Of the requests; None counts from 1.
+        name: The name of the connection, for error messages.
+        send: Writes a line and returns True, or returns False if the deadline passed. Raises
+            ConnectionLost.
+        post: Enqueues a line for another thread. Never blocks.
+        remark: Returns text that is appended to the message of a timeout, or an empty string.
+        ids: The ids of the requests; None counts from 1.
     """
 
     def __init__(
@@ -136,7 +132,7 @@ class Calls:
     def through(
         self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
     ) -> Calls:
-        """A view of the same table, whose lines go by `send` and `post`: on one HTTP response."""
+        """Return a view of the same table that sends by these functions, on one HTTP response."""
         other = copy(self)
         other._send = send
         other._post = post
@@ -144,20 +140,20 @@ class Calls:
 
     @property
     def cause(self) -> Optional[BaseException]:
-        """Why no more calls are possible; None while they are."""
+        """The exception that ended the connection; None while calls are possible."""
         return self._causes[0] if self._causes else None
 
     def __len__(self) -> int:
         return len(self._table)
 
     def find(self, id: Any) -> Optional[PendingCall]:
-        """The waiting call with this id (of this very type), or None."""
+        """Return the pending call with this id, or None. ``"1"`` and 1 are different ids."""
         return self._table.get(id) if is_id(id) else None
 
     def answered_by(self, id: Any) -> Optional[PendingCall]:
-        """Return the waiting call that a response with this id answers, or None.
+        """Return the pending call that a response with this id belongs to, or None.
 
-        The ids of a client are integers. Some peers write them back as text: ``"1"`` means 1.
+        Clients send integer ids. Some peers send them back as strings, so ``"1"`` matches 1.
         """
         call = self.find(id)
         if call is None and type(id) is str and _DECIMAL.fullmatch(id):
@@ -165,9 +161,9 @@ class Calls:
         return call
 
     def meant_by(self, line: bytes) -> Optional[PendingCall]:
-        """Return the waiting call that a line responds to although it is not valid JSON, or None.
+        """Return the pending call that a line of invalid JSON responds to, or None.
 
-        The line must look like a response and contain the id of exactly one waiting call.
+        The line must look like a response and contain the id of exactly one pending call.
         """
         found: Optional[PendingCall] = None
         for id in readable_ids(line):
@@ -178,21 +174,21 @@ class Calls:
         return found
 
     def progress(self, params: Result) -> Optional[PendingCall]:
-        """Queue the params of a progress notification for their call, and return the call."""
+        """Enqueue the params of a progress notification for their call, and return the call."""
         token = params.get("progressToken")
         call = self.find(token)
         if call is None:
-            log.debug("<-- progress for %s, which nobody waits for", token)
+            log.debug("<-- progress for %s, which is not a pending call", token)
         elif call.on_item is not None:
             call.queue.offer(params, size_of(params, PROGRESS_BYTES))
         return call
 
     def pending(self) -> list[PendingCall]:
-        """The calls that wait now, oldest first."""
+        """Return the pending calls, oldest first."""
         return list(self._table.values())
 
     def were_idle(self) -> bool:
-        """Return whether no call was started since this was last called, and none is running.
+        """Return whether no call is pending and none was started since the last check.
 
         Pings and calls that stay open do not count.
         """
@@ -204,7 +200,7 @@ class Calls:
         """Send a request for which no thread waits. Never blocks.
 
         Raises:
-            BaseException: The cause, if no more calls are possible.
+            BaseException: The connection has ended; this is its `cause`.
         """
         id = next(self._ids)
         call = PendingCall(id, method)
@@ -222,21 +218,20 @@ class Calls:
         *,
         deadline: Deadline = NEVER,
     ) -> PendingCall:
-        """Send a request, which over HTTP `wait` does; `wait` waits for its answer.
+        """Send a request; `wait` returns its response. Over HTTP, `wait` sends it.
 
         Args:
-            method: What to call.
-            make_params: Makes the params, given the request's id.
+            method: The method of the request.
+            make_params: Makes the params, given the id of the request.
             on_item: Called with the params of each progress notification by the thread that waits;
                 None drops them.
-            deadline: When to give up.
+            deadline: When the call times out.
 
         Raises:
             ConnectionLost: The connection has ended.
-            ValueError, TypeError: The params are no JSON.
+            ValueError, TypeError: The params cannot be encoded as JSON.
 
-        Blocks: while more waits to be written than may, until the deadline; the call has timed out
-        then.
+        Blocks while the send queue is full. If the deadline passes first, the call times out.
         """
         return self.start_all([(method, make_params)], on_item, deadline=deadline)[0]
 
@@ -247,15 +242,17 @@ class Calls:
         *,
         deadline: Deadline = NEVER,
     ) -> list[PendingCall]:
-        """Send several requests in one write; as `start`. Of none of them anything is sent if one
-        is no JSON."""
+        """Send several requests in one write; see `start`.
+
+        If one of them cannot be encoded as JSON, nothing is sent.
+        """
         calls: list[PendingCall] = []
         lines: list[bytes] = []
         queue = queue_for(on_item)
         sent = False
         self._was_used = True
         try:
-            for method, make_params in requests:  # rule 4: registered before it is written
+            for method, make_params in requests:  # Rule 4: register before writing.
                 call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)
                 self.add(call)
                 calls.append(call)
@@ -263,14 +260,11 @@ class Calls:
             sent = True
             if not self._send(b"".join(lines), deadline):
                 for call in calls:
-                    self.time_out(call, tell=False)
+                    self.time_out(call, notify=False)
         except BaseException as error:
+            notify = sent and not isinstance(error, ConnectionLost)
             for call in calls:
-                self.end(
-                    call,
-                    Cancelled("the caller gave up"),
-                    tell=sent and not isinstance(error, ConnectionLost),
-                )
+                self.end(call, Cancelled("the caller gave up"), notify=notify)
             raise
         return calls
 
@@ -278,7 +272,7 @@ class Calls:
         """Register a call that is about to be sent.
 
         Raises:
-            BaseException: The cause, when no more calls are possible.
+            BaseException: The connection has ended; this is its `cause`.
         """
         self._table[call.id] = call
         if self._causes:
@@ -293,99 +287,100 @@ class Calls:
         about: Json = None,
         group: Sequence[PendingCall] = (),
     ) -> Union[Result, Failure]:
-        """Wait for the answer to a request that was started.
+        """Wait for the response to a request that was started.
 
         Args:
             call: The request.
-            deadline: When to give up; the peer is told then.
-            about: The name of the tool, or what else the call is about, for the message of a
-                timeout.
-            group: All requests of its `start_all`, if one that fails is to end the wait: then that
-                one's ending is it.
+            deadline: When to time out. The peer is notified.
+            about: The name of the tool, or another detail for the message of a timeout.
+            group: Requests of the same `start_all`. If one of them fails, the wait ends with the
+                outcome of that request.
 
         Returns:
             The result, or the peer's error.
 
         Raises:
-            RequestTimeout: The deadline came first.
+            RequestTimeout: The deadline passed.
             Cancelled: The call was cancelled.
             ConnectionLost: The connection has ended.
-            ProtocolViolation: The answer was no answer.
+            ProtocolViolation: The response was invalid.
         """
-        call.deadline = left = deadline
+        call.deadline = deadline
+        left = deadline
         try:
             with waiting():
-                while call.ending is None or not call.queue.empty():
+                while call.outcome is None or not call.queue.empty():
                     item = None
                     try:
-                        seconds = (
-                            left.to_wait()
-                        )  # in some Pythons a tiny time that is over before never ends
-                        item = call.queue.get(seconds > 0, max(seconds, SHORTEST_WAIT))
+                        seconds = left.to_wait()
+                        item = call.queue.get(seconds > 0, max(seconds, MIN_WAIT_SECONDS))
                     except Empty:
                         pass
                     if isinstance(item, PendingCall):
-                        failed = isinstance(item.ending, (Failure, BaseException))
-                        call = item if failed and item in group else call
+                        failed = isinstance(item.outcome, (Failure, BaseException))
+                        if failed and item in group:
+                            call = item
                         continue
-                    on_item = call.on_item  # which another thread may take away
+                    on_item = call.on_item  # another thread may set it to None
                     if item is not None and on_item is not None:
                         on_item(item)
-                    if left.expired and call.ending is None:  # however much progress has come
+                    # Also after a report: progress does not extend the deadline.
+                    if left.expired and call.outcome is None:
                         self.time_out(call, about)
-                        left = NEVER  # another thread may be about to end it
+                        left = NEVER  # another thread may be about to settle the call
         except BaseException:
             self.end(call, Cancelled("the caller gave up"))
             raise
-        if isinstance(call.ending, BaseException):
-            raise copy(
-                call.ending
-            )  # a loss ends many calls: each caller gets an exception of its own
-        return call.ending
+        if isinstance(call.outcome, BaseException):
+            # One lost connection ends many calls, and each caller needs its own exception.
+            raise copy(call.outcome)
+        return call.outcome
 
-    # ------------------------------------------------------------ their ends
+    # ------------------------------------------------------------ outcomes
 
-    def settle(self, id: Id, ending: Ending) -> bool:
-        """End the call with this id; False when there is none. Never blocks, any thread."""
+    def settle(self, id: Id, outcome: Outcome) -> bool:
+        """End the call with this id. Return False if there is none. Never blocks."""
         call = self._table.pop(id, None)
         if call is None:
-            meant = self.answered_by(id)  # by an id that the peer wrote as text
-            call = None if meant is None else self._table.pop(meant.id, None)
+            match = self.answered_by(id)  # the peer may have sent the id as a string
+            if match is not None:
+                call = self._table.pop(match.id, None)
         if call is None:
             return False
-        call.end(ending)
+        call.settle(outcome)
         return True
 
-    def end(self, call: PendingCall, ending: Exception, *, tell: bool = True) -> bool:
-        """End a call from this side; False when it has ended already. Never blocks, any thread.
+    def end(self, call: PendingCall, outcome: Exception, *, notify: bool = True) -> bool:
+        """End a call from this side. Return False if it has ended before. Never blocks.
 
-        Progress that has come and was not handed over yet is dropped in any case.
+        Progress that the callback has not received yet is dropped, even if the call has ended.
 
         Args:
             call: The call.
-            ending: What its caller gets.
-            tell: Whether the peer is told, which so need not go on with it.
+            outcome: The exception that the caller gets.
+            notify: Whether to send a cancellation to the peer.
         """
         call.on_item = None
-        if not self.settle(call.id, ending):
+        if not self.settle(call.id, outcome):
             return False
-        if tell and call.sent and not self._causes and call.method not in NEVER_CANCELLED:
-            self._post(_cancellation(call, ending))
+        if notify and call.sent and not self._causes and call.method not in NEVER_CANCELLED:
+            self._post(_cancellation(call, outcome))
         return True
 
-    def time_out(self, call: PendingCall, about: Json = None, *, tell: bool = True) -> None:
-        """End a call whose deadline has come. Never blocks, any thread. Arguments as `wait` and
-        `end`."""
+    def time_out(self, call: PendingCall, about: Json = None, *, notify: bool = True) -> None:
+        """End a call whose deadline has passed; see `wait` and `end`. Never blocks."""
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
         seconds = call.deadline.seconds
         error = RequestTimeout(
             f"{self.name}: {called}: no answer within {seconds:g} s{self._remark()}"
         )
-        self.end(call, error, tell=tell)
+        self.end(call, error, notify=notify)
 
     def close(self, cause: BaseException) -> bytes:
-        """End every call and refuse new ones with this cause, or an earlier one; the lines that
-        tell the peer."""
+        """End every call and reject new ones with this cause, or with an earlier one.
+
+        Return the lines that cancel the calls.
+        """
         self._causes.append(cause)
         ended = [call for call in self.pending() if self.settle(call.id, self._causes[0])]
         return b"".join(
@@ -393,15 +388,15 @@ class Calls:
         )
 
     def pause_all(self, *calls: PendingCall) -> Callable[[], None]:
-        """Pause the deadlines of these calls, or of all, while the host answers a question; returns
-        what ends that.
+        """Pause the deadlines of these calls, or of all calls, while the host answers a question.
 
-        After `MOST_PAUSES` questions that of a call is not paused any more.
+        The deadline of one call is paused at most `MAX_PAUSES` times. Return a function that
+        resumes the deadlines.
         """
         deadlines = {}
         for call in calls or self.pending():
             call.pauses += 1
-            if call.deadline is not NEVER and call.pauses <= MOST_PAUSES:
+            if call.deadline is not NEVER and call.pauses <= MAX_PAUSES:
                 deadlines[id(call.deadline)] = call.deadline
         for deadline in deadlines.values():
             deadline.pause()
@@ -410,19 +405,17 @@ class Calls:
             while deadlines:
                 deadlines.popitem()[1].resume()
             for call in self.pending():
-                if call.queue.empty():  # else its thread looks at the deadline anyway
+                if call.queue.empty():  # otherwise the waiting thread wakes for the next item
                     call.queue.put(None)
 
         return resume
 
 
 def queue_for(on_item: OnItem) -> Any:
-    """The queue of calls with this callback for progress."""
-    return (
-        SimpleQueue()
-        if on_item is None
-        else BoundedQueue("reports of progress", MOST_PROGRESS, PROGRESS_BYTES)
-    )
+    """Return a queue for calls with this progress callback."""
+    if on_item is None:
+        return SimpleQueue()
+    return BoundedQueue("progress notifications", MAX_PROGRESS, PROGRESS_BYTES)
 
 
 def _cancellation(call: PendingCall, reason: BaseException) -> bytes:

@@ -1,4 +1,4 @@
-"""`CancelToken`: ends calls from any thread, also from a signal handler.
+"""`CancelToken`: cancels calls from any thread, also from a signal handler.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 """
@@ -13,21 +13,30 @@ log = logger("minimcp.requests")
 
 
 class CancelToken:
-    """Given to calls as ``cancel=``; one token may serve many calls. Thread-safe."""
+    """A token that cancels the calls that have it as ``cancel=``. Many calls may share one token.
 
-    # There is no lock, because a signal handler may cancel in the middle of `on_cancel`. Each step
-    # is one operation on a dict: the thread that pops a callback runs it.
+    Attributes:
+        cancelled: Whether `cancel` was called.
+        reason: The reason given to `cancel`, or None.
+
+    Thread-safe, also in signal handlers.
+    """
+
+    # This class has no lock, because a signal handler may cancel inside `on_cancel`. Each step
+    # is one atomic operation on a dict, and the thread that pops a callback runs it.
     cancelled = False
     reason: Optional[str] = None
 
-    # Made by the first `on_cancel`, because most tokens have no callback.
+    # Set by the first `on_cancel`, because most tokens have no callback.
     _callbacks: dict[object, Callable[[], object]]
 
     def cancel(self, reason: Optional[str] = None) -> None:
-        """End every call that has this token, now and later; they raise `Cancelled`. Idempotent.
+        """Cancel all calls that have this token, and calls that get it later. Idempotent.
+
+        The calls raise `Cancelled`, and the servers are notified.
 
         Args:
-            reason: Told to the servers and in the exception; None gives none.
+            reason: The message of the exceptions and of the notifications; None means a default.
         """
         if self.cancelled:
             return
@@ -39,15 +48,16 @@ class CancelToken:
             try:
                 if callback is not None:
                     callback()
-            except Exception as error:  # none may keep the others from being called
+            except Exception as error:  # the other callbacks must still be called
                 log.error("a callback of on_cancel failed: %r", error, exc_info=error)
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Have `callback` called by the thread that cancels; at once if that has happened. What it
-        raises is logged.
+        """Call `callback` on the thread that cancels, or now if the token was cancelled already.
+
+        Exceptions that it raises in `cancel` are logged.
 
         Returns:
-            A function that takes this back.
+            A function that removes the callback.
         """
         key = object()
         callbacks = vars(self).setdefault("_callbacks", {})

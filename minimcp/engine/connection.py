@@ -1,31 +1,31 @@
-"""One connection: its reader thread, its writer thread, our pending calls and the peer's requests.
+"""`Connection`: a reader thread, a writer thread, pending calls and running requests of one peer.
 
 Five rules govern the threads. A comment names the rule at each place where it applies.
 
-1. One reader thread per connection reads, decodes and dispatches. It never runs handlers or
-   callbacks, and never waits for room in a queue (it drops the connection instead), so a slow
-   handler cannot delay a read. Exceptions: `trace`, `on_request`, the methods `route`, `declare`,
-   `listened` and `notified` of an `Extension`, and pings, lists and the like (`Route.immediate`),
-   whose responses it leaves to the writer thread.
-2. Lines are sent whole and in order. A line of at most `SMALL_BYTES` is written directly by the
-   thread that sends it if the queue is empty and no job is waiting for a worker. Everything else,
-   and all lines of the reader, go through one bounded queue to one writer thread, which joins them
-   into fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send`
-   blocks only while the queue is full, with a deadline. If a peer accepts no bytes for
-   ``write_timeout`` seconds, or leaves more than `READER_BYTES` of the reader's lines for
-   `READER_SECONDS`, the connection is lost. One lock orders all of this.
+1. One reader thread per connection reads, decodes and dispatches messages. It does not run handlers
+   or callbacks, so a slow handler cannot delay a read. Exceptions: `trace`, `on_request`, the
+   methods `route`, `declare`, `listened` and `notified` of an `Extension`, and immediate handlers
+   such as pings and lists (`Route.immediate`). The reader thread does not wait for room in the send
+   queue either. It drops a peer that does not read.
+2. Lines are sent whole and in order. The sending thread writes a line of at most `SMALL_BYTES`
+   directly if the queue is empty and no job is waiting for a worker. All other lines, and all lines
+   of the reader thread, go through one bounded queue to one writer thread, which joins them into
+   fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send` blocks
+   only while the queue is full, with a deadline. The connection is lost if the peer accepts no
+   bytes for ``write_timeout`` seconds. It is also lost if more than `READER_BYTES` of the reader's
+   lines are pending and the peer accepts no bytes for `READER_SECONDS`. One lock orders all writes.
 3. Requests go to a pool of worker threads in order of arrival. A handler that waits inside the
    library does not occupy a worker slot (`pool.waiting`).
 4. A call is registered before its line is written. It ends exactly once: with a result, an error, a
-   timeout, a cancellation or the loss of the connection. The thread that waits for it runs its
-   progress callbacks, in order, before it returns.
-5. No lock is held during I/O, a wait or user code, except those that order what one connection, one
-   HTTP response or one handler's progress sends. Every wait has a deadline or a documented waker.
-   No background thread holds the lock of a buffered stream while the interpreter exits
-   (`errors.exit_gate`).
+   timeout, a cancellation or the loss of the connection. The thread that waits for the call runs
+   its progress callbacks, in order, before it returns.
+5. No thread holds a lock during I/O, a wait or user code. The exceptions are the locks that order
+   the output of one connection, of one HTTP response, or of one handler's progress. Every wait has
+   a deadline, or its docstring says what ends it. No background thread holds the lock of a buffered
+   stream while the interpreter exits (`log.exit_gate`).
 
-What a message means is decided in `dispatch.py`, and what a request means by the `ConnectionRole`.
-How bytes travel is the concern of the `Transport`.
+`dispatch.py` decides where a message goes. The `ConnectionRole` decides how a request is handled.
+The `Transport` moves bytes.
 """
 
 from __future__ import annotations
@@ -64,111 +64,111 @@ from .transport import TooLong, Transport
 
 log = logger("minimcp.connection")
 
-# Maximum size of lines that the sending thread writes itself. A pipe accepts so many bytes as a
-# whole, or none.
+# Maximum size of a line that the sending thread writes directly. A pipe accepts a write of this
+# size as a whole or not at all.
 SMALL_BYTES = 4096
 
-# Bytes of queued lines that are joined into one write.
+# Size at which the writer thread stops joining queued lines into one write.
 JOINED_BYTES = 64 * 1024
 
 # Maximum number of pending bytes of the reader's own lines: errors, pings, lists.
 READER_BYTES = 1024 * 1024
 
-# How long a peer may read nothing while more than `READER_BYTES` are pending. Then the connection
-# is lost.
+# How long a peer may accept no bytes while more than `READER_BYTES` are pending. After that, the
+# connection is lost.
 READER_SECONDS = 5.0
 
-# How long `Connection.close` waits for the two threads.
+# How long `Connection.close` waits for the two threads to end.
 CLOSE_SECONDS = 5.0
 
-# How long `Connection.close` waits until the last lines are written: cancellations.
+# How long `Connection.close` waits until the last lines, which cancel calls, are written.
 FLUSH_ON_CLOSE_SECONDS = 0.5
 
-# How long a failed write waits for the reader, whose cause says more: the peer's last lines, its
-# exit code.
+# How long a failed write waits for the reader thread. The error of the reader says more: it has the
+# peer's last lines and its exit code.
 READER_CAUSE_SECONDS = 0.5
 
-# What a line means, as a rule, that does not even begin like a message.
+# The likely reason for a line that does not begin like a message.
 PRINTED = (
     "your server printed to stdout, which is for messages: use stderr, print(..., file=sys.stderr)"
 )
 
-# Lines of one connection that are shown when they are no messages: a program that is no server may
-# write for ever.
-MOST_WARNINGS = 5
+# Maximum number of invalid lines per connection that are logged as warnings. A program that is not
+# a server may write any number of them.
+MAX_WARNINGS = 5
 
+# Kinds of messages that never get a response, not even an error.
 _UNANSWERED = ("notification", "response")
 
 Trace = Callable[[str, bytes], None]
 
 
 class ConnectionRole:
-    """What a connection asks of the client or server above it, on the thread that takes messages
-    in: be quick.
+    """The interface between a connection and the client or server that uses it.
 
-    That is the reader; over HTTP a worker or the thread that calls, several at once for one
-    session.
+    The thread that receives messages calls these methods, so they must not block. Over HTTP,
+    several threads may call them at the same time for one session.
     """
 
-    # Whether what cannot be read is answered. A server does; a client must not, or two could shout
-    # for ever.
+    # Whether an invalid message gets an error response. Only a server sends one: if both sides did,
+    # they could answer each other's errors forever.
     answers_invalid = False
 
-    # Whether the peer may send requests at all; where it may not, even a broken one is dropped
-    # without a word.
+    # Whether the peer may send requests. If not, an invalid request is dropped without an error.
     takes_requests = True
 
-    # Whether an array of messages may arrive now.
+    # Whether the peer may send an array of messages now.
     takes_batches = False
 
-    # How an error is written now whose request's id could not be read: True leaves the id out,
-    # False writes null.
+    # Whether an error response omits the id if the id of the request is unreadable. If False, the
+    # id is null.
     error_without_id = True
 
-    # Of the features that serve requests; None for a client.
+    # The server whose features handle requests; None for a client.
     server: Any = None
 
     def ping(self) -> Optional[tuple[str, MakeParams]]:
-        """Return the method of a ping and what makes its params; None if the peer is not pinged
-        now."""
+        """Return the method of a ping and a function that makes its params.
+
+        Return None if the peer cannot be pinged now.
+        """
         return None
 
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
-        """Who sends this request and where it goes; None drops it without an answer.
+        """Return the sender of a request and its route, or None to drop it without a response.
 
         Raises:
-            RpcError: It is refused.
+            RpcError: The request is rejected.
         """
         raise NotImplementedError
 
     def notified(self, notification: Notification) -> None:
-        """A notification came that is neither progress nor a cancellation."""
+        """Handle a notification that is neither progress nor a cancellation."""
 
     def on_draining(self, sink: Sink) -> None:
-        """The connection is about to end, and what still runs gets some time: open streams on this
-        sink end now."""
+        """End the open streams of this sink, because the connection is about to end."""
 
     def lost(self, cause: ConnectionLost) -> None:
-        """The connection has ended."""
+        """Clean up after the connection has ended."""
 
 
 class Writer:
     """Sends the lines of one connection, whole and in order. Thread-safe.
 
     Args:
-        transport: Where the lines go.
+        transport: Sends the bytes.
         limits: The limits of the connection.
         pool: The connection's pool. While jobs are queued there, lines are joined.
-        failed: Called when nothing can be written any more. Returns the exception to raise. It may
+        failed: Called when the connection is lost. Returns the exception that `send` raises. It may
             block, so no lock is held.
         trace: Called with ("-->", line) for each line; None for no trace.
 
     Attributes:
         pending: Number of bytes in the queue.
-        most: The number of pending bytes above which `send` blocks.
-        reader_bytes: How many of the pending bytes the reader has queued: errors, pings, lists. The
-            reader never blocks in `send`. It stops reading while more than `READER_BYTES` of these
-            are pending (`wait_for_room`).
+        max_pending: The number of pending bytes above which `send` blocks.
+        reader_bytes: How many of the pending bytes the reader thread has queued: errors, pings,
+            lists. The reader thread never blocks in `send`. It stops reading while more than
+            `READER_BYTES` of these are pending (`wait_for_reader_bytes`).
     """
 
     def __init__(
@@ -184,18 +184,22 @@ class Writer:
         self._pool = pool
         self._failed = failed
         self._trace = trace
-        self.most = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self.max_pending = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
-        """Begin with an empty queue."""
-        # Orders writes. Reentrant, because a signal handler may cancel a call inside of `send`.
+        """Reset to an empty queue."""
+        # Orders writes. Reentrant, because a signal handler may cancel a call inside `send`.
         self._lock = threading.RLock()
+        # Notified when lines have been written, and when the connection is lost.
         self._changed = threading.Condition(self._lock)
+        # Lines, each with its bytes in `pending` and in `reader_bytes`. None ends the thread.
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
         self.pending = 0
         self.reader_bytes = 0
-        self._taken = 0
+        # Number of bytes that the writer thread has written.
+        self._written = 0
+        # The exception that ended the connection, or None.
         self._loss: Any = None
 
     def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
@@ -213,82 +217,86 @@ class Writer:
 
         Blocks while the queue is full.
         """
-        if self.pending > self.most:
-            with waiting(), self._changed:
-                has_room = self._changed.wait_for(
-                    lambda: self.pending <= self.most or self._loss, deadline.to_wait()
-                )
-            if not has_room:
-                return False
+        if self.pending > self.max_pending and not self._wait_for_room(deadline):
+            return False
         if self._trace is not None:
-            self._note(line)
+            self._trace_lines(line)
         with self._lock:
-            try:
-                # Rule 2: a small line is written directly if nothing is queued before it. While
-                # jobs are queued, more lines come soon, and one write takes them all. Rule 5: this
-                # write does not wait for the peer.
-                is_small = len(line) <= SMALL_BYTES
-                if is_small and not (self.pending or self._pool.queue) and self._loss is None:
-                    line = line[self._transport.send(line, 0.0) :]
-            except ConnectionLost as error:
-                self._loss = error
-                self._lines.put(None)
+            # Rule 2: write a small line directly if the queue is empty. While jobs wait for a
+            # worker, more responses follow soon, and the writer thread joins them into one write.
+            is_small = len(line) <= SMALL_BYTES
+            if is_small and not self.pending and not self._pool.queue and self._loss is None:
+                try:
+                    written = self._transport.send(line, 0.0)  # Rule 5: this never waits.
+                    line = line[written:]
+                except ConnectionLost as error:
+                    self._loss = error
+                    self._lines.put(None)
             if self._loss is None:
                 if line:
-                    self._queue(line, len(line))
+                    self._enqueue(line, len(line))
                 return True
+        # Rule 5: without the lock, because `failed` may wait for the reader thread.
         raise self._failed(self._loss) from self._loss.__cause__
 
     def post(self, line: Line, *, by_reader: bool = False) -> None:
-        """Queue lines for the writer thread. Never blocks, never raises.
+        """Enqueue lines for the writer thread. Never blocks, never raises.
 
         Args:
             line: One or more lines, or a function that returns them, which the writer thread calls.
-            by_reader: Whether the lines count among `reader_bytes`.
+            by_reader: Whether the lines count in `reader_bytes`.
         """
         size = 1
         if isinstance(line, bytes):
             size = len(line)
-            self._note(line)
+            self._trace_lines(line)
         with self._lock:
             if by_reader:
                 self.reader_bytes += size
-            self._queue(line, size, size if by_reader else 0)
+            self._enqueue(line, size, size if by_reader else 0)
 
-    def _queue(self, line: Line, size: int, of_reader: int = 0) -> None:
-        """Queue a line for the writer thread. The caller holds the lock."""
+    def _enqueue(self, line: Line, size: int, of_reader: int = 0) -> None:
+        """Enqueue a line for the writer thread. The caller holds the lock."""
         self.pending += size
         self._lines.put((line, size, of_reader))
 
     def call(self, function: Callable[[], None]) -> None:
-        """Call a function on the writer thread, behind the queued lines. Safe in a finalizer."""
+        """Call a function on the writer thread, after the queued lines. Safe in a finalizer."""
         self._lines.put((function, 0, 0))
 
-    def _note(self, line: bytes) -> None:
-        for part in () if self._trace is None else line.splitlines():
-            self._trace("-->", part)  # type: ignore[misc]
+    def _trace_lines(self, data: bytes) -> None:
+        for line in () if self._trace is None else data.splitlines():
+            self._trace("-->", line)  # type: ignore[misc]
 
-    def wait_for_room(self) -> bool:
+    def _wait_for_room(self, deadline: Deadline) -> bool:
+        """Wait while the queue is full. Return False if the deadline passed."""
+        with waiting(), self._changed:
+            return self._changed.wait_for(
+                lambda: self.pending <= self.max_pending or self._loss is not None,
+                deadline.to_wait(),
+            )
+
+    def wait_for_reader_bytes(self) -> bool:
         """Wait while more than `READER_BYTES` of the reader's bytes are pending.
 
         Return False if the peer accepts no bytes for `READER_SECONDS`.
         """
         with self._changed:
             while self.reader_bytes > READER_BYTES and self._loss is None:
-                taken = self._taken
-                if not self._changed.wait(READER_SECONDS) and taken == self._taken:
+                written = self._written
+                if not self._changed.wait(READER_SECONDS) and written == self._written:
                     return False
             return True
 
     def flush(self, seconds: float) -> bool:
-        """Wait until the queue is empty, or the connection is lost; False if the time is over."""
+        """Wait until the queue is empty or the connection is lost. Return False on a timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: not self.pending or self._loss is not None, seconds
             )
 
     def close(self) -> None:
-        """End the writer thread when the queue is empty. Nothing more can be sent."""
+        """Reject further lines, and end the writer thread when the queue is empty."""
         with self._changed:
             self._loss = self._loss or ConnectionLost("closed")
             self._lines.put(None)
@@ -303,7 +311,7 @@ class Writer:
                 pass
         except ConnectionLost as loss:
             self._loss = self._loss or loss
-        except Exception as error:  # a bug here must end the connection, and not stop it silently
+        except Exception as error:  # a bug must end the connection instead of stopping it silently
             log.error("%s: the writer failed: %s", self._transport.name, error, exc_info=error)
             self._loss = self._loss or ConnectionLost(f"the writer failed: {describe(error)}")
         with self._changed:
@@ -312,17 +320,17 @@ class Writer:
         self._transport.close()
 
     def _write_some(self) -> bool:
-        """Write what is queued, up to `JOINED_BYTES` and one line more; False after `close`."""
+        """Join queued lines up to `JOINED_BYTES` and write them. Return False after `close`."""
         parts: list[bytes] = []
         size = 0
         by_reader = 0
         entry = self._lines.get()
         while entry is not None:
-            line, counts, of_reader = entry
-            parts.append(line if isinstance(line, bytes) else self._made(line))
-            size += counts
+            line, line_size, of_reader = entry
+            parts.append(line if isinstance(line, bytes) else self._make(line))
+            size += line_size
             by_reader += of_reader
-            if not counts or size >= JOINED_BYTES or self._lines.empty():
+            if not line_size or size >= JOINED_BYTES or self._lines.empty():
                 break
             entry = self._lines.get()
         self._write(b"".join(parts))
@@ -332,48 +340,48 @@ class Writer:
             self._changed.notify_all()
         return entry is not None
 
-    def _made(self, make: Callable[[], Optional[bytes]]) -> bytes:
+    def _make(self, make: Callable[[], Optional[bytes]]) -> bytes:
         try:
             line = make() or b""
-            self._note(line)
+            self._trace_lines(line)
             return line
-        except Exception as error:  # a bug in one function does not keep the other lines back
+        except Exception as error:  # a bug in one function must not hold up the other lines
             log.error("%s: %s", self._transport.name, error, exc_info=error)
             return b""
 
     def _write(self, data: bytes) -> None:
-        # Rule 5: the lock is not held while this thread waits for the peer.
+        # Rule 5: this thread does not hold the lock while it waits for the peer.
         view = memoryview(data)
         seconds = self._limits.write_timeout
-        patience = Deadline(seconds)
+        deadline = Deadline(seconds)
         while view:
-            taken = self._transport.send(view, patience.to_wait())  # type: ignore[arg-type]
-            if taken:
-                self._taken += taken
-                view = view[taken:]
-                patience = Deadline(seconds)
-            elif patience.expired:
-                raise self._transport.lost(f"the peer took no byte for {seconds:g} s")
+            written = self._transport.send(view, deadline.to_wait())  # type: ignore[arg-type]
+            if written:
+                self._written += written
+                view = view[written:]
+                deadline = Deadline(seconds)
+            elif deadline.expired:
+                raise self._transport.lost(f"the peer accepted no bytes for {seconds:g} s")
 
 
 class Connection(Sink, Pinged):
-    """One connection to one peer, and the sink of the requests that come by it. Thread-safe.
+    """A connection to one peer, and the sink of the requests that arrive on it. Thread-safe.
 
     Args:
-        transport: How bytes travel; owned from now on.
-        role: Decides what requests and notifications mean.
+        transport: Moves the bytes. The connection closes it.
+        role: Handles requests and notifications.
         pool: Runs the peer's requests.
-        limits: What the connection may cost; None takes the defaults.
-        cap: The free places of ``Limits.requests``, as `RunningRequests` takes them.
-        name: Shown in logs, and in the names of its threads; empty takes the transport's.
-        trace: Called with ("-->" or "<--", line) for every message, on the thread that moves it;
-            None for no trace.
-        context: The peer's requests run in copies of this context; None takes a copy of that of the
-            calling thread.
+        limits: The limits of the connection; None means the defaults.
+        cap: The free slots of ``Limits.requests``; see `RunningRequests`.
+        name: The name in log records and in the names of the threads. Empty means the transport's.
+        trace: Called with ("-->" or "<--", line) for every message, on the thread that sends or
+            receives it; None for no trace.
+        context: The peer's requests run in copies of this context. None means a copy of the calling
+            thread's context.
 
     Attributes:
-        calls: Our requests.
-        requests: The peer's.
+        calls: The requests that this side has sent.
+        requests: The peer's requests.
     """
 
     def __init__(
@@ -388,7 +396,8 @@ class Connection(Sink, Pinged):
         trace: Optional[Trace] = None,
         context: Optional[Context] = None,
     ) -> None:
-        self.name = self.session_name = name or transport.name
+        self.name = name or transport.name
+        self.session_name = self.name
         self.origin = object()
         self.context = copy_context() if context is None else context
         self.limits = limits or Limits()
@@ -403,17 +412,17 @@ class Connection(Sink, Pinged):
             self.limits, cap, until_answered=role.server is None, on_finished=on_finished
         )
         self._threads: list[threading.Thread] = []
-        self._read_out = threading.Event()
+        # Set when the reader thread has read everything and has ended the calls.
+        self._has_read_all = threading.Event()
         self._ended = threading.Event()
         self._dispatcher = Dispatcher(self, role, self.requests.cancel)
-        # Requests that the reader has for the pool.
+        # Requests that the reader thread submits to the pool after the current chunk.
         self._admitted: list[Job] = []
         self._closing = False
-        self._farewell_lock = (
-            threading.Lock()
-        )  # who closes it too must not overtake who tells the peer
+        # Makes a second thread in `close` wait until the first one has enqueued the cancellations.
+        self._farewell_lock = threading.Lock()
         self._remark = ""
-        self._odd_lines = 0
+        self._invalid_lines = 0
         renewed_in_fork.add(self)
 
     def open(self) -> Connection:
@@ -423,25 +432,25 @@ class Connection(Sink, Pinged):
             thread = threading.Thread(target=work, name=f"minimcp-{self.name}-{part}", daemon=True)
             try:
                 thread.start()
-            except BaseException:  # the system gives none
+            except BaseException:  # the system cannot start a thread
                 self.close()
                 raise
-            self._threads.append(
-                thread
-            )  # not before: `close`, which may come meanwhile, joins what is here
+            # Only now: `close` on another thread joins the threads in this list.
+            self._threads.append(thread)
         return self
 
     # ------------------------------------------------------------ reading
 
     def _read(self) -> None:
         reason = "the peer closed the connection"
-        dispatch, headers = self._dispatcher.dispatch, self.transport.headers
+        dispatch = self._dispatcher.dispatch
+        headers = self.transport.headers
         try:
             while True:
                 frames = self.transport.receive()
                 if not frames:
                     break
-                with exit_gate:  # callbacks of a user may print
+                with exit_gate:  # callbacks of the user may print
                     message: Any = None
                     for frame in frames:
                         if isinstance(frame, TooLong):
@@ -459,28 +468,32 @@ class Connection(Sink, Pinged):
                         else:
                             self._dispatcher.receive(message)
                 if self._admitted:
-                    # Rule 3. All at once, because a worker that wakes wants the interpreter's lock.
+                    # Rule 3. Submit all together, because a woken worker competes with this thread
+                    # for the interpreter lock.
                     self.pool.submit(*[partial(self._run, each) for each in self._admitted])
                     self._admitted.clear()
-                # Rule 1: the reader has queued its responses, and drops a peer that reads none.
-                if self.writer.reader_bytes > READER_BYTES and not self.writer.wait_for_room():
-                    reason = "the peer takes no answers"
+                # Rule 1: drop a peer that does not read the responses that this thread enqueued.
+                if (
+                    self.writer.reader_bytes > READER_BYTES
+                    and not self.writer.wait_for_reader_bytes()
+                ):
+                    reason = "the peer does not read its responses"
                     break
-                del frames, frame, message  # a connection that waits keeps nothing of what came
-        except BaseException as error:  # a fault of ours must end in a loss, not in silence
+                del frames, frame, message  # an idle connection keeps no message in memory
+        except BaseException as error:  # a bug must end the connection instead of stopping it
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)
 
     def _run(self, job: Job) -> None:
-        # Rule 2: no handler begins while the peer does not read, because its `send` would block.
-        if self.writer.pending > self.writer.most:
+        # Rule 2: do not start a handler while the queue is full, because its `send` would block.
+        if self.writer.pending > self.writer.max_pending:
             self.writer.call(partial(self.pool.submit, partial(self._run, job)))
         else:
             job()
 
     def _array(self, items: list[Union[Message, InvalidMessage]], frame: bytes) -> None:
-        from .batch import Batch, why_no_batch  # one revision has arrays
+        from .batch import Batch, why_no_batch  # loaded late: only one revision has arrays
 
         reason = why_no_batch(items, taken=self._role.takes_batches, limit=self.limits.batch)
         if reason is not None:
@@ -490,17 +503,17 @@ class Connection(Sink, Pinged):
             item for item in items if type(item) is InvalidMessage and item.kind not in _UNANSWERED
         ]
         refusals = [self._refusal(item) for item in invalid if self._role.answers_invalid]
-        batch = Batch(
-            self, refusals, [item for item in items if not isinstance(item, InvalidMessage)]
-        )
-        size, headers = len(frame) // len(items), self.transport.headers
+        messages = [item for item in items if not isinstance(item, InvalidMessage)]
+        batch = Batch(self, refusals, messages)
+        size = len(frame) // len(items)
+        headers = self.transport.headers
         run = self._admitted.append
         batch.serve(lambda item: self._dispatcher.dispatch(item, self, size, run, headers, batch))
 
     def _too_long(self, frame: TooLong) -> None:
-        """Fail the call, or answer the request, that an oversized line belongs to.
+        """Fail the call that an oversized line responds to, or reject the oversized request.
 
-        If it is a response with no readable id, fail every pending call.
+        If the line is a response whose id is unreadable, fail every pending call.
         """
         shown = frame.head + b" ... " + frame.tail
         limit = f"{frame.limit} bytes, the Limits.message_bytes of its receiver"
@@ -508,7 +521,7 @@ class Connection(Sink, Pinged):
         broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind == "response" and broken.id is None:
             log.warning(
-                "<-- an answer is longer than %d bytes and does not say whose: all calls end",
+                "<-- a response is longer than %d bytes and its id is unreadable: all calls fail",
                 frame.limit,
             )
             for call in self.calls.pending():
@@ -518,7 +531,11 @@ class Connection(Sink, Pinged):
         self._invalid(broken, shown)
 
     def _invalid(self, broken: InvalidMessage, frame: bytes) -> None:
-        """Deal with what is no message: a server says so, a client must not."""
+        """Handle an invalid message.
+
+        If it responds to a pending call, the call fails. Otherwise a server sends an error, and a
+        client logs the line.
+        """
         text = frame.decode("utf-8", "replace")
         violation = ProtocolViolation(broken.reason, text)
         if (
@@ -533,8 +550,8 @@ class Connection(Sink, Pinged):
         if meant is not None and self.calls.settle(meant.id, violation):
             return
         if broken.code == PARSE_ERROR:
-            # A line that is not JSON and ends no call is not a response, even if it looks like one.
-            # An id in it may be the id of a request that runs, so the error does not repeat it.
+            # A line that is not JSON and fails no call is not a response, even if it looks like
+            # one. The error omits the id, because a running request may have the same id.
             broken = InvalidMessage(PARSE_ERROR, broken.reason)
         if broken.kind in _UNANSWERED:
             return
@@ -545,11 +562,11 @@ class Connection(Sink, Pinged):
             self.deliver(self._refusal(broken), False)
             return
         shown = one_line(text)
-        self._odd_lines = self._odd_lines + 1
-        self._remark = f"; it wrote a line that is no message: {shown}"
-        level = logging.WARNING if self._odd_lines <= MOST_WARNINGS else logging.DEBUG
+        self._invalid_lines += 1
+        self._remark = f"; it wrote a line that is not a message: {shown}"
+        level = logging.WARNING if self._invalid_lines <= MAX_WARNINGS else logging.DEBUG
         advice = "" if frame[:1] in b"[{" else f"; {PRINTED}"
-        log.log(level, "<-- a line that is no message (%s%s): %s", broken.reason, advice, shown)
+        log.log(level, "<-- a line that is not a message (%s%s): %s", broken.reason, advice, shown)
 
     def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)
@@ -558,35 +575,38 @@ class Connection(Sink, Pinged):
     # ------------------------------------------------------------ as a sink
 
     def send(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Write whole lines. Arguments, result and errors as `Writer.send`."""
+        """Send lines; see `Writer.send`."""
         return self.writer.send(line, deadline)
 
     def post(self, line: Line) -> None:
-        """Have whole lines written by the writer's thread. Never blocks, never raises."""
+        """Enqueue lines; see `Writer.post`."""
         self.writer.post(line)
 
     def deliver(self, line: bytes, wait: bool) -> None:
-        """As `Sink.deliver`."""
+        """Send a response; see `Sink.deliver`."""
         if not wait:
             self.writer.post(line, by_reader=True)
             return
         try:
             self.writer.send(line)
-        except ConnectionLost as error:  # nobody can be told: the reader finds out too
-            log.debug("%s: an answer could not be written: %s", self.name, error)
+        except ConnectionLost as error:  # the reader thread reports the loss
+            log.debug("%s: a response could not be written: %s", self.name, error)
 
     def asking(self) -> Calls:
-        """As `Sink.asking`."""
+        """Return the calls of this connection."""
         return self.calls
 
     def closing_message(self, id: Id) -> Optional[bytes]:
-        """As `Sink.closing_message`."""
+        """Return the cancellation that ends a stream."""
         return encode(Notification("notifications/cancelled", {"requestId": id}))
 
     # ------------------------------------------------------------ pings
 
     def keep_alive(self, interval: Optional[float]) -> None:
-        """Ping the peer every `interval` seconds; None, or a peer in memory: never."""
+        """Ping the peer every `interval` seconds while the connection is idle.
+
+        None, or a peer in the same process, means never.
+        """
         if interval is not None and not self.transport.in_memory:
             self.start_pings(self.name, interval)
 
@@ -604,23 +624,24 @@ class Connection(Sink, Pinged):
     # ------------------------------------------------------------ the end
 
     def _loss(self, found: ConnectionLost) -> BaseException:
-        """End all calls after a failed write; what to raise: the reader's cause, where it comes
-        soon."""
-        if len(self.calls) and isinstance(
-            found.__cause__, OSError
-        ):  # the peer has left: so it will be read
-            self._read_out.wait(READER_CAUSE_SECONDS)
+        """End all calls after a failed write. Return the exception to raise."""
+        if len(self.calls) and isinstance(found.__cause__, OSError):
+            # The peer has left. The reader thread finds that out, too, and its error says more.
+            self._has_read_all.wait(READER_CAUSE_SECONDS)
         self.calls.close(found)
         return copy(self.calls.cause or found)
 
     def _end(self, reason: str) -> None:
-        """End the calls, let running requests finish, and release everything (reader thread)."""
+        """End the calls, let running requests finish, and release everything.
+
+        The reader thread calls this last. `close` does, if the threads were not started.
+        """
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
         else:
             cause = self.transport.lost(reason + self._remark)
-        self.calls.close(cause)  # rule 4: all calls end with this cause
-        self._read_out.set()
+        self.calls.close(cause)  # Rule 4: all calls end with this cause.
+        self._has_read_all.set()
         try:
             if not self._closing and self.transport.peer_may_read():
                 self._drain(Deadline(self.limits.drain_grace))
@@ -631,12 +652,11 @@ class Connection(Sink, Pinged):
             self.stop_pings()
 
     def _drain(self, deadline: Deadline) -> None:
-        """End open streams, and wait until the running requests have finished and everything is
-        written."""
+        """End open streams, wait for running requests to finish, and flush the queue."""
         self._role.on_draining(self)
         if not self.requests.wait_until_empty(deadline):
             log.warning(
-                "%s: %d requests still run after %g s",
+                "%s: %d requests are still running after %g s",
                 self.name,
                 self.requests.running,
                 deadline.seconds,
@@ -649,26 +669,26 @@ class Connection(Sink, Pinged):
         self.transport.close()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
-        """End the connection. Idempotent, from any thread, in any order.
+        """End the connection. Idempotent and thread-safe.
 
-        The peer is told of the calls that still wait, if it takes that at once: it need not go on
-        with them.
+        Pending calls are cancelled. The peer is notified if it reads the cancellations at once.
 
         Args:
-            grace: Seconds that running requests get first.
-            reason: Why they are cancelled before that, for their handlers; None lets them run.
+            grace: How long running requests may take to finish, in seconds.
+            reason: Cancel running requests with this reason first. None does not cancel them.
         """
         if reason is not None:
             self.requests.refuse(reason)
-            self._role.on_draining(self)  # streams end with their result, and are not cancelled
+            # Before `interrupt`, so that streams end with a result and are not cancelled.
+            self._role.on_draining(self)
             self.requests.interrupt(reason)
         if grace and not self._ended.is_set():
             self._drain(Deadline(grace))
         self._closing = True
         for call in self.calls.pending():
-            call.on_item = (
-                None  # at a loss the progress is still told that came before it, here it is not
-            )
+            # When a connection is lost, progress that arrived before is still reported. Here it is
+            # dropped, because the user has closed the connection.
+            call.on_item = None
         with self._farewell_lock:
             farewell = self.calls.close(ConnectionLost(f"{self.name}: closed"))
             if farewell:
@@ -683,20 +703,20 @@ class Connection(Sink, Pinged):
             if thread is not threading.current_thread():
                 thread.join(deadline.to_wait())
                 if thread.is_alive():
-                    log.warning("%s: %s has not ended", self.name, thread.name)
+                    log.warning("%s: the thread %s has not ended", self.name, thread.name)
 
     def abandon(self) -> None:
-        """End the connection without waiting for anything (its owner was collected)."""
+        """End the connection without waiting. Called when its owner is garbage-collected."""
         self._closing = True
         self.writer.call(self.close)
 
     def renew_in_fork(self) -> None:
-        """In a forked process: refuse everything, and close the descriptors."""
-        parents = "this connection belongs to the process that made it, not to its fork"
-        self.calls.close(ConnectionLost(f"{self.name}: {parents}"))
+        """Reject everything in a forked process, and close the descriptors."""
+        reason = "this connection belongs to the parent process, not to its fork"
+        self.calls.close(ConnectionLost(f"{self.name}: {reason}"))
         self.writer.renew_in_fork()
         self.requests.renew_in_fork()
-        self._read_out = threading.Event()
+        self._has_read_all = threading.Event()
         self._ended = threading.Event()
         self._farewell_lock = threading.Lock()
         self._ended.set()
@@ -704,8 +724,7 @@ class Connection(Sink, Pinged):
         self.transport.close_in_fork()
 
     def wait_until_ended(self, seconds: Optional[float] = None) -> bool:
-        """Wait until the connection has ended; False when it still lives after that time (None: for
-        ever)."""
+        """Wait until the connection has ended. Return False on a timeout (None: no timeout)."""
         return self._ended.wait(seconds)
 
     @property

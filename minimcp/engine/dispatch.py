@@ -1,8 +1,8 @@
-"""`Dispatcher`: the one place that decides what an incoming message means, for all transports.
+"""`Dispatcher`: decides what to do with each incoming message, for all transports.
 
-It runs on the thread that has received the message: the reader of a connection, a worker of an HTTP
-server, the thread that reads a response in an HTTP client. Rule 1 of `connection.py` applies: it
-runs no handler but immediate ones, and never blocks.
+It runs on the thread that received the message: the reader thread of a connection, a worker of an
+HTTP server, or the thread of an HTTP client that reads a response. Rule 1 of `connection.py`
+applies: the dispatcher runs only immediate handlers, and never blocks.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic
 """
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.connection")
 
-# Runs a job on some thread: the `run` method of a request.
+# Runs a job, which is the `run` method of a request, on another thread.
 Run = Callable[[Job], object]
 
 
 class Dispatcher:
-    """Hands each message of one peer to our calls, to the peer's requests or to the role.
+    """Routes the messages of one peer to pending calls, running requests or the role.
 
     Args:
-        owner: The connection or session. Its ``calls`` are our requests.
-        role: Decides what requests and notifications mean: a `ConnectionRole`.
-        cancel: Handles `notifications/cancelled`, given its params. Returns False if it names no
-            request that is running here.
+        owner: The connection or session. Its ``calls`` are the requests that this side has sent.
+        role: A `ConnectionRole`, which handles requests and notifications.
+        cancel: Called with the params of `notifications/cancelled`. Returns False if no running
+            request has that id.
 
     Thread-safe.
     """
@@ -67,14 +67,14 @@ class Dispatcher:
 
         Args:
             message: The message.
-            sink: Where the response to a request goes.
+            sink: Receives the response to a request.
             size: Number of bytes of the message.
-            run: Has a request run on another thread, given its `run` method. Must not block.
-            headers: The HTTP headers that a request came with.
+            run: Runs a request on another thread, given its `run` method. Must not block.
+            headers: The HTTP headers of a request.
             batch: The array that contains the message; None for a single message.
 
         Raises:
-            RpcError: The message is a request of an array, and is rejected.
+            RpcError: The message is a request inside an array, and is rejected.
         """
         if not isinstance(message, Request):
             self.receive(message)
@@ -99,14 +99,13 @@ class Dispatcher:
         """Handle a message that is not a request.
 
         Returns:
-            False if it is the response to a call, or the cancellation of a request, that is not
-            here.
+            False if the message is a response to an unknown call, or cancels an unknown request.
         """
         if not isinstance(message, Notification):
             outcome = message.result if isinstance(message, Response) else message
             if message.id is not None and self._owner.calls.settle(message.id, outcome):
                 return True
-            log.debug("<-- an answer to %s, which nobody waits for", message.id)
+            log.debug("<-- a response to %s, which is not a pending call", message.id)
             return False
         method, params = message
         if method == "notifications/cancelled":
@@ -119,7 +118,7 @@ class Dispatcher:
         return True
 
     def _end_stream(self, params: Result) -> bool:
-        """End the call that a server may cancel: a stream of change notifications."""
+        """End a stream of change notifications, the only call that a server may cancel."""
         call = self._owner.calls.find(params.get("requestId"))
         if call is None or call.method != LISTEN:
             return False
@@ -130,19 +129,19 @@ class Dispatcher:
 
 
 def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
-    """Enter a request in the table of its sink, and have it run where its route says.
+    """Add a request to the table of its sink, and run it as its route says.
 
     Args:
         incoming: The request.
-        run: Has it run on another thread or on this one, given its `run` method.
-        key: Identifies the request, as in `RunningRequests.add`.
+        run: Runs the request on another thread or on this one, given its `run` method.
+        key: Identifies the request; see `RunningRequests.add`.
 
     Raises:
         RpcError: The request is rejected.
     """
     sink = incoming.sink
     sink.requests.add(incoming, key)
-    # A peer that has left before cancels the requests that it finds in the table, and not this one.
+    # If the peer had already left, the requests in the table were cancelled before this one came.
     if sink.answered and sink.requests.end(incoming):
         incoming.token.cancel("the peer has left")
     route = incoming.route

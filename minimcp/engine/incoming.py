@@ -1,4 +1,4 @@
-"""`IncomingRequest`: one request of the peer, from its arrival to its one response.
+"""`IncomingRequest`: a request of the peer, from its arrival to its response.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
@@ -56,76 +56,84 @@ log = logger("minimcp.requests")
 # How long a question to a client waits for `notifications/initialized`.
 INITIALIZED_SECONDS = 5.0
 
-# Bytes of memory of a request that waits, besides its params.
+# Estimated memory of a queued request without its params.
 REQUEST_BYTES = 2048
 
-# Bytes of messages that may wait, or so much of ``Limits.backlog_bytes``, before the memory is
-# counted that each takes: that is no more than 64 times its bytes, and to count it takes as long as
-# to decode it.
-UNCOUNTED_BYTES, UNCOUNTED_PART = 64 * 1024, 1 / 64
+# The memory of each request is measured only if more bytes than this, and more than this fraction
+# of ``Limits.backlog_bytes``, are queued. Measuring takes as long as decoding. Without it, the
+# length of the message is used, and a message takes at most 64 times its length in memory.
+UNMEASURED_BYTES = 64 * 1024
+UNMEASURED_FRACTION = 1 / 64
 
 # The notification that carries a log message.
 LOG_MESSAGE = "notifications/message"
 
-# A line to be written; or a function that makes it, called when it is about to be written.
+# A line, or a function that returns a line and is called just before the line is written.
 Line = Union[bytes, Callable[[], Optional[bytes]]]
 
-# What serves a method: from the request to the result, as an object or as JSON text that was made
-# before.
+# Handles a request. Returns the result as an object or as JSON text.
 Handler = Callable[["IncomingRequest"], Union[Result, str]]
 
-# Of requests that came by other ways than HTTP.
+# The headers of requests that did not arrive over HTTP.
 NO_HEADERS: Mapping[str, str] = {}
 
-# Told of each request that ends: the request as it came, what runs it (None where it was refused),
-# and the line of its answer, the exception that refuses it, or None where it was cancelled.
+# Callback invoked when a request finishes. It receives the request, the `IncomingRequest` that ran
+# it (None if it was rejected), and the encoded response, the exception that rejected it, or None if
+# it was cancelled.
 OnFinished = Callable[[Request, Optional["IncomingRequest"], Union[bytes, Exception, None]], None]
 
-# Returned by a handler whose answer comes later: somebody calls `Sink.respond` then.
+# Returned by a handler that does not respond itself. Another thread calls `Sink.respond` later.
 DEFERRED: Any = object()
 
 
 class Route(NamedTuple):
-    """Where the requests of one method, or of one tool, go."""
+    """How to run the requests of one method or of one tool."""
 
-    # Serves them.
+    # Handles the request.
     handle: Handler
 
-    # Whether the thread that takes messages in serves them (pings, lists): ``handle`` must not
-    # block then.
+    # Whether the thread that received the request runs the handler, which must not block. Pings and
+    # lists are immediate.
     immediate: bool = False
 
-    # Takes the request and has it run elsewhere; None runs it in the pool. Called by the thread
-    # that takes messages in, so it must not block. An RpcError that it raises is the answer.
+    # Starts the request on a thread of its own choice; None runs it in the pool. It is called by
+    # the thread that received the request, so it must not block. If it raises an RpcError, that
+    # error is the response.
     start: Optional[Callable[[IncomingRequest], None]] = None
 
-    # Called before a request begins; returns the route that it takes instead of this one. None:
-    # every request takes this one.
+    # Returns the route to use instead of this one. It is called before the request is run. None
+    # means that every request uses this route.
     gate: Optional[Callable[[IncomingRequest], Route]] = None
 
 
 # ------------------------------------------------------------ the states of a request
 
-# Made, and not yet in the table.
+# Not in the table yet.
 NEW = "new"
-# Waits for a thread, or is being answered by the reader.
+# In the queue of a pool, or run by the reader thread.
 QUEUED = "queued"
-# Its handler is running, or waits in the queue of an executor. It occupies one of
+# The handler is running or is in the queue of an executor. The request occupies one of
 # `Limits.requests`.
 RUNNING = "running"
-# No thread serves it: a stream of notifications, or a request that is answered later.
+# No thread is running it: a stream of notifications, or a request that is answered later.
 OPEN = "open"
-# Answered or cancelled in the queue. The thread that takes it out does not run it.
+# Answered or cancelled while it was queued. The thread that takes it from the queue skips it.
 ENDED = "ended"
-# Answered or cancelled. Its handler is still running, or a thread is sending its response.
+# Answered or cancelled, but its handler is still running or a thread is sending its response.
 FINISHING = "finishing"
+# Removed from the table.
 DONE = "done"
 
-# What happens to a request: it enters the table; its handler begins; it is answered or cancelled,
-# which only one thread can do; the thread that served it turns to something else.
-ADD, BEGIN, END, LEAVE = "add", "begin", "end", "leave"
+# The request is added to the table.
+ADD = "add"
+# Its handler begins.
+BEGIN = "begin"
+# It is answered or cancelled. Only one thread succeeds in this.
+END = "end"
+# The thread that ran it has left its handler and has sent the response, if there is one.
+LEAVE = "leave"
 
-# By state and event, the next state. An event that is missing has no effect.
+# The next state, by state and event. An event that is missing has no effect.
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     NEW: {ADD: QUEUED},
     QUEUED: {BEGIN: RUNNING, END: ENDED, LEAVE: OPEN},
@@ -140,30 +148,31 @@ TRANSITIONS: Mapping[str, Mapping[str, str]] = {
 DUE = frozenset({QUEUED, RUNNING, OPEN})
 # States in which a request occupies one of `Limits.requests`.
 OCCUPYING = frozenset({RUNNING, FINISHING})
-# States in which the bytes of a request count towards `Limits.backlog_bytes`. A server counts those
-# of queued requests. A client counts those of running requests, too, because a host may take long.
+# States in which the bytes of a request count towards `Limits.backlog_bytes`. A server counts only
+# queued requests. A client also counts running ones, because a person may take long to answer them.
 QUEUED_BYTES = frozenset({QUEUED, ENDED})
 HELD_BYTES = QUEUED_BYTES | OCCUPYING
 
 
 class RunningRequests:
-    """The peer's requests that are not answered yet, or whose handlers are still running (rule 3).
+    """A table of the peer's requests that have no response or whose handlers are still running.
 
-    Each has one entry, from `add` until it is `DONE` (or `ENDED` in a queue). `advance` is the one
-    place that changes the state of a request.
+    A request is in the table from `add` until its state is `DONE` (or `ENDED`, if it was queued).
+    Only `advance` changes the state of a request in the table.
 
     Args:
         limits: The limits of the connection or session.
-        cap: The free places of ``Limits.requests``: a list with one item for each, which a request
-            takes out while it is running. All connections of a server share one list; None makes
-            one for these requests only. (A `Semaphore` would cost as much as everything else here.)
+        cap: The free slots of ``Limits.requests``: a list with one item per slot. A running request
+            removes an item and puts it back later. All connections of a server share one list. None
+            makes a list for this table. (A `Semaphore` would double the cost of a request here.)
         until_answered: Whether the bytes of a request count towards ``Limits.backlog_bytes`` until
-            its handler has returned, as in a client. False: until the handler begins.
-        on_finished: Called when a request has ended, by the thread that ends it; or None.
+            its handler has returned, as in a client. If False, they count until the handler begins.
+        on_finished: Called by the thread that ends a request; or None.
 
     Attributes:
-        lock: Guards the table, the states and `IncomingRequest.latest`. Held for a few statements.
-        most_bytes: Maximum size of a response, in bytes.
+        lock: Protects the table, the states and `IncomingRequest.latest`. It is held only for a few
+            statements.
+        max_bytes: Maximum size of a response, in bytes.
 
     Thread-safe, also in signal handlers.
     """
@@ -180,22 +189,24 @@ class RunningRequests:
         self._cap = cap
         self._counted = HELD_BYTES if until_answered else QUEUED_BYTES
         self._on_finished = on_finished
-        self.most_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
-        self._backlog = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
-        self._uncounted = max(UNCOUNTED_BYTES, self._backlog * UNCOUNTED_PART)
+        self.max_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
+        self._max_queued = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self._unmeasured = max(UNMEASURED_BYTES, self._max_queued * UNMEASURED_FRACTION)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
-        # Counts a request among those of its client, as `Shares.admit`; None does not.
+        # Counts a request in the share of its client (`Shares.admit`); None counts nothing.
         self.admit: Optional[Callable[[], Place]] = None
         self._table: dict[object, IncomingRequest] = {}
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
-        """Forget all requests: the parent process answers them."""
+        """Drop all requests, because the parent process answers them."""
         for request in self._table.values():
             request.state = DONE
-        # By its id or another key of `add`; by itself if it is `FINISHING`, because its id is free.
+        # The key of a request is its id or the `key` of `add`. While a request is `FINISHING`, the
+        # key is the request itself, because the peer may use the id again.
         self._table = {}
+        # The bytes that count towards `Limits.backlog_bytes`.
         self._bytes = 0
         self._abandoned = False
         self._refusal: Optional[str] = None
@@ -204,16 +215,16 @@ class RunningRequests:
         self._changed = threading.Condition(self.lock)
 
     def add(self, request: IncomingRequest, key: object = None) -> None:
-        """Enter a request.
+        """Add a request to the table.
 
         Args:
             request: The request.
             key: Identifies the request in `cancel`; None means its id.
 
         Raises:
-            InvalidRequest: A request with this key has no response yet.
-            InternalError: Too many bytes of requests are queued, too many requests of its client
-                are running, or `refuse` was called.
+            InvalidRequest: Another request with this key is due.
+            InternalError: The queued requests are too large, the client has too many requests, or
+                `refuse` was called.
         """
         request.key = request.request.id if key is None else key
         request.size += REQUEST_BYTES
@@ -221,16 +232,16 @@ class RunningRequests:
             request.place = self.admit()
         if self._on_finished is not None:
             request.arrived = time.monotonic()
-        if self._bytes + request.size > self._uncounted:
-            request.size = REQUEST_BYTES + size_of(request.request.params, self._backlog)
+        if self._bytes + request.size > self._unmeasured:
+            request.size = REQUEST_BYTES + size_of(request.request.params, self._max_queued)
         try:
             with self.lock:
                 if request.key in self._table:
                     raise InvalidRequest(f"the id {request.request.id!r} is in use")
                 if self._refusal is not None:
                     raise InternalError(self._refusal)
-                if self._bytes and self._bytes + request.size > self._backlog:
-                    raise InternalError("too many requests wait already")
+                if self._bytes and self._bytes + request.size > self._max_queued:
+                    raise InternalError("too many requests are queued")
                 self._bytes += request.size
                 self._table[request.key] = request
                 request.state = TRANSITIONS[request.state][ADD]
@@ -242,17 +253,17 @@ class RunningRequests:
     def advance(self, request: IncomingRequest, event: str, line: Optional[bytes] = None) -> bool:
         """Move a request to its next state.
 
-        Several threads may try to `END` one request: its handler, its timeout, a cancellation, the
-        loss of the peer. The first of them gets True and may send a response. The others get False
-        and send nothing.
+        Several threads may try to `END` one request: its handler, its timeout, a cancellation, or
+        the thread that finds the connection lost. Only the first thread gets True and may send a
+        response. The others get False and send nothing.
 
         Args:
             request: The request.
-            event: One of the events at the top of this module.
+            event: `BEGIN`, `END` or `LEAVE`.
             line: The response, if the event is `END`; None if the request is cancelled.
 
         Returns:
-            False if the event has no effect.
+            False if the event has no effect in this state.
 
         Raises:
             InternalError: The event is `BEGIN`, and ``Limits.requests`` requests are running.
@@ -261,33 +272,37 @@ class RunningRequests:
             request.place.leave()
         with self.lock:
             state = request.state
-            following = TRANSITIONS[state].get(event)
-            if following is None:
+            next_state = TRANSITIONS[state].get(event)
+            if next_state is None:
                 return False
-            if self._cap is not None and (state in OCCUPYING) != (following in OCCUPYING):
+            # 1. Take or return one of the slots of `Limits.requests`.
+            if self._cap is not None and (state in OCCUPYING) != (next_state in OCCUPYING):
                 if state in OCCUPYING:
                     self._cap.append(None)
                 else:
                     try:
                         self._cap.pop()
                     except IndexError:
-                        most = self._limits.requests
-                        raise InternalError(f"more than {most} requests run already") from None
-            if state in self._counted and following not in self._counted:
+                        limit = self._limits.requests
+                        raise InternalError(f"{limit} requests are running already") from None
+            # 2. Return the bytes of `Limits.backlog_bytes`.
+            if state in self._counted and next_state not in self._counted:
                 self._bytes -= request.size
-            request.state = following
-            if state in DUE and following not in DUE:
+            # 3. Change the state.
+            request.state = next_state
+            # 4. Free the id as soon as no response is due. Remove the request when it is done.
+            if state in DUE and next_state not in DUE:
                 del self._table[request.key]
-                if following == FINISHING:
+                if next_state == FINISHING:
                     request.key = request
                     self._table[request] = request
-            elif following == DONE:
+            elif next_state == DONE:
                 self._table.pop(request.key, None)
-                request.key = None  # which may be the request itself, a reference cycle
+                request.key = None  # if the key is the request, this ends a reference cycle
             if not self._table:
                 self._changed.notify_all()
         if event == END and self._on_finished is not None:
-            # Rule 5: without the lock, because this calls a function of the user.
+            # Rule 5: without the lock, because this is a function of the user.
             request.run_in_context(self._on_finished, request.request, request, line)
         return True
 
@@ -296,18 +311,23 @@ class RunningRequests:
         return self.advance(request, END)
 
     def refused(self, request: Request, error: Exception) -> None:
-        """Report a request that was rejected before it was added."""
+        """Report a request that was rejected before `add`."""
         if self._on_finished is not None:
             self._on_finished(request, None, error)
 
     def too_long(self, request: IncomingRequest, size: int) -> bytes:
-        """Return the error that replaces a response of so many bytes."""
+        """Return the error that replaces a response that is too long, and log a warning.
+
+        Args:
+            request: The request.
+            size: Length of the response, in bytes.
+        """
         log.warning(
-            "the answer to %s has %d bytes: an error is sent in its place",
+            "the response to %s has %d bytes: an error is sent instead",
             request.request.method,
             size,
         )
-        limit = f"{self.most_bytes} bytes, the Limits.message_bytes of its sender"
+        limit = f"{self.max_bytes} bytes, the Limits.message_bytes of its sender"
         return encode(
             failure(
                 request.request.id,
@@ -316,7 +336,7 @@ class RunningRequests:
         )
 
     def cancel(self, params: Result) -> bool:
-        """Handle `notifications/cancelled`. Return False if it names no request that is due."""
+        """Handle `notifications/cancelled`, given its params. Return False if the id is unknown."""
         key = params.get("requestId")
         given = params.get("reason")
         reason = given if isinstance(given, str) else None
@@ -326,7 +346,7 @@ class RunningRequests:
             return False
         log.info("<-- cancelled %s %s: %s", request.request.method, key, reason)
         if request.batch is not None:
-            # Before the handler, which may wait for the peer, adds its response.
+            # Now, because the handler may run for a long time before it responds.
             request.batch.add(request.request.id, b"")
         request.token.cancel(reason)
         return True
@@ -339,12 +359,12 @@ class RunningRequests:
         return [request for request in list(self._table.values()) if request.is_due]
 
     def interrupt(self, reason: str) -> None:
-        """Cancel every handler. A handler that returns a result nevertheless is answered."""
+        """Cancel every handler. If a handler still returns a result, the result is sent."""
         for request in self._due():
             request.token.cancel(reason)
 
     def abandon(self, reason: str) -> None:
-        """Cancel every request: no response can reach the peer."""
+        """Cancel every request without a response, because the peer cannot receive one."""
         for request in self._due():
             if self.end(request):
                 request.token.cancel(reason)
@@ -353,7 +373,7 @@ class RunningRequests:
             self._changed.notify_all()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until no request is left, or `abandon` was called; False if the deadline passed."""
+        """Wait until the table is empty or `abandon` is called. Return False on a timeout."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._abandoned or not self._table, deadline.to_wait()
@@ -361,11 +381,11 @@ class RunningRequests:
 
     @property
     def running(self) -> int:
-        """Number of requests whose handlers are running, or wait in the queue of an executor."""
+        """Number of requests whose handlers are running or are in the queue of an executor."""
         return sum(request.state in OCCUPYING for request in list(self._table.values()))
 
     def are_idle(self) -> bool:
-        """Return whether there is no request but streams of change notifications."""
+        """Return whether the table has no requests except streams of change notifications."""
         return not self.running and all(each.request.method == LISTEN for each in self._due())
 
     def __len__(self) -> int:
@@ -373,57 +393,65 @@ class RunningRequests:
 
 
 class Sink:
-    """Where everything goes that belongs to an incoming request: over stdio the connection, over
-    HTTP its response.
+    """Receives everything that belongs to an incoming request: its response and its notifications.
+
+    Over stdio, the sink is the connection. Over HTTP, each response is a sink.
 
     Attributes:
-        requests: Those that go here and are not answered yet.
-        pool: What runs them.
-        context: Each request runs in a copy of this context (`contextvars`). Nothing runs in it.
+        requests: The requests whose responses go to this sink.
+        pool: Runs the requests.
+        context: Each request runs in a copy of this `contextvars` context. No code runs in the
+            context itself.
     """
 
     requests: RunningRequests
     pool: Pool
     context = Context()
 
-    # Of the session, for logs: no secret. Empty where requests stand alone.
+    # The name of the session for log records. It is not secret. Empty without a session.
     session_name = ""
 
-    # Identifies the connection or session that requests come from; None where each stands alone.
+    # Identifies the connection or session of the requests; None if each request stands alone.
     origin: object = None
 
-    # Whether no response can be sent any more: a request that arrives now is cancelled.
+    # Whether no more responses can be sent. If True, a new request is cancelled at once.
     answered = False
 
     def send(self, line: bytes) -> object:
-        """Send a notification or a question. Raises ConnectionLost. Blocks: while more waits for
-        the peer than may."""
+        """Send a notification or a question.
+
+        Raises:
+            ConnectionLost: The peer closed the connection or stopped reading.
+
+        Blocks while the send queue is full.
+        """
         raise NotImplementedError
 
     def post(self, line: Line) -> None:
-        """Have a line written by another thread, after those that wait there. Never blocks, never
-        raises."""
+        """Enqueue a line for another thread. Never blocks, never raises."""
         raise NotImplementedError
 
     def deliver(self, line: bytes, wait: bool) -> None:
-        """Write an answer, or have it written (``wait`` is False: never blocks). Never raises."""
+        """Send a response, or enqueue it if ``wait`` is False. Never raises."""
         raise NotImplementedError
 
     def respond(self, request: IncomingRequest, line: bytes, wait: bool = True) -> bool:
-        """Give the one answer of a request; False when another was given, or it was cancelled.
-        Never raises.
+        """Send the response to a request, unless it was answered or cancelled. Never raises.
 
         Args:
             request: The request.
-            line: The answer.
-            wait: Whether this thread may wait for the peer.
+            line: The response.
+            wait: Whether this thread may wait for the peer. If False, this never blocks.
+
+        Returns:
+            False if the request was answered or cancelled before.
         """
         if request.notification_rate is not None:
             request.notification_rate.end(
                 request.request, cancelled=request.token.cancelled, wait=wait
             )
         size = len(line) - 1
-        if request.batch is None and size > self.requests.most_bytes:
+        if request.batch is None and size > self.requests.max_bytes:
             line = self.requests.too_long(request, size)
         is_first = self.requests.advance(request, END, line)
         if request.batch is not None:
@@ -433,30 +461,34 @@ class Sink:
         return is_first
 
     def asking(self) -> Calls:
-        """The calls by which the peer can be asked for a request.
+        """Return the `Calls` that send questions to the peer.
 
         Raises:
-            CapabilityNotSupported: Nothing can be asked on the way that this request came.
+            CapabilityNotSupported: This sink cannot send requests.
         """
         raise CapabilityNotSupported("the client cannot be asked on this connection")
 
     def spawn(self, job: Job) -> None:
-        """Run something on a thread that nothing waits for."""
+        """Run a job on a thread of its own."""
         self.pool.spawn(job)
 
     def close_for_polling(self, seconds: float) -> bool:
-        """Close the response, for which the client comes back after so many seconds; False where it
-        cannot do that."""
+        """Close the HTTP response, so that the client reconnects after so many seconds.
+
+        Return False if the transport or the client does not support that.
+        """
         return False
 
     def closing_message(self, id: Id) -> Optional[bytes]:
-        """What follows the answer of a request that stayed open; None where the end of the response
-        says it."""
+        """Return the message that ends a stream, given the id of its request.
+
+        None means that the end of the HTTP response ends the stream.
+        """
         return None
 
 
 class ResponseBatch(Protocol):
-    """The responses to the requests of one array (`Batch`)."""
+    """The responses to the requests of one array; see `Batch`."""
 
     def add(
         self,
@@ -465,38 +497,38 @@ class ResponseBatch(Protocol):
         wait: bool = False,
         request: Optional[IncomingRequest] = None,
     ) -> None:
-        """Add the response to one request; send all of them with the last one."""
+        """Add the response to one request. Send all responses when the last one is added."""
 
 
 class IncomingRequest:
-    """One request of the peer, and the border where exceptions become errors on the wire.
+    """A request of the peer. It runs the handler and turns exceptions into error responses.
 
     Args:
-        request: As it came.
-        peer: Who sends it.
-        route: Who serves it.
-        sink: Where everything goes that belongs to it.
-        size: Bytes of its message.
-        server: Of the features that serve it.
-        headers: Of the HTTP request that it came by.
-        batch: Of the array that it came in; None where it stands alone.
+        request: The decoded request.
+        peer: The client or server that sent it.
+        route: How to run it.
+        sink: Receives its response and its notifications.
+        size: Length of its message, in bytes.
+        server: The server whose features handle it; None in a client.
+        headers: The HTTP headers that it arrived with.
+        batch: The responses of the array that contains it; None if it is not in an array.
 
     Attributes:
         token: Cancels the handler.
-        state: One of the states at the top of this module; `RunningRequests.advance` changes it.
-        timeout: The handler's time, if that is limited.
-        asker: Answers what the handler asks the client, from the first question on.
-        interrupted: Whether a KeyboardInterrupt ended its handler.
-        latest: The request that the handler answers: this one, or a later one that `continue_with`
-            has put in its place. It is not due while the handler waits for a later one. None if the
-            handler has returned.
-        context: What the handler runs in, a copy of the sink's context; None before it runs.
-        notification_rate: Limits the handler's progress and log notifications; None does not.
-        retry_after: Seconds after which the client may send it again, if it was rejected because
-            the client exceeded its rate; None otherwise.
-        place: Counts it among the requests of its client, until it has finished; None over stdio.
-        arrived: When it came, as `time.monotonic` tells it, where somebody is told of requests that
-            end.
+        state: One of the states at the top of this module. `RunningRequests.advance` changes it.
+        timeout: The timeout of the handler; None if it has none.
+        asker: Sends the handler's questions to the client; None before the first question.
+        interrupted: Whether a KeyboardInterrupt ended the handler.
+        latest: The request that the handler will answer: this one, or a later request that
+            `continue_with` has set. None after the handler has returned.
+        context: The context of the handler, a copy of the sink's context; None before it runs.
+        notification_rate: Limits the handler's progress and log notifications; None means no limit.
+        retry_after: How long the client should wait before it sends the request again, in seconds.
+            None if the request was not rejected for its rate or its share.
+        place: The unit of the client's share that the request occupies until it has finished; None
+            over stdio.
+        arrived: The value of `time.monotonic` when the request arrived. It is set only if the
+            server has an `on_finished` callback.
     """
 
     key: object = None
@@ -536,10 +568,9 @@ class IncomingRequest:
         self.latest: Optional[IncomingRequest] = self
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
-        self.progress_token: Optional[Id] = (
-            token if type(token) is int or type(token) is str else None
-        )
-        if self.progress_token is not None:
+        self.progress_token: Optional[Id] = None
+        if type(token) is int or type(token) is str:
+            self.progress_token = token
             self._progress_lock = threading.RLock()
         per_second = None if server is None else server.limits.notification_rate
         if per_second is not None:
@@ -553,21 +584,22 @@ class IncomingRequest:
 
     @property
     def principal(self) -> Optional[str]:
-        """Who was authenticated; None where nobody is."""
+        """The authenticated principal; None without authentication."""
         named: Optional[str] = getattr(self.headers, "principal", None)
         return self.peer.principal if named is None else named
 
     def trace_context(self) -> dict[str, str]:
-        """Return the trace context of calls that the handler makes. The handler may change it."""
+        """Return the trace context for calls that the handler makes. The handler may change it."""
         if self._trace_context is None:
             self._trace_context = trace_context(self.request.params.get("_meta"))
         return self._trace_context
 
     def continue_with(self, other: IncomingRequest) -> None:
-        """Have the handler of this request, which is answered, answer another one.
+        """Make the handler of this request, which was answered, answer another request.
 
-        What the peer said in the other request counts from now on, and its cancellation cancels
-        the handler. If the handler has returned, the other request is answered with an error.
+        From now on, the handler sees the params, the peer and the headers of the other request.
+        Cancelling that request cancels the handler. If the handler has returned, the other request
+        gets an error response.
         """
         with self.sink.requests.lock:
             returned = self.latest is None
@@ -587,12 +619,12 @@ class IncomingRequest:
     def admit(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
     ) -> Optional[Place]:
-        """Count one unit of a resource among those of the client; arguments as `Shares.admit`.
+        """Count one unit of a resource in the client's share; see `Shares.admit`.
 
-        Over stdio nothing is counted, and None is returned.
+        Return None over stdio, where nothing is counted.
 
         Raises:
-            ShareExceeded: The client has too many. The response has status 429.
+            ShareExceeded: The client uses its whole share. The HTTP response has status 429.
         """
         names = self.client_names()
         if names is None:
@@ -605,7 +637,7 @@ class IncomingRequest:
             raise
 
     def client_names(self) -> Optional[tuple[Name, ...]]:
-        """Return the names by which a client is counted, as `Shares.names_of`; None over stdio."""
+        """Return the names that the client is counted by (`Shares.names_of`); None over stdio."""
         names: Optional[tuple[Name, ...]] = getattr(self.headers, "names", None)
         session = self.sink.origin
         if names is not None and isinstance(session, str):
@@ -616,7 +648,8 @@ class IncomingRequest:
 
     def run(self) -> None:
         """Run the handler and send its response. Never raises."""
-        requests, outer = self.sink.requests, getattr(this_thread, "request", None)
+        requests = self.sink.requests
+        outer = getattr(this_thread, "request", None)
         result: Any = None
         try:
             if not self.route.immediate:
@@ -624,37 +657,40 @@ class IncomingRequest:
             if self.token.cancelled or self.state in (ENDED, DONE):
                 raise Cancelled("cancelled before it began")
             this_thread.request = self
-            context = self.context = self.sink.context.copy()
-            result = context.run(self.route.handle, self)
+            self.context = self.sink.context.copy()
+            result = self.context.run(self.route.handle, self)
         except BaseException as error:
             self.interrupted = self.interrupted or isinstance(error, KeyboardInterrupt)
             result = error
         this_thread.request = outer
         if result is not DEFERRED:
-            with requests.lock:  # as `take_latest`
+            # The same as `take_latest`, without the cost of a function.
+            with requests.lock:
                 latest = self.latest
                 self.latest = None
             if self.place is not None:
-                # Before the response, which may bring the client's next request.
+                # Before the response, because the client may send its next request at once.
                 self.place.leave()
             if latest is None or not latest.answer(result, not self.route.immediate):
-                # Stop threads that the handler has started and left behind.
+                # The request was ended elsewhere. Stop threads that the handler has started.
                 self.token.cancel("the handler has returned")
         requests.advance(self, LEAVE)
 
     def take_latest(self) -> Optional[IncomingRequest]:
-        """Return the request that the handler, which has returned, is to answer; None if another
-        thread has taken it. The handler cannot ask or send anything from now on."""
+        """Return the request that the handler must answer, and set `latest` to None.
+
+        Return None if another thread has taken it. From now on, the handler cannot send anything.
+        """
         with self.sink.requests.lock:
             latest = self.latest
             self.latest = None
         return latest
 
     def answer(self, result: Any, wait: bool = True) -> bool:
-        """Answer this request, whoever runs its handler. Never raises.
+        """Send the response to this request. Never raises.
 
         Args:
-            result: An object, JSON text that is one, or an exception.
+            result: A result object, the JSON text of one, or an exception.
             wait: Whether this thread may wait for the peer.
 
         Returns:
@@ -664,15 +700,16 @@ class IncomingRequest:
             if isinstance(result, BaseException):
                 raise result
             id = self.request.id
-            line = (
-                encode_result(id, result) if type(result) is str else encode(Response(id, result))
-            )
+            if type(result) is str:
+                line = encode_result(id, result)
+            else:
+                line = encode(Response(id, result))
         except BaseException as error:
             line = self._failed(error)
         return self.sink.respond(self, line, wait)
 
     def start(self) -> None:
-        """Hand the request to the `start` function of its route. An RpcError is the answer."""
+        """Call the `start` function of the route. If it raises an RpcError, respond with that."""
         assert self.route.start is not None
         try:
             self.route.start(self)
@@ -680,16 +717,16 @@ class IncomingRequest:
             self.refuse(error)
 
     def run_in_context(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a function in a copy of the handler's context, or of the sink's if the handler has
-        not run.
+        """Call a function in a copy of the handler's context.
 
-        It is a copy because the handler may still run, and one context is never entered twice.
+        A copy is necessary because the handler may be running, and a context cannot be entered
+        twice. If the handler has not run, the sink's context is copied.
         """
         context = self.sink.context if self.context is None else self.context
         return context.copy().run(function, *arguments)
 
     def refuse(self, error: BaseException) -> None:
-        """Answer with an error and do not run. Never blocks, never raises."""
+        """Respond with an error instead of running the handler. Never blocks, never raises."""
         self.take_latest()
         self.sink.respond(self, self._failed(error), False)
         self.sink.requests.advance(self, LEAVE)
@@ -698,19 +735,23 @@ class IncomingRequest:
         found = wire_failure(self.request.id, error, self.peer.revision, self.request.method)
         try:
             return encode(found)
-        except Exception as unfit:  # the error's data is no JSON
-            log.error("the data of an error of %s is no JSON: %s", self.request.method, unfit)
+        except Exception as reason:  # the data of the error cannot be encoded
+            log.error(
+                "the data of an error of %s cannot be encoded: %s", self.request.method, reason
+            )
             return encode(Failure(found.id, found.code, found.message))
 
-    # ------------------------------------------------------------ what a handler sends and asks
+    # ------------------------------------------------------------ notifications and questions
 
     def send(self, method: str, params: Result) -> None:
-        """Send a notification that belongs to this request. It is dropped while no request waits
-        for the handler. So is a log message above ``Limits.notification_rate``.
+        """Send a notification that belongs to this request.
+
+        The notification is dropped if `latest` is not due. Log messages are also dropped above
+        ``Limits.notification_rate``.
 
         Raises:
             Cancelled: The request was cancelled.
-            ConnectionLost: The peer is gone.
+            ConnectionLost: The peer closed the connection or stopped reading.
         """
         self.check()
         latest = self.latest
@@ -722,12 +763,12 @@ class IncomingRequest:
         return rate is None or method != LOG_MESSAGE or rate.may_log()
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
-        """Report progress, if the caller asked for it; a report that does not increase is dropped.
+        """Send progress if the caller asked for it. Drop a report that does not increase.
 
         Raises:
-            TypeError, ValueError: ``done`` or ``total`` is no finite number, or ``message`` no
-                text.
-            Cancelled, ConnectionLost: As `send`.
+            TypeError, ValueError: ``done`` or ``total`` is not a finite number, or ``message`` is
+                not a str.
+            Cancelled, ConnectionLost: See `send`.
         """
         self.check()
         latest = self.latest
@@ -739,7 +780,7 @@ class IncomingRequest:
             total,
             message if self.peer.revision.progress_message else None,
         )
-        # The lock orders the reports of one handler's threads, and guards nothing else.
+        # The lock only orders the reports of the handler's threads.
         with latest._progress_lock:
             if done <= latest._last_progress:
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
@@ -756,29 +797,29 @@ class IncomingRequest:
     def ask(
         self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]
     ) -> Union[list[Result], Failure]:
-        """Ask the peer: all questions are sent before the first answer is waited for.
+        """Send questions to the peer and wait for all answers.
 
-        The handler's own timeout is paused meanwhile. When one question fails, the others are
-        withdrawn.
+        The handler's own timeout is paused while it waits. If one question fails, the others are
+        cancelled.
 
         Args:
-            questions: Method and params of each.
-            seconds: How long all the answers together may take; None waits for ever.
+            questions: The method and the params of each question.
+            seconds: How long to wait for all answers together; None means no limit.
 
         Returns:
-            The result of each; or an error of the peer, as soon as there is one.
+            The results in the order of the questions, or the first error of the peer.
 
         Raises:
-            RuntimeError: The request is answered already.
-            CapabilityNotSupported: Nothing can be asked on the way that this request came.
-            Cancelled: The request was cancelled; the peer is told that the questions are too.
-            RequestTimeout: Not all answers came in time.
-            ConnectionLost: The peer is gone.
-            ProtocolViolation: An answer was no answer.
+            RuntimeError: The handler has returned.
+            CapabilityNotSupported: The transport cannot send requests for this request.
+            Cancelled: The request was cancelled. The questions are cancelled, too.
+            RequestTimeout: The answers did not arrive in time.
+            ConnectionLost: The peer closed the connection or stopped reading.
+            ProtocolViolation: An answer was invalid.
         """
         if self.latest is None:
             raise RuntimeError(
-                f"{self.request.method} is answered already: nothing can be asked for it"
+                f"{self.request.method} was answered already, so it cannot ask the client"
             )
         calls = self.sink.asking()
         pending: list[PendingCall] = []
@@ -796,9 +837,10 @@ class IncomingRequest:
             requests = [(method, lambda id, params=params: params) for method, params in questions]
             pending = calls.start_all(requests)
             self._questions += [(calls, call) for call in pending]
-            self.sink.asking()  # raises if `end_questions` has just been called without these
-            deadline, results = Deadline(seconds), []
-            if self.token.cancelled:  # it may have come between the check and the sending
+            self.sink.asking()  # raises if `end_questions` was called before `_questions` was set
+            deadline = Deadline(seconds)
+            results = []
+            if self.token.cancelled:  # it may have been cancelled since `check`
                 withdraw()
             for call in pending:
                 outcome = calls.wait(call, deadline, group=pending)
@@ -808,21 +850,21 @@ class IncomingRequest:
             return results
         finally:
             forget()
-            withdraw()  # what was asked together with a question that failed
+            withdraw()  # if a question failed, others may be pending
             self._questions = [each for each in self._questions if each[1] not in pending]
             if self.timeout is not None:
                 self.timeout.resume()
 
     def end_questions(self, error: Exception) -> None:
-        """End the questions that wait for an answer. Never blocks, any thread."""
+        """End the pending questions with an error. Never blocks."""
         for calls, call in list(self._questions):
-            calls.end(call, error, tell=False)
+            calls.end(call, error, notify=False)
 
     def wait_until_initialized(self) -> None:
-        """Wait until the peer has sent `notifications/initialized`, or its request is cancelled.
+        """Wait until the peer has sent `notifications/initialized` or the request is cancelled.
 
-        Some clients never send it. So this waits at most `INITIALIZED_SECONDS`, logs that once,
-        and does not wait again for the same peer.
+        Some clients never send it. After `INITIALIZED_SECONDS`, this logs a warning and does not
+        wait for the same peer again.
 
         https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
         """
@@ -848,12 +890,13 @@ class IncomingRequest:
             )
 
     def sleep(self, seconds: float) -> None:
-        """Wait; the thread does not count in its pool meanwhile.
+        """Wait for so many seconds. The thread does not occupy a worker slot while it waits.
 
         Raises:
-            Cancelled: The request was cancelled before the time was over.
+            Cancelled: The request was cancelled.
         """
-        woken, deadline = threading.Event(), Deadline(seconds)
+        woken = threading.Event()
+        deadline = Deadline(seconds)
         forget = self.token.on_cancel(woken.set)
         with waiting():
             while not woken.is_set() and not deadline.expired:
@@ -864,24 +907,26 @@ class IncomingRequest:
     # ------------------------------------------------------------ cancelling
 
     def check(self) -> None:
-        """Return if the request still runs. Raises Cancelled: it was cancelled, or its time is
-        over."""
+        """Raise Cancelled if the request was cancelled or has timed out."""
         if self.token.cancelled:
             raise Cancelled(self.token.reason or "the request was cancelled")
 
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Run `callback` on a thread of its own when the request is cancelled; now if it is.
+        """Run `callback` on a thread of its own when the request is cancelled.
 
-        `token` calls its callbacks on the thread that cancels, which may be the reader.
+        If the request was cancelled already, run it now. The callbacks of `token`, on the other
+        hand, run on the thread that cancels, which may be the reader thread.
 
         Returns:
-            A function that takes this back.
+            A function that removes the callback.
         """
         return self.token.on_cancel(lambda: self.sink.spawn(partial(self.run_in_context, callback)))
 
     def expire(self, result: Any, reason: str) -> None:
-        """The handler's time is over: give this answer, unless another was given, and cancel what
-        still runs."""
+        """Send this response because the handler timed out, and cancel the handler.
+
+        Do nothing if the request was answered or cancelled before.
+        """
         latest = self.latest
         if latest is not None and latest.answer(result, False):
             self.token.cancel(reason)
@@ -890,12 +935,12 @@ class IncomingRequest:
         return f"<IncomingRequest {self.request.method} {self.request.id!r} {self.state}>"
 
 
-# Notified when a peer is `initialized`, or a request is cancelled that waits for that.
+# Notified when a peer is initialized, and when a request that waits for this is cancelled.
 _initialized = threading.Condition()
 
 
 def set_initialized(peer: Peer) -> None:
-    """Note that a peer has sent `notifications/initialized`, and wake those that wait for it."""
+    """Record that a peer has sent `notifications/initialized`, and wake the waiting handlers."""
     with _initialized:
         peer.initialized = True
         _initialized.notify_all()
@@ -907,14 +952,14 @@ def _wake_uninitialized() -> None:
 
 
 def current_request() -> Optional[IncomingRequest]:
-    """The request whose handler runs on this thread; None on any other thread."""
+    """Return the request whose handler runs on this thread, or None."""
     return getattr(this_thread, "request", None)
 
 
 def current_trace_context() -> dict[str, str]:
-    """Return the trace context of calls that this thread makes.
+    """Return the trace context for calls that this thread makes.
 
-    It is that of the request whose handler runs on this thread, or has had it make a call.
+    It comes from the request whose handler runs on this thread, or for which this thread works.
     """
     incoming = current_request()
     if incoming is None:

@@ -1,5 +1,4 @@
-"""What peers may cost a server or a client: `Limits` as numbers with units, `BoundedQueue` of what
-a peer says."""
+"""`Limits`: what peers may use. `BoundedQueue`: a queue that drops old items."""
 
 from __future__ import annotations
 
@@ -18,63 +17,49 @@ log = logger("minimcp.limits")
 @options_checked
 @dataclass(frozen=True)
 class Limits:
-    """What peers may cost. None means no limit. One object may serve many servers and clients;
-    immutable.
+    """Limits on the memory and time that peers may use. None means no limit.
+
+    Immutable, so many servers and clients may share one object.
 
     Args:
-        message_bytes: Bytes of the longest message that is taken (`LineSplitter`, `EventReader`),
-            and of the longest answer that is sent (`Sink.respond`).
-        depth: How deep arrays and objects of a message may nest (`decode`).
-        batch: Messages in one array (`why_no_batch`).
-        workers: Handlers that run at the same time (`Pool`): of a server, for all its clients; of a
-            client, for what its host is asked. Those that wait in the library do not count, nor do
-            those that run on an executor. Callbacks of a client have one thread beside it
-            (`Dispatcher`); tasks, as many threads once more. Over HTTP one client leaves its share of
-            the threads to others: with a `client_share` of 0.25 it uses at most three quarters, and
-            its other requests wait (`ClientPool`).
-        requests: Requests that are begun and unfinished, in a handler, also one that waits, or in
-            an executor's queue (`RunningRequests.advance`): of a server on all its connections
-            together. Of a client, what one connection asks its host; in 2026-07-28 nothing is
-            counted there, for the questions come in a result.
-        backlog_bytes: Bytes of memory that wait, each of these by itself: requests that no worker
-            and no executor has taken, of a client those that its host has not answered
-            (`RunningRequests.add`; one may be alone with more), per connection, over Streamable
-            HTTP of a server per `Endpoint`, which is for all clients of one path; lines that the
-            peer does not take, per connection (`Writer.send`); notifications for callbacks, per
-            client (`Dispatcher`).
-        streams: Streams of change notifications that a server has open at once:
-            `subscriptions/listen` (`Subscriptions.listen`); and over HTTP also all that are open at
-            one `Endpoint`, by GET or POST (`Endpoint.reserve`). 0 serves none.
-        rounds: How often one request may come back to a server with more answers (2026-07-28;
-            `ReplayAsker`). A client has the constant `MOST_ROUNDS`.
-        waiting_handlers: Handlers of one connection of a server that wait for answers of the client
-            (2026-07-28, over stdio and in memory; `WaitingHandlers`). If one more handler asks, the
-            one that has waited longest ends, and the client's retry runs it again from the top.
-            With 0 no handler waits, and each question runs the handler again.
-        ask_timeout: Seconds that a client gets to answer a server (`ask_now`), and that a request
-            state between rounds is good for.
-        drain_grace: Seconds that running requests get when a connection ends, or the server closes
-            (`Connection._drain`).
-        write_timeout: Seconds after which a peer that takes no byte is lost (`Writer`), over HTTP
-            one that takes less than 64 KiB (`http.server.SocketWriter`).
-        cache_bytes: Bytes of results, and of what they were asked by, that a client keeps
-            (`Cache`); those that were not used for longest go first.
-        call_rate: Tool calls and completions per second for each client of a server; it may send as
-            many at once as in one second, at least one (`CallRate`).
-        notification_rate: Progress and log notifications per second for each request of a server;
-            above it the newest progress is sent later, and log messages are dropped
-            (`IncomingRequest`).
-        client_share: Fraction of each limit of a server that one principal may use, and that one
-            HTTP session may use, above 0 and at most 1: connections, requests, streams, sessions,
-            tasks, processes of `minimcp bridge` (`Shares`). At least 1 of each. The principal of
-            `Bearer.static` has none. None sets no share.
-        address_share: The same for one address of a peer over HTTP; one IPv6 network (/64) counts
-            as one address. It does not apply to this machine, to unix sockets, to
-            ``HttpOptions.trusted_proxies`` and under WSGI. None sets no share.
+        message_bytes: Maximum length of a received message and of a sent response, in bytes.
+        depth: Maximum nesting of arrays and objects in a message.
+        batch: Maximum number of messages in one array.
+        workers: Maximum number of handlers that run at the same time, for all connections. Handlers
+            that wait inside the library or run on an executor do not count. Tasks have as many
+            threads again. Over HTTP, one client leaves a `client_share` of the threads to others.
+        requests: Maximum number of started and unfinished requests, for all connections of a server
+            or for one connection of a client. Requests in an executor's queue count.
+        backlog_bytes: Maximum memory of each queue, in bytes: requests without a worker, per
+            connection or per HTTP path; lines that the peer has not read, per connection; and
+            notifications for callbacks, per client. A single request may be larger.
+        streams: Maximum number of open streams of change notifications of a server. Over HTTP, also
+            of all open event streams of one path. 0 rejects them.
+        rounds: How often a client may send one request again with more answers (2026-07-28).
+        waiting_handlers: Maximum number of handlers per connection that wait for answers (only
+            2026-07-28 over stdio and in memory). Above this, the oldest handler ends, and runs from
+            the start when its answers arrive. With 0, each question runs the handler again.
+        ask_timeout: Seconds until a question to a client times out.
+        drain_grace: Seconds that running requests may take to finish when a connection ends or the
+            server closes.
+        write_timeout: Seconds until a peer is dropped that reads nothing (over HTTP, less than
+            64 KiB).
+        cache_bytes: Maximum size of a client's cache of results, in bytes.
+        call_rate: Maximum number of tool calls and completions per second, per client of a server.
+            A client may send the calls of one second, and at least one call, at once.
+        notification_rate: Maximum number of progress and log notifications per second, per request
+            of a server. Above this, progress is delayed and log messages are dropped.
+        client_share: Fraction of each limit of a server that one principal or one HTTP session may
+            use, above 0 and at most 1. It applies to connections, requests, streams, sessions,
+            tasks and processes of `minimcp bridge`. Each client may use at least one of them. A
+            principal of `Bearer.static` has no share.
+        address_share: The same fraction for one HTTP peer address. An IPv6 /64 network counts as
+            one address. It does not apply to this machine, unix sockets, WSGI and
+            ``HttpOptions.trusted_proxies``.
 
     Raises:
-        TypeError: A value is no number.
-        ValueError: A number is too small, infinite, or none.
+        TypeError: A value is not a number.
+        ValueError: A number is too small or infinite.
     """
 
     message_bytes: Optional[int] = 64 * 1024 * 1024
@@ -103,13 +88,13 @@ class Limits:
             check_number(
                 field.name,
                 getattr(self, field.name),
-                least=_LEAST.get(field.name, 0),
+                least=_MIN.get(field.name, 0),
                 whole=field.name not in (*_SECONDS, *_RATES),
                 optional=field.name != "drain_grace",
                 unit="per second" if field.name in _RATES else "of seconds",
             )
         if self.ask_timeout == 0:
-            raise ValueError("ask_timeout is more than 0 seconds")
+            raise ValueError("ask_timeout must be more than 0 seconds, not 0")
         for name in _RATES:
             if getattr(self, name) == 0:
                 raise ValueError(
@@ -118,47 +103,46 @@ class Limits:
 
 
 class BoundedQueue(SimpleQueue[Any]):
-    """A queue of what a peer says, for a thread that may be slower: the oldest go first.
-    Thread-safe.
+    """A queue that drops its oldest items when the thread that reads it is too slow. Thread-safe.
 
-    What is put in by `put` is never dropped.
+    It never drops items that were added by `put`.
 
     Args:
-        what: What is offered, for the one warning.
-        most: How much of it may wait.
-        most_bytes: How many bytes of memory that may take.
+        items: The plural of the items' name, for the one warning that is logged.
+        max_items: Maximum number of items in the queue.
+        max_bytes: Maximum memory of the items in the queue, in bytes.
     """
 
-    def __init__(self, what: str, most: int, most_bytes: float) -> None:
+    def __init__(self, items: str, max_items: int, max_bytes: float) -> None:
         super().__init__()
-        self._what = what
-        self._most = most
-        self.most_bytes = most_bytes
+        self._name = items
+        self._max_items = max_items
+        self.max_bytes = max_bytes
         self._bytes = 0
         self._warned = False
-        self._lock = threading.RLock()  # a signal handler may come in the middle
+        self._lock = threading.RLock()  # reentrant: a signal handler may use the queue
 
     def offer(self, item: Any, size: int) -> None:
-        """Put something in that takes so many bytes of memory, and drop what is too much."""
-        with self._lock, suppress(Empty):  # another thread may take the last
-            fits = size <= self.most_bytes
+        """Add an item with so many bytes of memory, and drop old items above the limits."""
+        with self._lock, suppress(Empty):  # another thread may take the last item
+            fits = size <= self.max_bytes
             if fits:
                 self.put((item, size))
                 self._bytes += size
-            while self._bytes > self.most_bytes or self.qsize() > self._most:
+            while self._bytes > self.max_bytes or self.qsize() > self._max_items:
                 fits = False
                 self.get(block=False)
             if not (fits or self._warned):
                 self._warned = True
                 log.warning(
-                    "more than %d %s, or %.0f bytes, wait for a slow callback: the oldest are dropped",
-                    self._most,
-                    self._what,
-                    self.most_bytes,
+                    "a callback is too slow: above %d %s, or %.0f bytes, the oldest are dropped",
+                    self._max_items,
+                    self._name,
+                    self.max_bytes,
                 )
 
     def get(self, block: bool = True, timeout: Optional[float] = None) -> Any:
-        """As its base."""
+        """Remove and return an item; see `queue.SimpleQueue.get`."""
         found = super().get(block, timeout)
         if type(found) is not tuple:
             return found
@@ -186,19 +170,19 @@ def check_share(name: str, value: object) -> None:
         TypeError: The value is not a number.
         ValueError: The value is not above 0 and at most 1.
     """
-    way = "write a number above 0 and at most 1, such as 0.25, or None for no share"
+    advice = "write a number above 0 and at most 1, such as 0.25, or None for no share"
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(f"{name} must be a number, not {value!r:.60}: {way}")
+        raise TypeError(f"{name} must be a number, not {value!r:.60}: {advice}")
     if not 0 < value <= 1:
-        raise ValueError(f"{name} must be above 0 and at most 1, not {value}: {way}")
+        raise ValueError(f"{name} must be above 0 and at most 1, not {value}: {advice}")
 
 
 _SECONDS = ("ask_timeout", "drain_grace", "write_timeout")
 _RATES = ("call_rate", "notification_rate")
 _SHARES = ("client_share", "address_share")
-_LEAST = {"depth": 1, "batch": 1, "workers": 1, "requests": 1, "rounds": 1}
+_MIN = {"depth": 1, "batch": 1, "workers": 1, "requests": 1, "rounds": 1}
 
 
 def check_number(
@@ -210,28 +194,30 @@ def check_number(
     optional: bool = True,
     unit: str = "of seconds",
 ) -> None:
-    """Refuse what is no such number.
+    """Check an option that is a number.
 
     Args:
-        name: Of the option, for the message.
-        value: What was given.
+        name: The name of the option, for the message.
+        value: The value.
         least: The smallest number that is allowed.
-        whole: Whether it is a count; False for seconds.
+        whole: Whether the number must be a whole number.
         optional: Whether None is allowed.
-        unit: What a number that is not a count measures, for the message.
+        unit: The unit of a number that need not be whole, for the message.
 
     Raises:
-        TypeError: It is no number.
-        ValueError: It is too small, infinite, or none.
+        TypeError: The value is not a number.
+        ValueError: The number is too small or not finite.
     """
     if value is None and optional:
         return
-    number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
-    what = ("a whole number" if whole else f"a number {unit}") + (" or None" if optional else "")
-    if not number:
-        raise TypeError(f"{name} is {what}, not {repr(value):.60}")
+    is_number = isinstance(value, int if whole else (int, float)) and not isinstance(value, bool)
+    expected = "a whole number" if whole else f"a number {unit}"
+    if optional:
+        expected += " or None"
+    if not is_number:
+        raise TypeError(f"{name} must be {expected}, not {repr(value):.60}")
     assert isinstance(value, (int, float))
-    if value - value != 0.0:
-        raise ValueError(f"{name} is {what}, not {value}")
+    if value - value != 0.0:  # infinite or NaN
+        raise ValueError(f"{name} must be {expected}, not {value}")
     if value < least:
-        raise ValueError(f"{name} is at least {least}, not {value}")
+        raise ValueError(f"{name} must be at least {least}, not {value}")

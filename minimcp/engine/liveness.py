@@ -15,7 +15,7 @@ from .timer import Timer, timer as process_timer
 
 log = logger("minimcp.liveness")
 
-# After so many failed pings in a row the connection is lost.
+# Number of consecutive failed pings after which the connection is lost.
 MAX_FAILURES = 3
 
 
@@ -23,9 +23,9 @@ class Pinged:
     """A connection or session whose peer can be pinged.
 
     Attributes:
-        calls: Our requests on it.
-        was_active: Set when the peer has sent something other than a response.
-        pinger: What pings the peer; None while nothing does.
+        calls: The requests that this side has sent.
+        was_active: Set when the peer has sent a message other than a response.
+        pinger: The `Pinger`; None before `start_pings`.
     """
 
     calls: Calls
@@ -33,14 +33,19 @@ class Pinged:
     pinger: Optional[Pinger] = None
 
     def start_pings(self, name: str, interval: float) -> None:
-        """Ping the peer every `interval` seconds while the connection `name` is idle. Idempotent."""
+        """Ping the peer every `interval` seconds while the connection is idle. Idempotent.
+
+        Args:
+            name: The name of the connection, for log records.
+            interval: Seconds between two pings.
+        """
         if self.pinger is None:
             self.pinger = Pinger(self, name, interval).start()
         if self.calls.cause is not None:
             self.stop_pings()
 
     def stop_pings(self) -> None:
-        """Send no more pings. Idempotent."""
+        """Stop sending pings. Idempotent."""
         if self.pinger is not None:
             self.pinger.stop()
 
@@ -49,10 +54,10 @@ class Pinged:
         raise NotImplementedError
 
     def send_ping(self) -> Optional[PendingCall]:
-        """Send a ping and return it; None if there is nobody to ping now. Never blocks.
+        """Send a ping and return it, or return None if the peer cannot be pinged now. Never blocks.
 
         Raises:
-            BaseException: The cause, if the connection has ended.
+            BaseException: The connection has ended; this is the cause.
         """
         raise NotImplementedError
 
@@ -62,16 +67,16 @@ class Pinged:
 
 
 class Pinger:
-    """Pings the peer of one connection or session while nothing else happens there. Thread-safe.
+    """Pings the peer of one connection or session while it is idle. Thread-safe.
 
     A ping fails if no response arrives before the next ping is due. An error is a response, too.
-    Everything here runs on the thread of the timer, so no method of the target may block.
+    All methods of the target are called on the timer thread, so they must not block.
 
     Args:
-        target: What is pinged.
-        name: Its name, for messages.
+        target: The connection or session.
+        name: Its name, for log records.
         interval: Seconds between two pings.
-        timer: Calls back when the next ping is due; None means the timer of the process.
+        timer: Runs the pings; None means the timer of the process.
     """
 
     def __init__(
@@ -83,20 +88,19 @@ class Pinger:
         self._timer = process_timer if timer is None else timer
         self._ping: Optional[PendingCall] = None
         self._failures = 0
-        # Guards the two that follow.
+        # Protects `_stopped` and `_cancel`.
         self._lock = threading.RLock()
         self._stopped = False
         self._cancel: Callable[[], object] = int
 
     def start(self) -> Pinger:
-        """Send the first ping after one interval, whatever happened before."""
-        self._is_idle()
+        """Schedule the first ping."""
+        self._is_idle()  # resets the record of earlier activity
         self._call_back()
         return self
 
     def _is_idle(self) -> bool:
-        """Return whether nothing but pings was sent or received since the last time, and no call is
-        running."""
+        """Return whether no call is pending and only pings were exchanged since the last check."""
         target = self._target
         was_active = target.was_active
         target.was_active = False
@@ -108,7 +112,7 @@ class Pinger:
                 self._cancel = self._timer.after(self._interval, self._tick)
 
     def stop(self) -> None:
-        """Send no more pings. Idempotent."""
+        """Stop sending pings. Idempotent."""
         with self._lock:
             self._stopped = True
             self._cancel()
@@ -144,16 +148,16 @@ class Pinger:
         self._call_back()
 
     def _has_failed(self) -> bool:
-        """Return whether the last ping has no response, and stop waiting for one."""
+        """Return whether the last ping has no response, and end it."""
         ping = self._ping
         self._ping = None
         if ping is None:
             return False
         self._target.calls.settle(ping.id, Cancelled("the next ping is due"))
-        if isinstance(ping.ending, (SessionGone, Busy)):
+        if isinstance(ping.outcome, (SessionGone, Busy)):
             return False
         return isinstance(
-            ping.ending, (Cancelled, ConnectionLost, ConnectionFailed, RequestTimeout)
+            ping.outcome, (Cancelled, ConnectionLost, ConnectionFailed, RequestTimeout)
         )
 
     def _ping_again(self) -> None:

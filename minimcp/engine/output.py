@@ -1,9 +1,9 @@
-"""`Outlet`: bytes for a descriptor whose reader is never waited for; `never_blocking`.
+"""`Outlet`: a stream that does not wait for its reader.
 
-A thread that writes to a buffered stream holds the lock of its buffer. If nobody reads the other
-end of the pipe, the thread never lets go of it, and every other thread that prints waits, too. If
-the interpreter exits meanwhile, it waits for ever or aborts. `Outlet` writes to a descriptor and
-has no such lock. Code of a user that may write to a stream runs behind `errors.exit_gate`.
+A thread that writes to a buffered stream holds the lock of its buffer. If no process reads the
+other end of the pipe, the thread never releases the lock, and other threads that print wait, too.
+If the interpreter exits then, it waits forever or aborts. `Outlet` writes directly to a descriptor,
+so it has no such lock. User code that may write to a stream runs inside `log.exit_gate`.
 """
 
 from __future__ import annotations
@@ -22,33 +22,32 @@ from typing import Any, Iterator, Optional
 from ..log import exit_gate
 from .pool import renewed_in_fork
 
-# Bytes that may wait for a reader. Above this, what is written is dropped.
+# Maximum number of queued bytes. Above this, new output is dropped.
 MAX_WAITING_BYTES = 1024 * 1024
 
-# How long a server that ends waits for a reader to take what is left, and for its handlers.
+# How long a server that ends waits for queued output to be read, and for its handlers.
 DRAIN_SECONDS = 0.1
 
-# Bytes that a pipe takes without blocking when `poll` says that it can be written to.
+# Number of bytes that a writable pipe accepts without blocking.
 _PIECE_BYTES = getattr(select, "PIPE_BUF", 512)
 
-_DROPPED = "minimcp: {} lines were dropped here, because nobody had read what was before them\n"
+_DROPPED = "minimcp: {} lines were dropped here, because the lines before them were not read\n"
 
 
 class Outlet(io.RawIOBase):
-    """A binary stream to a descriptor whose reader is never waited for.
+    """A binary stream that writes to a descriptor and does not wait for its reader. Thread-safe.
 
-    A write goes to the descriptor at once if that takes it. Otherwise it waits in a queue of at most
-    `MAX_WAITING_BYTES` for a thread; if that is full, it is dropped, and a line later says how much.
-    Thread-safe.
+    Bytes that the descriptor does not accept at once are queued for a thread. If more than
+    `MAX_WAITING_BYTES` are queued, new output is dropped, and a line in the output says how much.
 
     Args:
-        number: The descriptor. This stream has a duplicate of its own.
+        number: The descriptor. The stream writes to a duplicate of it.
 
     Attributes:
-        own: The duplicate, which does not block if it is a pipe.
+        own: The duplicate. If it is a pipe, it is non-blocking.
 
     Raises:
-        OSError: It is closed, or no descriptor is left.
+        OSError: The descriptor is closed, or the process has too many descriptors.
     """
 
     def __init__(self, number: int) -> None:
@@ -58,15 +57,16 @@ class Outlet(io.RawIOBase):
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin with an empty queue and without a thread."""
-        self._changed = threading.Condition(threading.RLock())  # a signal handler may print
+        """Reset to an empty queue without a thread."""
+        # Reentrant, because a signal handler may print.
+        self._changed = threading.Condition(threading.RLock())
         self._queue: deque[bytes] = deque()
         self._waiting = 0
         self._dropped = 0
         self._has_thread = False
 
     def write(self, data: Any) -> int:
-        """Pass bytes on, queue or drop them. Never blocks, and ignores that nobody reads."""
+        """Write bytes, enqueue or drop them. Never blocks. Ignores errors of the descriptor."""
         data = bytes(data)
         with self._changed:
             left = data if self._queue else self._put(data)
@@ -77,30 +77,30 @@ class Outlet(io.RawIOBase):
         return len(data)
 
     def _append(self, data: bytes) -> None:
-        """Queue bytes, and see to a thread that writes them (lock held)."""
+        """Enqueue bytes, and start the thread if necessary. The caller holds the lock."""
         if self._dropped:
             data = _DROPPED.format(self._dropped).encode() + data
             self._dropped = 0
         self._queue.append(data)
         self._waiting += len(data)
         if not self._has_thread:
-            with suppress(RuntimeError):  # the system gives none now: the next write tries again
+            with suppress(RuntimeError):  # no thread can be started now; the next write tries again
                 threading.Thread(target=self._run, name="minimcp-output", daemon=True).start()
                 self._has_thread = True
 
     def _put(self, data: bytes) -> bytes:
-        """Write as much as the descriptor takes now, and return the rest (lock held)."""
+        """Write what the descriptor accepts now, and return the rest. The caller holds the lock."""
         try:
             while data and _can_write(self.own, 0):
                 data = data[os.write(self.own, data[:_PIECE_BYTES]) :]
         except BlockingIOError:
             pass
-        except OSError:  # the reader has gone, or the disk is full
+        except OSError:  # the reader has closed the pipe, or the disk is full
             return b""
         return data
 
     def _run(self) -> None:
-        """Write what is queued; the thread ends when nothing is left."""
+        """Write queued bytes until the queue is empty."""
         while True:
             _can_write(self.own, None)
             with self._changed:
@@ -117,7 +117,7 @@ class Outlet(io.RawIOBase):
                     return
 
     def drain(self, seconds: float) -> None:
-        """Wait until nothing is queued, or until the time is over."""
+        """Wait until the queue is empty, at most so many seconds."""
         with self._changed:
             self._changed.wait_for(lambda: not self._queue, seconds)
 
@@ -126,7 +126,7 @@ class Outlet(io.RawIOBase):
         return True
 
     def fileno(self) -> int:
-        """Return the descriptor that was given, which is what a child process should get."""
+        """Return the original descriptor, which a child process should inherit."""
         return self._number
 
     def isatty(self) -> bool:
@@ -134,16 +134,16 @@ class Outlet(io.RawIOBase):
         return os.isatty(self._number)
 
     def __del__(self) -> None:
-        # Not in `close`: a `TextIOWrapper` that is collected closes this stream, and the thread,
-        # which keeps this object alive, may still have to write.
+        # Not in `close`: a `TextIOWrapper` closes this stream when it is garbage-collected, but the
+        # thread may still have bytes to write. The thread keeps this object alive.
         with suppress(AttributeError, OSError):  # `__init__` has failed
             os.close(self.own)
 
 
 def _duplicate(number: int) -> int:
-    """A duplicate of a descriptor; of a pipe one that does not block.
+    """Return a duplicate of a descriptor. For a pipe, the duplicate is non-blocking.
 
-    It is never 0, 1 or 2: if one of these is closed, a server must not take this for its stdin.
+    It is never 0, 1 or 2. If descriptor 0 is closed, the duplicate must not become stdin.
     """
     made = [_open_again(number)]
     while made[-1] <= 2:
@@ -154,18 +154,18 @@ def _duplicate(number: int) -> int:
 
 
 def _open_again(number: int) -> int:
-    """Open the pipe of a descriptor once more, or duplicate the descriptor.
+    """Open the pipe of a descriptor again, or duplicate another kind of descriptor.
 
-    O_NONBLOCK cannot be set on a plain duplicate: whoever shares the open file would have it, too.
+    A plain duplicate shares O_NONBLOCK with the original, and other processes use the original.
     """
     if stat.S_ISFIFO(os.fstat(number).st_mode):
-        with suppress(OSError):  # not Linux, or nobody reads
+        with suppress(OSError):  # not Linux, or the pipe has no reader
             return os.open(f"/proc/self/fd/{number}", os.O_WRONLY | os.O_NONBLOCK)
     return os.dup(number)
 
 
 def _can_write(number: int, seconds: Optional[float]) -> bool:
-    """Wait until a descriptor can be written to, or its reader has gone."""
+    """Wait until a descriptor is writable or its reader has closed it."""
     if not hasattr(select, "poll"):  # pragma: no cover - Windows, where the write itself waits
         return True
     poller = select.poll()
@@ -174,9 +174,9 @@ def _can_write(number: int, seconds: Optional[float]) -> bool:
 
 
 def descriptor_of(stream: Any) -> int:
-    """Return the descriptor of a file that the standard library opened, -1 for any other object.
+    """Return the descriptor of a plain file object, or -1.
 
-    The bytes of a compressed file, for instance, are not those that its descriptor gets.
+    Other objects return -1, because they may transform what they write, as a compressed file does.
     """
     if type(stream) is io.TextIOWrapper:
         stream = getattr(stream, "buffer", None)
@@ -189,9 +189,9 @@ def descriptor_of(stream: Any) -> int:
 
 
 def open_outlet(stream: Any) -> Optional[Outlet]:
-    """Open an outlet to the descriptor of a file; None if the file has none, or is closed.
+    """Return an outlet to the descriptor of a file, or None if it is closed or not a plain file.
 
-    What the program has written to the file before is flushed.
+    The file is flushed first.
     """
     number = descriptor_of(stream)
     if number < 0:
@@ -204,15 +204,14 @@ def open_outlet(stream: Any) -> Optional[Outlet]:
 
 @contextmanager
 def never_blocking(*names: str) -> Iterator[None]:
-    """Put an `Outlet` in the place of standard streams, also in the handlers of `logging` that write
-    to one.
+    """Replace standard streams by an `Outlet`, in `sys` and in `logging` handlers.
 
-    If a handler still runs at the end, it may be in the middle of a write: then nothing is put back,
-    so that the interpreter need not wait for the lock of a stream.
+    When the block ends, the streams are restored. They are not restored if user code is still
+    running, because it may hold the lock of a stream while the interpreter exits.
 
     Args:
-        names: "stdout" or "stderr". One that does not write to descriptor 1 or 2 (None, a
-            notebook's, a test's) is left alone.
+        names: "stdout" or "stderr". A stream is not replaced if it does not write to descriptor 1
+            or 2, as in a notebook or in a test.
     """
     moved: list[tuple[str, Any, Any]] = []
     for name in names:
@@ -230,7 +229,7 @@ def never_blocking(*names: str) -> Iterator[None]:
         for name, found, ours in moved:
             ours.buffer.drain(DRAIN_SECONDS)
             if not exit_gate.wait(DRAIN_SECONDS):
-                exit_gate.seconds = 0.0  # no stream here has a lock
+                exit_gate.seconds = 0.0  # no need to wait: an outlet has no lock
             else:
                 _move_handlers(ours, found)
                 if getattr(sys, name) is ours:
@@ -238,13 +237,13 @@ def never_blocking(*names: str) -> Iterator[None]:
 
 
 def _move_handlers(old: Any, new: Any) -> None:
-    """Have handlers of `logging` that write to one stream write to another one.
+    """Move `logging` handlers from one stream to another.
 
-    A handler need not belong to a logger: a `MemoryHandler` or a `QueueListener` may pass records
-    to it. `logging` keeps a list of all handlers, which it flushes when the interpreter exits.
+    Some handlers do not belong to a logger, because a `MemoryHandler` or a `QueueListener` passes
+    records to them. So this uses the list of all handlers that `logging` flushes at exit.
     """
     for reference in list(getattr(logging, "_handlerList", ())):
         handler = reference()
-        # The stream of `logging.lastResort` is a property, which is `sys.stderr`.
+        # The stream of `logging.lastResort` is a property that returns `sys.stderr`.
         if isinstance(handler, logging.StreamHandler) and vars(handler).get("stream") is old:
             handler.setStream(new)

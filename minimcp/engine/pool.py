@@ -1,14 +1,12 @@
-"""`Pool`: the threads that run handlers, with a cap on how many of them run at the same time.
+"""`Pool`: worker threads that run handlers, with a limit on how many run at the same time.
 
-A server has one for all its connections, and so has a client; tasks, at a server
-(`extensions.tasks.Tasks`) or at a client (`extensions.host_tasks.HostTasks`), run in one of their
-own with the same cap. A handler that waits inside this library does not count meanwhile; see
-`waiting`.
+A server has one pool for all its connections, and so has a client. Tasks run in a separate pool
+with the same limit (`extensions.tasks`, `extensions.host_tasks`). A handler that waits inside this
+library does not count towards the limit while it waits; see `waiting`.
 
-Others have no handlers of their own: that of the bundled HTTP server, without a cap, whose threads
-read requests (the handlers that those run count in the server's, `Pool.run`); one thread by which a
-client over HTTP sends what nobody waits for (`http.client`); and threads by which a group works
-with all its clients at once (`client.group`).
+Other parts of the library use a pool without handlers: the bundled HTTP server for threads that
+read requests, without a limit; `http.client` for one thread that sends messages in the background;
+and `client.group` for threads that work with many clients at the same time.
 """
 
 from __future__ import annotations
@@ -25,35 +23,38 @@ from ..log import exit_gate, logger
 
 log = logger("minimcp.pool")
 
-# How long a thread without a job is kept.
+# Seconds after which an idle thread ends.
 IDLE_SECONDS = 10.0
 
 Job = Callable[[], object]
 
-# Of each thread: ``pool``, in which it counts as running; ``request``, whose handler it runs;
-# ``trace_context``, of the request whose handler has this thread make a call.
+# State of the current thread:
+#   pool           the pool that counts this thread as running, or None
+#   request        the incoming request whose handler this thread runs
+#   trace_context  the trace context for calls that this thread makes for another thread's handler
 this_thread = threading.local()
 
-# Objects with locks and threads: their `renew_in_fork` is called in a forked process, where the
-# threads are not.
+# Objects with locks or threads. Threads do not survive a fork, so `renew_in_fork` of each object is
+# called in the child process.
 renewed_in_fork: WeakSet[Any] = WeakSet()
 
 
-def _forked() -> None:
+def _renew_all_in_fork() -> None:
     for renewed in list(renewed_in_fork):
         renewed.renew_in_fork()
 
 
-getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_forked)  # Windows has no fork
+# Windows has no fork.
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_renew_all_in_fork)
 
 
 @contextmanager
 def waiting() -> Iterator[None]:
-    """Wait without occupying a worker slot (rule 3 of `connection.py`): a queued job may start.
+    """Do not count the current thread towards its pool's limit inside the block.
 
-    On threads that no pool counts it does nothing. Waits for an answer, for time, for another's
-    call and for room in a queue of lines are in one; those for a slow HTTP peer, to which a handler
-    writes, are not.
+    Rule 3 of `connection.py`: enter this around every wait inside the library, so that a queued job
+    can start while a handler waits. The one exception is a write to a slow HTTP peer. On a thread
+    that no pool counts, this does nothing.
     """
     pool: Optional[Pool] = getattr(this_thread, "pool", None)
     if pool is None:
@@ -64,92 +65,96 @@ def waiting() -> Iterator[None]:
     try:
         yield
     finally:
-        pool.count(1)  # over the cap, if need be: then no job starts until it is below it again
+        # The thread counts again even if the pool is then above its limit. No queued job starts
+        # until the pool is below the limit again.
+        pool.count(1)
         this_thread.pool = pool
 
 
 class Pool:
-    """Runs jobs in order of arrival on as many threads as may run at the same time.
+    """Runs jobs in order of arrival, with a limit on how many run at the same time.
 
-    A thread that has run a job takes the next from the queue. While jobs wait that may start, one
-    more thread is on its way to them; once it runs it sends for the next. So short jobs are run by
-    few threads, with few switches between them, and none waits for a slow one while there is room.
+    A thread that finishes a job takes the next one from the queue. If more jobs can start, one more
+    thread is woken or started for the queue. When that thread gets there, it does the same for the
+    next one. So few threads run short jobs, with few switches between them, and no job waits behind
+    a slow one while the limit allows another job.
+
+    If the system cannot start a thread, jobs wait for an existing one.
 
     Args:
-        size: Jobs that run at the same time, not counting those that wait inside this library; None
-            means no limit.
-        name: The beginning of the threads' names.
+        size: Maximum number of jobs that run at the same time, not counting those inside `waiting`.
+            None means no limit.
+        name: Prefix of the threads' names.
 
     Attributes:
-        queue: What waits for its place: jobs, and the events of threads that wait in `run`.
+        queue: The queued jobs in order of arrival. For a thread that waits in `run`, the entry is
+            an event.
 
-    Where the system gives no more threads, jobs wait for one that there is.
-
-    Thread safety: all methods, from any thread.
+    Thread-safe.
     """
 
     def __init__(self, size: Optional[int], name: str) -> None:
         self.name = name
-        self._size = float("inf") if size is None else size
-        self._numbers = 0
+        self._limit = float("inf") if size is None else size
+        self._threads_started = 0
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin without threads."""
-        self._lock = (
-            threading.RLock()
-        )  # a signal handler that cancels a call may come in the middle of this
+        """Reset to an empty pool without threads."""
+        # Reentrant: a signal handler that cancels a call may run while this thread holds the lock.
+        self._lock = threading.RLock()
         self.queue: deque[Any] = deque()
-        # Of each thread without a job, where it waits for one. One queue for all would wake two for
-        # each job: whoever gets something from a `SimpleQueue` wakes the next that waits there.
+        # One inbox for each idle thread. With a single shared queue, every job would wake two
+        # threads: a thread that takes an item from a `SimpleQueue` wakes the next one.
         self._idle: list[SimpleQueue[Optional[Job]]] = []
-        self._late: deque[Job] = deque()  # for which the system gave no thread
+        # Jobs from `spawn` for which the system had no thread.
+        self._without_thread: deque[Job] = deque()
         self._running = 0
-        self._called = False  # whether a thread is on its way to the queue
-        self._keeps = (
-            False  # nothing was submitted: in a forked process the thread that forked ends
-        )
+        # Whether a thread is on its way to the queue.
+        self._is_called = False
+        # False until a job is submitted, so that the thread that called `fork` does not stay.
+        self._keeps_idle_threads = False
 
     def submit(self, *jobs: Job) -> None:
-        """Run jobs on threads of the pool, as soon as they may start; after those that were
-        submitted before.
+        """Enqueue jobs, which start in order as soon as the limit allows.
 
-        What they raise is logged.
+        Exceptions that they raise are logged.
         """
         with self._lock:
-            self._keeps = True
+            self._keeps_idle_threads = True
             self.queue.extend(jobs)
             self._advance()
 
     def spawn(self, job: Job) -> None:
-        """Run a job at once, on a thread that does not count."""
+        """Run a job at once on a thread that does not count towards the limit."""
         with self._lock:
-            self._keeps = True
-            if not self._send(job):
-                self._late.append(job)
+            self._keeps_idle_threads = True
+            if not self._wake_thread(job):
+                self._without_thread.append(job)
 
     def run(self, job: Job) -> None:
-        """Run a job on this thread, when it may start; after those that were submitted before.
+        """Run a job on the calling thread, after the jobs that were enqueued before.
 
-        Blocks: until another job ends or waits, if as many run already as may.
+        Blocks until the limit allows another job.
         """
         with self._lock:
-            # Where the system gives no threads, nobody comes for those that are queued before.
-            begins = self._running < self._size and not (self.queue and self._called)
-            if begins:
+            # If jobs are queued but no thread is on its way to them, the system could not start
+            # one. Waiting behind those jobs could take forever, so this job starts first.
+            is_free = self._running < self._limit and not (self.queue and self._is_called)
+            if is_free:
                 self._running += 1
             else:
-                place = threading.Event()
-                self.queue.append(place)
+                turn = threading.Event()
+                self.queue.append(turn)
                 self._advance()
-        if not begins:
+        if not is_free:
             try:
-                place.wait()
-            except BaseException:  # Ctrl-C: its turn is nobody's now
+                turn.wait()
+            except BaseException:  # KeyboardInterrupt: give the turn back
                 with self._lock:
-                    if place in self.queue:
-                        self.queue.remove(place)
+                    if turn in self.queue:
+                        self.queue.remove(turn)
                     else:
                         self.count(-1)
                 raise
@@ -162,95 +167,103 @@ class Pool:
             self.count(-1)
 
     def close(self) -> None:
-        """Let idle threads end now, and busy ones after their jobs. What is queued is still run."""
+        """End idle threads now, and busy threads after their current job. Queued jobs still run."""
         with self._lock:
             for _ in list(self._idle):
-                self.spawn(bool)  # a job that does nothing
-            self._keeps = False
+                self.spawn(bool)  # wakes the thread; `bool` does nothing
+            self._keeps_idle_threads = False
 
     def count(self, change: int) -> None:
-        """A thread counts from now on (1), or does not any more (-1)."""
+        """Add 1 or -1 to the number of running jobs, and start queued jobs if there is room."""
         with self._lock:
             self._running += change
-            if self.queue or self._late:
+            if self.queue or self._without_thread:
                 self._advance()
 
     # ------------------------------------------------------------ threads
 
     def _advance(self) -> None:
-        """Let the first in the queue begin, if one may, or call a thread for it (lock held)."""
-        while self._late and self._send(self._late[0]):
-            self._late.popleft()
-        while self.queue and self._running < self._size:
+        """Start as many jobs as the limit allows. The caller holds the lock."""
+        while self._without_thread and self._wake_thread(self._without_thread[0]):
+            self._without_thread.popleft()
+        while self.queue and self._running < self._limit:
             if not isinstance(self.queue[0], threading.Event):
-                self._called = self._called or self._send(None)
+                # The thread that arrives at the queue calls the next one.
+                self._is_called = self._is_called or self._wake_thread(None)
                 break
             self._running += 1
             self.queue.popleft().set()
 
-    def _send(self, job: Optional[Job]) -> bool:
-        """Wake an idle thread or start one for `job` (None: take the next queued job).
+    def _wake_thread(self, job: Optional[Job]) -> bool:
+        """Wake an idle thread, or start one, for `job`. None means the next queued job.
 
-        Return False if no thread can be started. The caller holds the lock.
+        Return False if the system cannot start a thread. The caller holds the lock.
         """
         if self._idle:
             self._idle.pop().put(job)
             return True
-        self._numbers += 1
+        self._threads_started += 1
+        name = f"{self.name}-{self._threads_started}"
         try:
-            name = f"{self.name}-{self._numbers}"
-            threading.Thread(target=self._live, args=(job,), name=name, daemon=True).start()
+            threading.Thread(target=self._work, args=(job,), name=name, daemon=True).start()
             return True
-        except (
-            RuntimeError
-        ) as error:  # a thread that there is takes it later, or the next look here starts one
+        except RuntimeError as error:  # an existing thread, or a later call of `_advance`, helps
             log.error("%s: %s", self.name, error)
             return False
 
-    def _live(self, sent: Optional[Job]) -> None:
+    def _work(self, job: Optional[Job]) -> None:
+        """Run jobs until the thread has been idle for too long.
+
+        The first job comes from `spawn` and is not counted. None sends the thread to the queue.
+        """
         inbox: SimpleQueue[Optional[Job]] = SimpleQueue()
         while True:
-            counts = sent is None
-            this_thread.pool = self if counts else None
-            job = self._next(inbox, called=True) if sent is None else sent
+            is_counted = job is None
+            this_thread.pool = self if is_counted else None
+            if job is None:
+                job = self._next(inbox, was_called=True)
             while job is not None:
                 try:
                     with exit_gate:  # a handler may print
                         job()
-                except BaseException as error:  # a fault of ours: jobs handle their own exceptions
+                except BaseException as error:  # jobs handle their exceptions, so this is a bug
                     log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
-                job = sent = None  # an idle thread keeps nothing of what it did
-                job = self._next(inbox, ran=counts)
-                counts = True
+                job = None  # an idle thread must not keep a job's objects alive
+                job = self._next(inbox, was_counted=is_counted)
+                is_counted = True
                 this_thread.pool = self
             this_thread.pool = None
             try:
-                sent = inbox.get(
-                    self._keeps, IDLE_SECONDS
-                )  # a timeout of 0 never ends in some Pythons
+                # Not a timeout of 0, which waits forever in some Python versions.
+                job = inbox.get(self._keeps_idle_threads, IDLE_SECONDS)
             except Empty:
                 with self._lock:
                     if inbox in self._idle:
                         self._idle.remove(inbox)
                         return
-                sent = inbox.get()  # it was sent just now
+                job = inbox.get()  # it arrived after the timeout
 
     def _next(
-        self, inbox: SimpleQueue[Optional[Job]], *, called: bool = False, ran: bool = False
+        self,
+        inbox: SimpleQueue[Optional[Job]],
+        *,
+        was_called: bool = False,
+        was_counted: bool = False,
     ) -> Optional[Job]:
-        """What a thread runs next; None: nothing may start, and it is idle.
+        """Take the next job from the queue, or mark the thread as idle and return None.
 
         Args:
-            inbox: Where it waits then.
-            called: Whether it was called to the queue.
-            ran: Whether it has counted until now.
+            inbox: The inbox of the thread.
+            was_called: Whether the thread was called to the queue.
+            was_counted: Whether the thread has counted as running until now.
         """
-        self._lock.acquire()  # `with` takes thrice as long, and this comes between any two jobs
+        # Not a `with` block, which takes three times as long: this runs between any two jobs.
+        self._lock.acquire()
         try:
-            self._running -= ran
-            self._called = self._called and not called
+            self._running -= was_counted
+            self._is_called = self._is_called and not was_called
             job: Optional[Job] = None
-            while job is None and self.queue and self._running < self._size:
+            while job is None and self.queue and self._running < self._limit:
                 first = self.queue.popleft()
                 self._running += 1
                 if isinstance(first, threading.Event):
@@ -259,7 +272,7 @@ class Pool:
                     job = first
             if job is None:
                 self._idle.append(inbox)
-            if self._late or (self.queue and not self._called):
+            if self._without_thread or (self.queue and not self._is_called):
                 self._advance()
             return job
         finally:

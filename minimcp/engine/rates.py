@@ -1,5 +1,4 @@
-"""Rates of events: token buckets, for each client of a server and for the notifications of one
-request."""
+"""Token buckets, which limit the calls of each client and the notifications of each request."""
 
 from __future__ import annotations
 
@@ -17,43 +16,45 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.rates")
 
-# Maximum number of clients that a `RateLimiter` remembers. Beyond it the one that called least recently is
-# forgotten, so that invented clients cannot fill the memory.
+# Maximum number of buckets in a `RateLimiter`. Above this, the bucket that was used least recently
+# is dropped. Otherwise a peer that invents clients could fill the memory.
 MAX_CLIENTS = 10_000
 
-# Maximum number of seconds that a client is asked to wait.
-MAX_WAIT_SECONDS = 86400
+# Maximum value of the header ``Retry-After``.
+MAX_RETRY_SECONDS = 86400
 
 _NANOSECONDS = 1_000_000_000
 
 
 class Rate:
-    """At most so many events per second, and so many at once.
+    """The rate and the size of token buckets.
 
-    A rate has no state. For each bucket its caller keeps one number: the time at which the bucket is full again, in
-    nanoseconds. Whole nanoseconds keep sums exact.
+    A rate has no state. For each bucket, its caller keeps one number: the time at which the bucket
+    will be full, in nanoseconds. Whole numbers of nanoseconds keep sums exact.
 
     Args:
-        per_second: Events per second, more than 0.
-        burst: Events at once, at least 1; None means as many as in one second, at least one.
+        per_second: Tokens per second, more than 0.
+        burst: Maximum number of tokens in a bucket, at least 1. None means those of one second, at
+            least one.
     """
 
     def __init__(self, per_second: float, burst: Optional[float] = None) -> None:
         self.per_second = per_second
         burst = max(per_second, 1.0) if burst is None else burst
-        # Tiny rates have an interval that no clock reaches.
+        # An upper bound, because the interval of a tiny rate is infinite.
         self._interval = int(min(_NANOSECONDS / per_second, 1e30))
         self._tolerance = int(min(_NANOSECONDS * (burst - 1) / per_second, 1e30))
 
     def admit(self, full_at: int, now: int) -> tuple[int, float]:
-        """Take a token out of a bucket if there is one.
+        """Take a token from a bucket if it has one.
 
         Args:
-            full_at: When the bucket is full, in nanoseconds.
-            now: The time, in nanoseconds.
+            full_at: The time at which the bucket will be full, in nanoseconds.
+            now: The current time, in nanoseconds.
 
         Returns:
-            When the bucket is full now; and 0.0, or the seconds after which there is a token.
+            The new `full_at`, and the seconds until the bucket has a token. The seconds are 0.0 if
+            a token was taken.
         """
         start = max(full_at, now)
         wait = start - now - self._tolerance
@@ -63,14 +64,12 @@ class Rate:
 
 
 class RateLimiter:
-    """A token bucket for each client. Thread-safe.
-
-    A full bucket is as good as none, so the buckets of clients that have left are dropped.
+    """A token bucket for each client. Full buckets are dropped. Thread-safe.
 
     Args:
-        rate: What each client may do.
-        clock: Monotonic seconds.
-        max_clients: How many buckets are kept.
+        rate: The rate of each client.
+        clock: Returns monotonic seconds.
+        max_clients: Maximum number of buckets.
     """
 
     def __init__(
@@ -84,11 +83,11 @@ class RateLimiter:
         self._clock = clock
         self._max_clients = max_clients
         self._lock = threading.Lock()
-        # When the bucket of each client is full; the client that called least recently comes first.
+        # The time at which each client's bucket will be full. The least recently used one is first.
         self._full_at: dict[Hashable, int] = {}
 
     def take(self, client: Hashable) -> float:
-        """Return 0.0 if the client may go on, or the seconds after which it may."""
+        """Take a token of a client. Return 0.0, or the seconds until there will be one."""
         with self._lock:
             now = round(self._clock() * _NANOSECONDS)
             full_at, wait = self._rate.admit(self._full_at.pop(client, now), now)
@@ -97,7 +96,7 @@ class RateLimiter:
         return wait
 
     def _forget(self, now: int) -> None:
-        """Drop full buckets, and the oldest ones if there are too many (lock held)."""
+        """Drop full buckets, and the oldest ones above `max_clients`. The caller holds the lock."""
         while self._full_at:
             oldest = next(iter(self._full_at))
             if self._full_at[oldest] > now and len(self._full_at) <= self._max_clients:
@@ -109,20 +108,20 @@ class RateLimiter:
 
 
 class NotificationRate:
-    """The rate of the progress and log notifications of one request. Thread-safe.
+    """A limit on the progress and log notifications of one request. Thread-safe.
 
-    Above the rate, log notifications are dropped, and of the progress reports the newest one is
-    kept. It is sent as soon as the rate allows, ahead of later log notifications, or by `flush`.
+    Above the rate, log notifications are dropped, and the newest progress report is kept. The kept
+    report is sent when the rate allows it, before later log notifications, or by `flush`.
 
     Args:
         rate: The rate.
-        progress_lock: An RLock that orders progress reports; `may_report` is called with it held.
-        clock: Monotonic seconds.
+        progress_lock: The RLock that orders progress reports. `may_report` is called with it held.
+        clock: Returns monotonic seconds.
         timer: Calls back when the kept report is due.
 
     Attributes:
-        dropped: How many log notifications were dropped.
-        per_second: Notifications per second.
+        dropped: Number of dropped log notifications.
+        per_second: Number of notifications per second.
     """
 
     def __init__(
@@ -140,13 +139,13 @@ class NotificationRate:
         self._timer = timer
         self._full_at = 0
         self._progress_lock = progress_lock
-        # Guards what follows. Held for moments only.
+        # Protects the attributes of this object. It is held only for a few statements.
         self._lock = threading.RLock()
         self._kept: Optional[Callable[[], object]] = None
         self._cancel_timer: Optional[Callable[[], None]] = None
 
     def may_log(self) -> bool:
-        """Return whether a log notification may be sent now; otherwise count it as dropped."""
+        """Return whether a log notification may be sent now. If not, count it as dropped."""
         with self._lock:
             if self._kept is None and not self._take():
                 return True
@@ -154,7 +153,7 @@ class NotificationRate:
             return False
 
     def may_report(self, post: Callable[[], object]) -> bool:
-        """Return whether a progress report may be sent now; otherwise keep it instead of the one before.
+        """Return whether a progress report may be sent now. If not, keep it and drop the last one.
 
         Args:
             post: Sends the report later. It must not block.
@@ -167,11 +166,11 @@ class NotificationRate:
         return not wait
 
     def end(self, request: Request, *, cancelled: bool, wait: bool) -> None:
-        """Send the report that is kept, and log how many log notifications were dropped.
+        """Send the kept report, and log how many log notifications were dropped.
 
         Args:
-            request: The request, which is about to be answered.
-            cancelled: Whether it was cancelled; then the report is dropped.
+            request: The request, which will be answered next.
+            cancelled: Whether the request was cancelled. If so, the report is dropped.
             wait: Whether this thread may wait for the peer.
         """
         self.flush(drop=cancelled, wait=wait)
@@ -188,11 +187,11 @@ class NotificationRate:
             )
 
     def flush(self, *, drop: bool = False, wait: bool = True) -> None:
-        """Send the report that is kept, before the request is answered.
+        """Send the kept report before the request is answered.
 
         Args:
-            drop: Whether the report is dropped instead.
-            wait: Whether this thread may wait for one that is sending a report.
+            drop: Whether to drop the report instead.
+            wait: Whether this thread may wait for another thread that is sending a report.
         """
         if self._kept is None or not self._progress_lock.acquire(blocking=wait):
             return
@@ -209,14 +208,17 @@ class NotificationRate:
             self._progress_lock.release()
 
     def _take(self) -> float:
-        """Take a token; return 0.0, or the seconds until there is one (lock held)."""
+        """Take a token. Return 0.0, or the seconds until there will be one.
+
+        The caller holds the lock.
+        """
         now = round(self._clock() * _NANOSECONDS)
         self._full_at, wait = self._rate.admit(self._full_at, now)
         return wait
 
     def _due(self) -> None:
-        """Send the report that is kept, if the rate allows it now. Never blocks."""
-        # The thread that has the lock is about to replace the report, or to send a newer one.
+        """Send the kept report if the rate allows it now. Never blocks."""
+        # A thread that holds the lock will replace the report or send a newer one.
         if not self._progress_lock.acquire(blocking=False):
             with self._lock:
                 self._cancel_timer = self._timer.after(LOOK_SECONDS, self._due)
@@ -238,4 +240,4 @@ class NotificationRate:
 
 def whole_seconds(*waits: float) -> int:
     """Return the longest wait in whole seconds, at least 1, for the header ``Retry-After``."""
-    return math.ceil(min(max(1.0, *waits), MAX_WAIT_SECONDS))
+    return math.ceil(min(max(1.0, *waits), MAX_RETRY_SECONDS))

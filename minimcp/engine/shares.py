@@ -12,19 +12,18 @@ from ..errors import InternalError
 from .limits import Limits
 from .pool import Job, Pool, this_thread
 
-# A kind of client and which one it is: ("principal", "ada").
+# The kind and the value of a client's name, such as ("principal", "ada").
 Name = tuple[str, Any]
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 
-# Seconds after which a client may try again that was rejected because a limit was reached or the
-# server was not available: the value of Retry-After, unless a rate says more.
+# The value of Retry-After for a client that was rejected, in seconds. For a rate it may be larger.
 RETRY_SECONDS = 1
 
-# One subscriber usually has a whole IPv6 network of this prefix length, so it counts as one address.
+# Prefix length of IPv6 networks that count as one address, because a subscriber usually has one.
 IPV6_PREFIX = 64
 
-# The bounded resources, each with the words that an error message has for it and its limit.
+# The limited resources, each with its description in an error message.
 RESOURCES = {
     "connections": "connections (HttpOptions.max_connections)",
     "requests": "running requests (Limits.requests)",
@@ -36,19 +35,23 @@ RESOURCES = {
 
 
 class ShareExceeded(InternalError):
-    """A client uses its whole share of a limit. ``retry_after`` is in seconds."""
+    """A client uses its whole share of a limit.
+
+    Attributes:
+        retry_after: How long the client should wait before it tries again, in seconds.
+    """
 
     retry_after = float(RETRY_SECONDS)
 
 
 class Place:
-    """A unit of a bounded resource that a client occupies, until `leave`.
+    """A unit of a limited resource, which a client occupies until `leave`.
 
     Args:
-        shares: The counter.
+        shares: The `Shares` that count the place.
         kind: The resource, a key of `RESOURCES`.
-        close_idle: Closes whatever occupies this place if it is idle, and returns whether it was. It
-            must not block. None: it is never closed for another one.
+        close_idle: Closes the object that occupies the place if it is idle, and returns whether it
+            was idle. It must not block. None means that the object is never idle.
     """
 
     __slots__ = ("_shares", "close_idle", "kind", "names")
@@ -62,22 +65,22 @@ class Place:
         self.names: Sequence[Name] = ()
 
     def leave(self) -> None:
-        """Release the place. Idempotent, any thread."""
+        """Release the place. Idempotent, thread-safe."""
         if self.names:
             self._shares.move(self, None, ())
 
 
 class ClientPool:
-    """A pool of threads as one client uses it.
+    """The view that one client has of a thread pool. Thread-safe.
 
-    One client may not occupy all threads of a pool, because its handlers may run for long. Jobs above
-    `Shares.max_threads` wait for their turn, and jobs of other clients pass them. Thread-safe.
+    One client may not occupy all threads of a pool, because its handlers may run for a long time.
+    Its jobs above `Shares.max_threads` wait, and jobs of other clients overtake them.
 
     Args:
-        shares: The counter.
+        shares: The `Shares` that count the jobs.
         pool: The pool.
-        size: The number of jobs that the pool runs at the same time.
-        names: The client, from `Shares.names_of`.
+        size: The maximum number of jobs that the pool runs at the same time.
+        names: The client's names, from `Shares.names_of`.
     """
 
     __slots__ = ("_pool", "_shares", "names", "size", "spawn")
@@ -90,11 +93,11 @@ class ClientPool:
         self.spawn = pool.spawn
 
     def counters(self) -> list[tuple[Pool, Name]]:
-        """Return the keys of the counters of this client's jobs."""
+        """Return the keys of this client in the counters of jobs."""
         return [(self._pool, name) for name in self.names]
 
     def run(self, job: Job) -> None:
-        """Run a job on this thread, as `Pool.run`. Blocks until it may start."""
+        """Run a job on the calling thread; see `Pool.run`. Blocks until the job may start."""
         turn = threading.Event()
         self._shares.take_turn(self, turn.set)
         try:
@@ -104,12 +107,12 @@ class ClientPool:
             self._shares.end_turn(self, turn.set)
 
     def submit(self, *jobs: Job) -> None:
-        """Run jobs on threads of the pool, as `Pool.submit`."""
+        """Run jobs on threads of the pool; see `Pool.submit`."""
         for job in jobs:
             self._shares.take_turn(self, partial(self._pool.submit, partial(self._run_last, job)))
 
     def count(self, change: int) -> None:
-        """Count a job from now on (1), or no longer (-1), as `Pool.count`."""
+        """Add 1 or -1 to the number of the client's running jobs; see `Pool.count`."""
         self._pool.count(change)
         self._shares.count_turns(self, change)
 
@@ -128,22 +131,22 @@ class ClientPool:
 
 
 class Shares:
-    """Counts what each client occupies of the bounded resources of one server. Thread-safe.
+    """Counts how much of a server's limited resources each client uses. Thread-safe.
 
-    A client has several names: its principal, its session and its address. It is counted by each of
-    them, so it gains nothing by opening more sessions or by using more tokens. Requests over stdio
-    are not counted.
+    A client has several names: its principal, its session and its address. Each name is counted
+    separately, so a client gains nothing by opening more sessions or by using more tokens. Requests
+    over stdio are not counted.
 
     Args:
-        limits: The shares.
-        auth: The server's `Bearer`; None means that it authenticates nobody.
-        trusted_proxies: Addresses and networks that many clients have in common.
+        limits: The limits of the server.
+        auth: The server's `Bearer`; None for a server without authentication.
+        trusted_proxies: Addresses and networks that many clients share.
     """
 
     def __init__(
         self, limits: Limits, auth: Any = None, trusted_proxies: Iterable[str] = ()
     ) -> None:
-        # By kind of client, the fraction of each limit that one client may use; None means all.
+        # By kind of name, the fraction of each limit that one client may use; None means all.
         self._fractions = {
             "principal": limits.client_share,
             "session": limits.client_share,
@@ -151,30 +154,29 @@ class Shares:
         }
         self._auth = auth
         self._trusted = [read_network(each) for each in trusted_proxies]
-        # The counted form of each address; None if the share does not apply to it.
+        # A cache of `counted_address`.
         self._addresses: dict[str, Optional[str]] = {}
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
-        """Begin without clients, in place: endpoints keep this object, and its lock may be held by a
-        thread that a forked process does not have."""
+        """Reset all counters. A thread of the parent process may hold the old lock."""
         self._lock = threading.RLock()
-        # The places of each kind that a client occupies, oldest first.
+        # The places of each client, by resource, oldest first.
         self._places: dict[tuple[str, Name], dict[Place, None]] = {}
-        # Jobs of each client that a pool runs.
+        # The number of jobs of each client that run in a pool.
         self._turns: dict[tuple[Pool, Name], int] = {}
-        # Jobs that wait for their turn, each with the function that starts it.
+        # Jobs that wait for others of the same client, each as a function that starts it.
         self._waiting: deque[tuple[ClientPool, Callable[[], object]]] = deque()
 
     def names_of(
         self, principal: Optional[str], session: object, address: Optional[str]
     ) -> tuple[Name, ...]:
-        """Return the names by which a client is counted.
+        """Return the names that a client is counted by.
 
         Args:
-            principal: The authenticated one; None without one.
-            session: Identifies the HTTP session; None without one.
-            address: The address of the peer; None if it does not tell clients apart, as under WSGI.
+            principal: The authenticated principal; None without authentication.
+            session: Identifies the HTTP session; None without a session.
+            address: The address of the peer; None if many clients share it, as under WSGI.
         """
         counted = None if address is None else self._counted(address)
         if principal is None and session is None and counted is None:
@@ -186,7 +188,7 @@ class Shares:
         )
 
     def _counted(self, address: str) -> Optional[str]:
-        """Return an address or the IPv6 network that it is counted as; None if it is exempt."""
+        """Return `counted_address` from a cache."""
         if address in self._addresses:
             return self._addresses[address]
         if len(self._addresses) > 10_000:
@@ -203,28 +205,28 @@ class Shares:
         names: Sequence[Name],
         close_idle: Optional[Callable[[], bool]] = None,
     ) -> Place:
-        """Give a client one more place, which it occupies until `Place.leave`.
+        """Return one more place for a client, which it occupies until `Place.leave`.
 
-        If it has used up its share, its idle places are closed first, oldest first.
+        If the client uses its whole share, its idle places are closed, oldest first.
 
         Args:
             kind: The resource, a key of `RESOURCES`.
             most: The limit for all clients; None means no limit, and so no share.
-            names: The client, from `names_of`.
-            close_idle: As for `Place`.
+            names: The client's names, from `names_of`.
+            close_idle: See `Place`.
 
         Raises:
-            ShareExceeded: The client uses its whole share, and nothing of it is idle.
+            ShareExceeded: The client uses its whole share, and no place is idle.
         """
         place = Place(self, kind, close_idle)
         self.move(place, most, names)
         return place
 
     def move(self, place: Place, most: Optional[int], names: Sequence[Name]) -> None:
-        """Count a place as another client's.
+        """Move a place to a client with other names; see `admit`.
 
         Raises:
-            ShareExceeded: As `admit`; the place is counted as before.
+            ShareExceeded: The client uses its whole share. The place has its old names.
         """
         if most is None:
             names = ()
@@ -240,7 +242,7 @@ class Shares:
                 raise self._exceeded(place.kind, full, most)
 
     def check(self, kind: str, most: int, name: Name, used: int) -> None:
-        """Check what a client uses of a resource that is counted elsewhere, as in a store.
+        """Check the number of units that a client uses, for a resource that a store counts.
 
         Raises:
             ShareExceeded: The client uses its whole share.
@@ -256,7 +258,7 @@ class Shares:
         return max(1, int(most * fraction))
 
     def _full(self, place: Place, most: int, names: Sequence[Name]) -> Optional[Name]:
-        """Return the first name whose share is used up (lock held)."""
+        """Return the first name that uses its whole share. The caller holds the lock."""
         for name in names:
             places = self._places.get((place.kind, name), {})
             if place not in places and len(places) >= self.share(name, most):
@@ -264,11 +266,11 @@ class Shares:
         return None
 
     def _count(self, place: Place, names: Sequence[Name]) -> None:
-        """Count a place by these names, and no others (lock held)."""
+        """Replace the names of a place. The caller holds the lock."""
         for name in place.names:
             if name in names:
                 continue
-            # In a forked process the places of the parent are not counted.
+            # A forked process does not count the places of its parent.
             places = self._places.get((place.kind, name), {})
             places.pop(place, None)
             if not places:
@@ -286,19 +288,19 @@ class Shares:
     def _exceeded(self, kind: str, name: Name, most: int) -> ShareExceeded:
         option = "address_share" if name[0] == "address" else "client_share"
         return ShareExceeded(
-            f"this {name[0]} uses its share of {RESOURCES[kind]}: {self.share(name, most)} of {most}"
-            f" (Limits.{option}). Try again later"
+            f"this {name[0]} uses its share of {RESOURCES[kind]}: {self.share(name, most)} of"
+            f" {most} (Limits.{option}). Try again later"
         )
 
     # ------------------------------------------------------------ threads
 
     def pool_of(self, pool: Pool, size: Optional[int], names: Sequence[Name]) -> Any:
-        """Return a pool of threads as a client uses it.
+        """Return the `ClientPool` of a client, or the pool itself if the client has no share.
 
         Args:
             pool: The pool.
-            size: The number of jobs that it runs at the same time; None means no limit.
-            names: The client, from `names_of`.
+            size: The maximum number of jobs that it runs at the same time; None means no limit.
+            names: The client's names, from `names_of`.
         """
         if size is None or all(self.max_threads(name, size) >= size for name in names):
             return pool
@@ -307,7 +309,7 @@ class Shares:
     def max_threads(self, name: Name, size: int) -> int:
         """Return how many threads of a pool a client may occupy, at least 1.
 
-        It leaves its share to other clients: with the default of a quarter it may use three quarters.
+        A client leaves its share to other clients. With a share of 0.25, it may use three quarters.
         """
         fraction = self._fractions[name[0]]
         if fraction is None:
@@ -316,7 +318,7 @@ class Shares:
         return max(1, share, size - share)
 
     def take_turn(self, client: ClientPool, start: Callable[[], object]) -> None:
-        """Count a job and start it, now or when jobs of the client have ended."""
+        """Count a job and start it, now or when other jobs of the client have ended."""
         with self._lock:
             if not self._has_turn(client):
                 self._waiting.append((client, start))
@@ -325,7 +327,7 @@ class Shares:
         start()
 
     def end_turn(self, client: ClientPool, start: Callable[[], object]) -> None:
-        """Count a job no longer, or remove it if it is still waiting."""
+        """Stop counting a job, or remove it if it is still waiting."""
         with self._lock:
             if (client, start) in self._waiting:
                 self._waiting.remove((client, start))
@@ -333,7 +335,10 @@ class Shares:
         self.count_turns(client, -1)
 
     def count_turns(self, client: ClientPool, change: int) -> None:
-        """Count a job from now on (1), even above `max_threads`, or no longer (-1)."""
+        """Add 1 or -1 to the number of running jobs, and start jobs that may start now.
+
+        Adding does not check the share, because the job is already running.
+        """
         starts = []
         with self._lock:
             self._add_turns(client, change)
@@ -350,7 +355,7 @@ class Shares:
             start()
 
     def _has_turn(self, client: ClientPool) -> bool:
-        """Return whether one more job of a client may start (lock held)."""
+        """Return whether one more job of a client may start. The caller holds the lock."""
         return all(
             self._turns.get(key, 0) < self.max_threads(key[1], client.size)
             for key in client.counters()
@@ -362,10 +367,10 @@ class Shares:
             if count > 0:
                 self._turns[key] = count
             else:
-                self._turns.pop(key, None)  # in a forked process the parent's jobs are not counted
+                self._turns.pop(key, None)  # a forked process does not count its parent's jobs
 
     def used(self, kind: str, name: Name) -> int:
-        """Return how many places of a kind a client occupies."""
+        """Return how many places of a resource a client occupies."""
         return len(self._places.get((kind, name), ()))
 
     def __repr__(self) -> str:
@@ -375,15 +380,15 @@ class Shares:
 def client_names(
     auth: Any, principal: Optional[str], session: object, address: Optional[str]
 ) -> list[Name]:
-    """Return the names of a client, the most specific one first; the last one is its address.
+    """Return the names of a client, the most specific first. The last one is its address.
 
-    A principal of `Bearer.static` is left out, because many clients may have its token.
+    A principal of `Bearer.static` is not a name, because many clients may share its token.
 
     Args:
-        auth: The server's `Bearer`; None means that it authenticates nobody.
-        principal: The authenticated one; None without one.
-        session: Identifies the HTTP session, or the connection over stdio; None without one.
-        address: The address of the peer; None if it is not known.
+        auth: The server's `Bearer`; None for a server without authentication.
+        principal: The authenticated principal; None without authentication.
+        session: Identifies the HTTP session, or the connection over stdio; None without a session.
+        address: The address of the peer; None if it is unknown.
     """
     names: list[Name] = []
     if principal is not None and not (auth is not None and auth.is_static):
@@ -394,10 +399,10 @@ def client_names(
 
 
 def read_network(text: str) -> Network:
-    """Return an address or a network.
+    """Parse an address or a network.
 
     Raises:
-        ValueError: The text is neither.
+        ValueError: The text is neither an address nor a network.
     """
     try:
         return ipaddress.ip_network(text, strict=False)
@@ -409,10 +414,9 @@ def read_network(text: str) -> Network:
 
 
 def counted_address(address: str, trusted: Iterable[Network]) -> Optional[str]:
-    """Return what an address is counted as: itself, or its IPv6 network.
+    """Return the IPv4 address or the IPv6 network that counts in `Limits.address_share`.
 
-    None if the share does not apply to it: it is of this machine, of a trusted proxy, or not an
-    address, as of a unix socket.
+    Return None for this machine, a trusted proxy, and a unix socket, which has no address.
     """
     try:
         found = ipaddress.ip_address(address.partition("%")[0])

@@ -1,5 +1,4 @@
-"""`Deadline`: one point in time that several steps share; `timer`: functions that are called at
-their time."""
+"""`Deadline`: a point in time shared by several steps. `timer`: calls functions later."""
 
 from __future__ import annotations
 
@@ -15,21 +14,24 @@ from .pool import renewed_in_fork
 
 log = logger("minimcp.timer")
 
-# Seconds. A lock refuses waits above ``threading.TIMEOUT_MAX``; a wait without a limit is repeated
-# day by day.
-LONGEST_WAIT = 86400.0
+# Maximum timeout of one wait, because a lock rejects values above ``threading.TIMEOUT_MAX``. A
+# longer wait is repeated every day.
+MAX_WAIT_SECONDS = 86400.0
 
-# How often a deadline that is paused is looked at, at most.
+# Minimum interval between two checks of a paused deadline.
 LOOK_SECONDS = 0.02
 
 
 class Deadline:
-    """A moment on the monotonic clock, or never; it can be paused.
+    """A point in time on the monotonic clock, or never. It can be paused.
 
     Args:
-        seconds: How far away the moment is, in seconds. None means that it never comes.
+        seconds: Seconds until the deadline; None means never.
 
-    Thread safety: all methods, from any thread. ``seconds`` keeps the argument.
+    Attributes:
+        seconds: The argument.
+
+    Thread-safe.
     """
 
     _lock = threading.RLock()
@@ -41,53 +43,53 @@ class Deadline:
         self._pauses = 0
 
     def pause(self) -> None:
-        """Stop its clock until `resume` has been called as often as this."""
+        """Stop the clock until `resume` has been called as often as `pause`."""
         with self._lock:
             if not self._pauses:
                 self._left = self._at - time.monotonic()
             self._pauses += 1
 
     def resume(self) -> None:
-        """Take one `pause` back. Who waits for the deadline has to be woken, to look at `to_wait`
-        again."""
+        """Undo one `pause`. The caller must wake threads that wait, because `to_wait` changes."""
         with self._lock:
             if self._pauses == 1:
                 self._at = time.monotonic() + self._left
             self._pauses -= 1
 
     def remaining(self) -> Optional[float]:
-        """Seconds that are left, never negative; None when there is no limit."""
+        """Return the seconds that are left, never negative; None means forever."""
         left = self._left if self._pauses else self._at - time.monotonic()
         return None if left == math.inf else max(0.0, left)
 
     def to_wait(self) -> float:
-        """Seconds that a lock may wait for in one go: what is left, at most a day; a day while it
-        is paused."""
+        """Return the timeout for one wait: the seconds that are left, at most one day.
+
+        While the deadline is paused, the timeout is one day.
+        """
         if self._pauses:
-            return LONGEST_WAIT if self._left > 0 else 0.0
-        return min(max(0.0, self._at - time.monotonic()), LONGEST_WAIT)
+            return MAX_WAIT_SECONDS if self._left > 0 else 0.0
+        return min(max(0.0, self._at - time.monotonic()), MAX_WAIT_SECONDS)
 
     @property
     def expired(self) -> bool:
-        """Whether the moment has come."""
+        """Whether the deadline has passed."""
         return self.remaining() == 0.0
 
     def within(self, seconds: Optional[float]) -> Deadline:
-        """The earlier of this deadline and one `seconds` from now; None adds no limit."""
+        """Return the earlier of this deadline and one in so many seconds; None adds no limit."""
         left = self.remaining()
-        return Deadline(
-            left if seconds is None else seconds if left is None else min(left, seconds)
-        )
+        if left is None or seconds is None:
+            return Deadline(seconds if left is None else left)
+        return Deadline(min(left, seconds))
 
 
 NEVER = Deadline(None)
 
 
 class Timer:
-    """Calls functions at their time, on one thread that begins when the first is ordered.
+    """Calls functions after a delay, on one thread that the first call of `after` starts.
 
-    The functions must be short: they set flags and hand work over. Thread safety: all methods, from
-    any thread.
+    The functions must not block. Thread-safe.
     """
 
     def __init__(self) -> None:
@@ -95,15 +97,18 @@ class Timer:
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin without a thread, and forget what was to be called."""
+        """Drop all scheduled calls, and reset to no thread."""
         self._scheduler = sched.scheduler(time.monotonic)
         self._lock = threading.RLock()
         self._changed = threading.Event()
         self._started = False
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function in so many seconds; returns a function that cancels this. What it raises
-        is logged."""
+        """Call a function in so many seconds. Exceptions that it raises are logged.
+
+        Returns:
+            A function that cancels the call.
+        """
         entry = self._scheduler.enter(seconds, 0, callback)
         with self._lock:
             if not self._started:
@@ -112,7 +117,7 @@ class Timer:
         self._changed.set()
 
         def cancel() -> None:
-            with suppress(ValueError):  # it was called already
+            with suppress(ValueError):  # the function was called already
                 self._scheduler.cancel(entry)
 
         return cancel
@@ -121,34 +126,36 @@ class Timer:
         while True:
             self._changed.clear()
             try:
-                with exit_gate:  # a callback of a user may print
+                with exit_gate:  # a callback of the user may print
                     left = self._scheduler.run(blocking=False)
-            except Exception as error:  # a fault of ours: the others are still called
+            except Exception as error:  # a bug; the other functions must still be called
                 log.error("%s", error, exc_info=error)
                 continue
-            self._changed.wait(LONGEST_WAIT if left is None else min(left, LONGEST_WAIT))
+            self._changed.wait(MAX_WAIT_SECONDS if left is None else min(left, MAX_WAIT_SECONDS))
 
 
-# The one timer of the process.
+# The timer of the process.
 timer = Timer()
 
 
 class Timeout(Deadline):
-    """A deadline that calls a function when it comes, unless it is stopped before.
+    """A deadline that calls a function when it passes.
 
     Args:
-        seconds: How far away it is.
-        expire: The function; it must be short, and do nothing where what it limits has just ended.
+        seconds: Seconds until the deadline.
+        expire: The function. It must not block, and must allow for work that has just ended.
+
+    Attributes:
+        stop: Cancels the call. Idempotent.
     """
 
     def __init__(self, seconds: float, expire: Callable[[], object]) -> None:
         super().__init__(seconds)
         self._expire = expire
-        # Do not call the function any more. Idempotent.
         self.stop = timer.after(seconds, self._look)
 
     def _look(self) -> None:
         if self.expired:
             self._expire()
-        else:  # it was paused, or is
+        else:  # the deadline is or was paused
             self.stop = timer.after(max(self.remaining() or 0.0, LOOK_SECONDS), self._look)

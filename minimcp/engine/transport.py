@@ -1,9 +1,9 @@
-"""What a transport of one connection implements: receive, send, close; lines; and the transport
-over descriptors.
+"""`Transport`: the interface of a transport, with an implementation for descriptors.
 
-A transport carries lines: one JSON-RPC message (or array) each, UTF-8, ended by a line feed. It
-knows nothing of what is inside them. The `Connection` above it has one thread in `receive`, and
-never more than one at a time in `send`.
+A transport carries lines. Each line is one JSON-RPC message or array in UTF-8 and ends in a line
+feed. The transport does not decode them. A `Connection` has one thread in `receive`, and at most
+one thread at a time in `send`.
+
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
@@ -27,31 +27,33 @@ try:
 except ImportError:  # pragma: no cover - Windows
     fcntl = None  # type: ignore[assignment]
 
-# What is kept of the beginning and of the end of a line that is too long.
-HEAD_BYTES, TAIL_BYTES = 4096, 512
+# Maximum size of the beginning and of the end of an oversized line that `TooLong` keeps.
+HEAD_BYTES = 4096
+TAIL_BYTES = 512
 
-# What a pipe is asked to hold where the system can be asked; the usual 64 KiB cost a switch of
-# threads per 64 KiB.
+# Size of a pipe, if the system allows a change. With the usual 64 KiB, each 64 KiB of a message
+# would cost a thread switch.
 PIPE_BYTES = 256 * 1024
 
-# How long closing waits for a thread to leave a descriptor; on Windows one cannot be called away.
+# How long `close` waits for a thread to leave a descriptor. On Windows, such a thread cannot be
+# interrupted.
 LEAVING_SECONDS = 1.0
 
 _READ_BYTES = 64 * 1024
 _HAS_POLL = hasattr(select, "poll")
-_READABLE, _WRITABLE = getattr(select, "POLLIN", 1), getattr(select, "POLLOUT", 4)
-# Bytes that a blocking pipe takes at once when it has room; None for all of them.
+_READABLE = getattr(select, "POLLIN", 1)
+_WRITABLE = getattr(select, "POLLOUT", 4)
+# Number of bytes that a writable blocking pipe accepts without blocking; None means any number.
 _AT_ONCE = getattr(select, "PIPE_BUF", None)
 
 
 class TooLong(NamedTuple):
-    """Stands in the place of a line that was longer than the limit and was skipped up to its line
-    feed.
+    """The rest of a line that was longer than the limit and was dropped.
 
     Args:
         limit: The limit, in bytes.
         head: The beginning of the line.
-        tail: The end of it; the two may overlap.
+        tail: The end of the line, which may overlap with the beginning.
     """
 
     limit: int
@@ -59,20 +61,20 @@ class TooLong(NamedTuple):
     tail: bytes = b""
 
 
-# One received line without its line feed, or what stands in its place.
+# A received line without its line feed, or a `TooLong` instead of an oversized line.
 Frame = Union[bytes, TooLong]
 
 
 class Transport:
-    """One connection to one peer, as bytes.
+    """A byte stream to and from one peer.
 
-    `receive` and `send` run at the same time on different threads; `close` may run on any third
-    one, at any moment, several times, and makes the other two return.
+    `receive` and `send` run at the same time on different threads. `close` may run on any thread at
+    any time, and more than once. It makes `receive` and `send` return.
 
     Attributes:
-        name: Shown in logs and errors: the command, "stdio", "memory".
-        headers: Of the HTTP request that opened the connection, with ``principal``, who sent it;
-            empty where none did.
+        name: The name in log records and errors: the command, "stdio" or "memory".
+        headers: The headers of the HTTP request that opened the connection, with the attribute
+            ``principal`` for its sender. Empty without an HTTP request.
         in_memory: Whether the peer is in this process.
     """
 
@@ -81,137 +83,139 @@ class Transport:
     headers: Mapping[str, str] = {}
 
     def receive(self) -> list[Frame]:
-        """Wait for lines and return all that are complete, in order, at least one; an empty list at
-        the end.
+        """Wait for at least one line, and return all complete lines in order. Never raises.
 
-        The end is the peer's end of stream, a broken connection or `close`. What stands after the
-        last line feed then is a last line. Never raises.
+        At the end, return an empty list. The end is the peer's end of stream, a broken connection
+        or `close`. Bytes after the last line feed are a line, too.
         """
         raise NotImplementedError
 
     def send(self, data: bytes, seconds: float) -> int:
-        """Hand bytes to the peer as far as it takes them; returns how many it took, 0 when the time
-        was over.
+        """Send bytes to the peer. Return the number of bytes that it accepted; 0 on a timeout.
 
         Args:
-            data: Whole lines, or the rest of what an earlier call could not hand over.
-            seconds: How long to wait until it takes any; 0 never waits.
+            data: Whole lines, or the bytes that an earlier call could not send.
+            seconds: How long to wait until the peer accepts bytes; 0 means no wait.
 
         Raises:
-            ConnectionLost: The peer is gone, or the transport is closed.
+            ConnectionLost: The peer closed the connection, or the transport is closed.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """Let go of everything the transport holds, within a few seconds at most. Idempotent, from
-        any thread."""
+        """Release all resources, within a few seconds at most. Idempotent and thread-safe."""
         raise NotImplementedError
 
     def close_in_fork(self) -> None:
-        """Close descriptors and do nothing else: this process is a fork of the one that made the
-        transport."""
+        """Close the descriptors in a forked process, without an effect on the parent process."""
 
     def peer_may_read(self) -> bool:
-        """Whether the peer may still read what is sent, though it sends no more; True when that
-        cannot be told."""
+        """Return whether the peer may still read although it sends nothing more.
+
+        Return True if that is unknown.
+        """
         return True
 
     def peer_has_read(self) -> bool:
-        """Whether the peer has taken any of what was sent, asked when it is lost; True when that
-        cannot be told."""
+        """Return whether a lost peer has read any of the bytes that were sent.
+
+        Return True if that is unknown.
+        """
         return True
 
     def lost(self, reason: str) -> ConnectionLost:
-        """The exception that says how this connection ended.
+        """Return the exception that describes how the connection ended.
 
         Args:
-            reason: What was noticed first ("the peer closed the connection").
+            reason: The first symptom, such as "the peer closed the connection".
         """
         return ConnectionLost(f"{self.name}: {reason}")
 
 
 class LineSplitter:
-    """Cuts a stream of bytes into lines, in time linear in its length however it arrives. For one
-    thread.
+    """Splits a byte stream into lines, in linear time however the bytes arrive. Not thread-safe.
 
-    Only LF ends a line. One CR before it is dropped, empty lines are skipped, a byte order mark is
-    dropped at the very start; every other byte is left alone.
+    Only LF ends a line. A CR before it, empty lines and a byte order mark at the start of the
+    stream are dropped. Other bytes are unchanged.
 
     Args:
-        limit: Bytes that a line may have, without its line end; None sets no limit.
+        limit: Maximum length of a line without its line end, in bytes; None means no limit.
     """
 
     def __init__(self, limit: Optional[int]) -> None:
         self._limit = sys.maxsize if limit is None else limit
-        self._begun = bytearray()
-        self._skipped = False  # whether the middle of a line that is too long is gone
-        self._first = True
+        # The beginning of a line whose line feed has not arrived.
+        self._incomplete = bytearray()
+        # Whether the middle of that line was dropped because it is too long.
+        self._is_cut = False
+        self._is_first = True
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """The lines that `chunk` completes, in order; often none."""
+        """Return the lines that `chunk` completes, in order. The list may be empty."""
         lines = chunk.split(b"\n")
-        begun = lines.pop()
+        last = lines.pop()
         frames: list[Frame] = []
         for line in lines:
-            if self._begun:
-                self._begun += line
-                line = bytes(self._begun)
-                self._begun = bytearray()
-            if self._first:
-                self._first = False
-                line = line[3:] if line.startswith(b"\xef\xbb\xbf") else line
+            if self._incomplete:
+                self._incomplete += line
+                line = bytes(self._incomplete)
+                self._incomplete = bytearray()
+            if self._is_first:
+                self._is_first = False
+                if line.startswith(b"\xef\xbb\xbf"):
+                    line = line[3:]
             if line.endswith(b"\r"):
                 line = line[:-1]
-            if self._skipped or len(line) > self._limit:
+            if self._is_cut or len(line) > self._limit:
                 frames.append(TooLong(self._limit, line[:HEAD_BYTES], line[-TAIL_BYTES:]))
-                self._skipped = False
+                self._is_cut = False
             elif line:
                 frames.append(line)
-        self._begun += begun
-        if len(self._begun) > max(
-            self._limit + 1, HEAD_BYTES + TAIL_BYTES
-        ):  # one byte more may be a CR
-            self._skipped = True
-            del self._begun[HEAD_BYTES:-TAIL_BYTES]
+        self._incomplete += last
+        # One byte above the limit may be a CR.
+        if len(self._incomplete) > max(self._limit + 1, HEAD_BYTES + TAIL_BYTES):
+            self._is_cut = True
+            del self._incomplete[HEAD_BYTES:-TAIL_BYTES]
         return frames
 
     def rest(self) -> list[Frame]:
-        """What stands after the last line feed: at most one line. To be called at the end of the
-        stream."""
+        """Return the bytes after the last line feed as a line, at the end of the stream."""
         return self.feed(b"\n")
 
 
 class _NoPoll:
-    """Stands where `select.poll` does not exist (Windows): reads and writes themselves wait, until
-    the peer ends."""
+    """A replacement for `select.poll` on Windows, where the reads and writes themselves block."""
 
     def register(self, number: int, event: int) -> None:
-        """Nothing is known of a descriptor before it is read or written."""
+        """Do nothing."""
 
     def poll(self, milliseconds: float = 0.0) -> list[tuple[int, int]]:
-        """A write may wait where there is time for it."""
+        """Report that a write may be tried, if it may block."""
         return [(-1, 0)] if milliseconds else []
 
 
 class _End:
-    """A descriptor that one thread at a time waits for and any other may close.
+    """A descriptor that one thread uses and that any other thread may close.
 
-    Closing a descriptor wakes nobody who waits for it, and its number may be another file's a
-    moment later. So the thread waits for a pipe of our own too, which `close` writes to, and what
-    is here is closed when nobody uses it.
+    Closing a descriptor does not wake a thread that polls it, and the system may reuse its number.
+    So the thread also polls a pipe, to which `close` writes. The descriptors are closed when no
+    thread uses them.
 
     Args:
-        number: The descriptor; owned from now on. -1 for none.
-        event: What is waited for.
-        waker: Both ends of the pipe that `close` writes to; owned from now on.
-        others: Descriptors that are waited for too, until they can be read; owned from now on.
+        number: The descriptor, or -1 for none. This object closes it.
+        event: The event that the thread waits for.
+        waker: Both ends of the pipe to which `close` writes. This object closes them.
+        others: More descriptors, which wake the thread when they become readable. This object
+            closes them.
 
     Attributes:
-        lock: Of the thread that uses the descriptor.
-        unblocked: Whether it was made non-blocking here, which all who share the open file share.
+        lock: The lock that a thread holds while it uses the descriptor.
+        unblocked: Whether the descriptor was made non-blocking. The open file may be shared with
+            other processes, so it must be restored.
     """
 
-    unblocked = closed = False
+    unblocked = False
+    closed = False
 
     def __init__(self, number: int, event: int, waker: tuple[int, int], *others: int) -> None:
         waking, self._waker = waker
@@ -225,8 +229,10 @@ class _End:
                 self.poller.register(each, event if each == number else _READABLE)
 
     def close(self, seconds: float) -> None:
-        """Call away the thread that uses it, and close it if that leaves it within so many seconds.
-        Idempotent."""
+        """Wake the thread that uses the descriptor, and close it. Idempotent.
+
+        If the thread does not leave within so many seconds, the thread itself closes it.
+        """
         with self._closing:
             if not self.closed:
                 self.closed = True
@@ -236,17 +242,17 @@ class _End:
             self.lock.release()
 
     def close_descriptors(self) -> None:
-        """Close what is here (lock held)."""
+        """Close all descriptors. The caller holds the lock."""
         if self.unblocked and self.number >= 0:
             os.set_blocking(self.number, True)
-        with self._closing:  # `close` has written, if it is about to
+        with self._closing:  # `close` must not write to the waker at the same time
             numbers = self._numbers
             self.number = -1
             self._numbers = ()
         close_quietly(*numbers)
 
     def close_in_fork(self) -> None:
-        """Close it in a forked process, whose parent goes on with the open file."""
+        """Close the descriptors in a forked process. The parent process still uses the files."""
         self.lock = threading.RLock()
         self._closing = threading.RLock()
         self.closed = True
@@ -255,21 +261,21 @@ class _End:
 
 
 class StreamTransport(Transport):
-    """Lines over two descriptors: of pipes, sockets, terminals or files.
+    """A transport over two descriptors: pipes, sockets, terminals or files.
 
     Args:
-        name: Shown in logs and errors.
-        reading: Where the peer's lines come from; owned from now on.
-        writing: Where ours go to; owned from now on. -1 sends nothing.
-        limit: Bytes of one line; None sets no limit.
-        shared: Whether others use the file that ``writing`` refers to, so that it must not be made
+        name: The name in log records and errors.
+        reading: The descriptor to read from. The transport closes it.
+        writing: The descriptor to write to, or -1 to send nothing. The transport closes it.
+        limit: Maximum length of a line, in bytes; None means no limit.
+        shared: Whether other processes use the file of ``writing``. If so, it is not made
             non-blocking.
-        ended: A descriptor that becomes readable when the peer's process has ended, which is the
-            end of its stream as soon as nothing is left to read; owned from now on. -1 for none.
-        wakers: Two pipes, for its own use; empty makes them.
+        ended: A descriptor that becomes readable when the peer's process has ended, or -1. After
+            that, the stream ends when no more bytes can be read. The transport closes it.
+        wakers: Two pipes for `close`; if empty, the transport creates them.
 
     Raises:
-        OSError: No descriptor is left; what was given is not owned then.
+        OSError: The process has too many descriptors. None of them was closed.
     """
 
     def __init__(
@@ -284,7 +290,8 @@ class StreamTransport(Transport):
         wakers: Sequence[tuple[int, int]] = (),
     ) -> None:
         self.name = name
-        self.sent = 0  # bytes that the system has taken
+        # Number of bytes that the system has accepted.
+        self.sent = 0
         waker, other = wakers or pipes(2)
         self._in = _End(reading, _READABLE, waker, ended)
         self._out = _End(writing, _WRITABLE, other)
@@ -296,90 +303,92 @@ class StreamTransport(Transport):
             os.set_blocking(writing, False)
 
     def receive(self) -> list[Frame]:
-        """As `Transport.receive`."""
+        """Wait for lines; see `Transport.receive`."""
         frames: list[Frame] = []
         while not self._ended and not frames:
             chunk = self.read()
             if chunk:
                 frames = self._splitter.feed(chunk)
             else:
-                self._ended = True  # a terminal's end of input does not last, ours does
+                self._ended = True  # a terminal could be read again after its end of file
                 frames = [] if chunk is None else self._splitter.rest()
         return frames
 
     def read(self) -> Optional[bytes]:
-        """Wait for bytes and return them; empty at the end of the stream, None when it broke or is
-        closed."""
+        """Wait for bytes and return them.
+
+        Return empty bytes at the end of the stream, and None if it is broken or closed.
+        """
         chunk: Optional[bytes] = None
         end = self._in
         with end.lock:
             try:
                 ready = {} if end.closed else dict(end.poller.poll())
                 if not end.closed:
-                    chunk = (
-                        b""
-                        if ready and end.number not in ready
-                        else os.read(end.number, _READ_BYTES)
-                    )
+                    # Without `poll` on Windows, `ready` is empty and the read waits.
+                    if ready and end.number not in ready:
+                        chunk = b""  # the peer's process has ended
+                    else:
+                        chunk = os.read(end.number, _READ_BYTES)
             except OSError:
                 pass
-            if end.closed:  # also by `close`, if this thread was not slow to leave
+            if end.closed:  # `close` may not have waited long enough for this thread
                 end.close_descriptors()
         return chunk
 
     def send(self, data: bytes, seconds: float) -> int:
-        """As `Transport.send`."""
-        end, taken = self._out, 0
+        """Send bytes; see `Transport.send`."""
+        end = self._out
+        written = 0
         with end.lock:
             try:
-                # Rule 2: a write that must not wait is tried without `poll`.
+                # Rule 2: if the write cannot block and must not wait, do not call `poll` first.
                 ready = (
                     end.closed or not (seconds or self._blocks) or end.poller.poll(seconds * 1000)
                 )
                 if end.closed:
                     raise BrokenPipeError("it is closed")
                 if ready:
-                    taken = os.write(end.number, data[:_AT_ONCE] if self._blocks else data)
+                    written = os.write(end.number, data[:_AT_ONCE] if self._blocks else data)
             except BlockingIOError:
                 pass
             except OSError as error:
                 raise self.lost(f"nothing can be sent: {error.strerror or error}") from error
-        self.sent += taken
-        return taken
+        self.sent += written
+        return written
 
     def peer_may_read(self) -> bool:
-        """As `Transport.peer_may_read`."""
+        """Return whether the peer may read; see `Transport.peer_may_read`."""
         number = self._out.number  # another thread may close it
         if not _HAS_POLL or number < 0:
             return not _HAS_POLL
         poller = select.poll()
-        poller.register(number, 0)  # what says that nobody is there comes unasked
+        poller.register(number, 0)  # `poll` always reports errors and hang-ups
         return not poller.poll(0)
 
     def close_writing(self) -> None:
-        """Send nothing more, which the peer sees as the end of its input; go on receiving.
-        Idempotent."""
+        """Close the writing descriptor, so that the peer reads the end of its input. Idempotent."""
         self._out.close(LEAVING_SECONDS)
 
     def close(self) -> None:
-        """As `Transport.close`."""
+        """Release all resources; see `Transport.close`."""
         self._out.close(LEAVING_SECONDS)
         self._in.close(LEAVING_SECONDS if _HAS_POLL else 0.0)
 
     def close_in_fork(self) -> None:
-        """As `Transport.close_in_fork`."""
+        """Close the descriptors; see `Transport.close_in_fork`."""
         self._out.close_in_fork()
         self._in.close_in_fork()
 
 
 def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
-    """Two connected transports inside this process, for a server in the same program and for tests.
+    """Return two connected transports in this process.
 
     Args:
-        limit: Bytes of one line, for both; None sets no limit.
+        limit: Maximum length of a line in either direction, in bytes; None means no limit.
 
     Raises:
-        OSError: No descriptor is left.
+        OSError: The process has too many descriptors.
     """
     there, back, *wakers = pipes(6)
     for _, number in (there, back):
@@ -392,7 +401,11 @@ def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
 
 
 def pipes(count: int) -> list[tuple[int, int]]:
-    """So many pipes, or none of them. Raises OSError: no descriptor is left."""
+    """Create so many pipes, or none of them.
+
+    Raises:
+        OSError: The process has too many descriptors.
+    """
     made: list[tuple[int, int]] = []
     try:
         for _ in range(count):
@@ -404,7 +417,7 @@ def pipes(count: int) -> list[tuple[int, int]]:
 
 
 def close_quietly(*numbers: int) -> None:
-    """Close descriptors that may be closed already; -1 stands for none."""
+    """Close descriptors, and ignore errors. -1 is ignored."""
     for number in numbers:
         if number >= 0:
             with suppress(OSError):
@@ -412,29 +425,29 @@ def close_quietly(*numbers: int) -> None:
 
 
 def enlarge(number: int) -> None:
-    """Ask for a pipe that holds `PIPE_BYTES`; what is no pipe, or may not grow, stays as it is."""
+    """Set the size of a pipe to `PIPE_BYTES`. Ignore other descriptors and errors."""
+    operation = getattr(fcntl, "F_SETPIPE_SZ", 1031)  # the name is new in Python 3.10
     try:
-        fcntl.fcntl(
-            number, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES
-        )  # the name is new in Python 3.10
+        fcntl.fcntl(number, operation, PIPE_BYTES)
     except (AttributeError, OSError):
         pass
 
 
 def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
-    """What a connection calls for every line on the wire, made of what a user gave as ``trace=``.
+    """Return the function that a connection calls for each line, made from ``trace=``.
 
     Args:
-        trace: A text file, or a callable that gets ("-->" for sent or "<--" for received, text);
-            None for no trace. What it raises is logged once and does not hurt the connection.
+        trace: A text file, or a function that receives "-->" for a sent line or "<--" for a
+            received line, and the line. None for no trace. The first exception that it raises is
+            logged, and the connection continues.
 
     Raises:
-        TypeError: It is neither.
+        TypeError: It is not a text file or a function.
     """
     if trace is None:
         return None
     if not callable(trace) and not callable(getattr(trace, "write", None)):
-        raise TypeError(f"trace is a text file or a callable, not {type(trace).__name__}")
+        raise TypeError(f"trace must be a text file or a callable, not {type(trace).__name__}")
     call = trace if callable(trace) else _file_tracer(trace)
     failed: list[Exception] = []
 
@@ -451,7 +464,7 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
 
 
 def _file_tracer(file: Any) -> Callable[[str, str], object]:
-    """Write lines to a text file; past its buffer, if it is one with a descriptor."""
+    """Return a function that writes to a text file, without its buffer if it has a descriptor."""
     outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
     if outlet is None:
         return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")

@@ -780,7 +780,7 @@ class Tasks(Extension):
             running: The task.
             line: The answer that a request would get.
         """
-        most = self.requests.most_bytes - ROOM_BYTES
+        most = self.requests.max_bytes - ROOM_BYTES
         answer = json.loads(line)
         if len(line) > most:
             answer = {

@@ -288,15 +288,15 @@ class _Call(PendingCall):
         self.line = encode(request)
         self.http = AbortableRequest(deadline)
 
-    def end(self, ending: Any) -> None:
-        super().end(ending)
+    def settle(self, outcome: Any) -> None:
+        super().settle(outcome)
         self.http.abort()
 
     def report(self) -> None:
         """Run the callback for progress that has come, until the call has ended (the calling
         thread)."""
         on_item = self.on_item
-        while on_item is not None and self.ending is None and not self.queue.empty():
+        while on_item is not None and self.outcome is None and not self.queue.empty():
             item = self.queue.get()
             if isinstance(item, dict):
                 on_item(item)
@@ -357,7 +357,7 @@ class _HttpCalls(Calls):
         for call in calls:
             try:
                 # Otherwise the call ends unsent.
-                if call.ending is None and self.cause is None and not call.deadline.expired:
+                if call.outcome is None and self.cause is None and not call.deadline.expired:
                     self._perform(call)
             except Exception as error:
                 self.settle(call.id, error)
@@ -926,7 +926,7 @@ class HttpClientSession(ClientSession, Pinged):
             if not data:
                 return ""
             for event in reader.feed(data):
-                if call is not None and call.ending is not None:
+                if call is not None and call.outcome is not None:
                     return ""
                 self._take_event(event, call)
         response.read_rest(REST_SECONDS)

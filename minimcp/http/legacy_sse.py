@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional
 from urllib.parse import parse_qs
 
 from ..engine.pool import waiting
-from ..engine.timer import LONGEST_WAIT, Deadline
+from ..engine.timer import MAX_WAIT_SECONDS, Deadline
 from ..engine.transport import Frame, Transport
 from .endpoint import HttpService
 from .headers import Headers, HttpError, HttpRequest, ResponseWriter, accepted, require
@@ -232,7 +232,7 @@ class SseServer(HttpService):
 
     def _next_check(self, headers: Headers) -> float:
         if self.bearer is None:
-            return LONGEST_WAIT
+            return MAX_WAIT_SECONDS
         return self.token_seconds(headers) if self.is_token_valid(headers) else 0.0
 
     def _transport_of(self, request: HttpRequest) -> SseTransport:

@@ -31,7 +31,7 @@ from typing import Any, Callable, NamedTuple, Optional, Sequence
 from ..engine.cancel import CancelToken
 from ..engine.pool import Pool
 from ..engine.shares import Name, Place, ShareExceeded, Shares
-from ..engine.timer import LONGEST_WAIT
+from ..engine.timer import MAX_WAIT_SECONDS
 from ..errors import ConnectionLost
 from ..log import logger
 from .framing import (
@@ -495,7 +495,7 @@ class RunningHttp:
         limit, spare = limited_connections(options.max_connections)
         self.max_connections = limit
         self._spare = spare
-        write = LONGEST_WAIT if write_timeout is None else min(write_timeout, LONGEST_WAIT)
+        write = MAX_WAIT_SECONDS if write_timeout is None else min(write_timeout, MAX_WAIT_SECONDS)
         self.timeouts = (timeouts or Timeouts())._replace(write=write)
         self._listener = listen(host, port)
         self.port: int = self._listener.getsockname()[1]

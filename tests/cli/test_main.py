@@ -114,7 +114,7 @@ def test_the_stderr_of_a_server_that_ends_at_once_is_shown(
             "    no \\x1bdatabase",
         )
         assert line.endswith(
-            "crash.py': the server closed the connection; it wrote a line that is no message: "
+            "crash.py': the server closed the connection; it wrote a line that is not a message: "
             "loading; the server exited with code 1"
         )
     assert Path("started").read_text("utf-8") == "xx"

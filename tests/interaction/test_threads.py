@@ -88,7 +88,7 @@ def test_a_reply_that_beats_the_write() -> None:
         wait_for(pipe.read)
         for _ in range(1000):
             call = channel.calls.start("work", lambda id: {})
-            assert call.ending is not None
+            assert call.outcome is not None
             assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
         assert len(channel.calls) == 0
 

@@ -267,8 +267,7 @@ def test_requests_of_an_array_that_wait_count_with_their_bytes(stage: Stage) -> 
     stage.go.set()
     answers = {each["id"]: each for each in served.finished().json}
     assert (
-        "result" in answers[2]
-        and answers[3]["error"]["message"] == "too many requests wait already"
+        "result" in answers[2] and answers[3]["error"]["message"] == "too many requests are queued"
     )
     held.finished()
     server.close()

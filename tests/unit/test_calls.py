@@ -107,7 +107,8 @@ def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
         server.pipe.give(b"Listening on port 80")
         assert eventually(lambda: client._sessions.newest._connection._remark)
         with pytest.raises(
-            minimcp.RequestTimeout, match="0.05 s; it wrote a line that is no message: Listening on"
+            minimcp.RequestTimeout,
+            match="0.05 s; it wrote a line that is not a message: Listening on",
         ):
             client.call_tool("slow", timeout=0.05)
 

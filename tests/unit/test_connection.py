@@ -77,7 +77,7 @@ def test_an_array_is_answered_by_an_array() -> None:
         call = connection.calls.start("work", no_params)
         pipe.give(dumps([result(call.id, n=1)]), dumps([]))
         assert connection.calls.wait(call, Deadline(WAIT)) == {"n": 1}
-        assert "is not empty" in pipe.lines(3)[2]["error"]["message"]
+        assert "must not be empty" in pipe.lines(3)[2]["error"]["message"]
         pipe.give(dumps([request(6, "wait"), cancelled(6), request(7, "ping")]))
         assert pipe.lines(4)[3] == [result(7)], "its messages are taken in order of arrival"
 
@@ -106,12 +106,12 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(
     assert pipe.lines(1)[0]["id"] == 1
     late = connection.calls.start("work", no_params)
     with pytest.raises(
-        RequestTimeout, match="it wrote a line that is no message: I am no server 7"
+        RequestTimeout, match="it wrote a line that is not a message: I am no server 7"
     ):
         connection.calls.wait(late, Deadline(0.01))
     connection.close()
     shown = [
-        record for record in caplog.records if "a line that is no message" in record.getMessage()
+        record for record in caplog.records if "a line that is not a message" in record.getMessage()
     ]
     assert len(shown) == 5
 
@@ -125,7 +125,8 @@ def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","method":"x",', b"}"))
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":8,"method":"x",', b"}"))
         assert (
-            "longer than 10 bytes" in pipe.lines(3)[2]["error"]["message"] and second.ending is None
+            "longer than 10 bytes" in pipe.lines(3)[2]["error"]["message"]
+            and second.outcome is None
         )
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","result":{"x":"', b"}"))
         with pytest.raises(ProtocolViolation, match="longer than 10 bytes"):
@@ -324,10 +325,10 @@ def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_do
 def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
     with open_channel(room=0, write_timeout=0.02) as (connection, pipe, role):
         waiting = Task(connection.calls.wait, connection.calls.start("work", no_params), NEVER)
-        with pytest.raises(ConnectionLost, match="the peer took no byte for 0.02 s"):
+        with pytest.raises(ConnectionLost, match="the peer accepted no bytes for 0.02 s"):
             waiting.result()
         assert connection.wait_until_ended(WAIT) and len(role.losses) == 1
-        with pytest.raises(ConnectionLost, match="took no byte"):
+        with pytest.raises(ConnectionLost, match="accepted no bytes"):
             connection.send(b"{}\n")
 
 
@@ -361,7 +362,7 @@ def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(
     with open_channel(room=0, drain_grace=0.01) as (connection, pipe, _):
         pipe.give(*[request(number, "ping") for number in range(100)])
         assert connection.wait_until_ended(WAIT)
-        assert "the peer takes no answers" in str(connection.calls.cause)
+        assert "the peer does not read its responses" in str(connection.calls.cause)
 
 
 def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
@@ -369,9 +370,7 @@ def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
     connection = Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test")
     connection.renew_in_fork()
     assert connection.ended and connection.wait_until_ended(0)
-    with pytest.raises(
-        ConnectionLost, match="belongs to the process that made it, not to its fork"
-    ):
+    with pytest.raises(ConnectionLost, match="belongs to the parent process, not to its fork"):
         connection.calls.start("work", no_params)
 
 
@@ -418,7 +417,7 @@ def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptu
         pipe.end()
         assert connection.wait_until_ended(WAIT)
         wait_for(over)
-        assert "1 requests still run after 0.01 s" in caplog.text and pipe.sent == b""
+        assert "1 requests are still running after 0.01 s" in caplog.text and pipe.sent == b""
 
 
 def test_close_tells_the_peer_of_calls_and_cancels_what_runs() -> None:
@@ -497,7 +496,7 @@ def test_threads_that_do_not_end_are_named(
         pipe.give(notice("notifications/x"))
         wait_for(stuck)
         connection.close()
-        assert "minimcp-test-reader has not ended" in caplog.text
+        assert "thread minimcp-test-reader has not ended" in caplog.text
         release.set()
 
 
@@ -611,7 +610,7 @@ def test_a_response_that_cannot_be_read_ends_the_one_call_whose_id_it_has(line: 
     pipe.give(line % first.id)
     with pytest.raises(ProtocolViolation) as caught:
         connection.calls.wait(first, Deadline(WAIT))
-    assert caught.value.peer_message and second.ending is None
+    assert caught.value.peer_message and second.outcome is None
     pipe.give({"jsonrpc": "2.0", "id": second.id, "result": {"a": 1}})
     assert connection.calls.wait(second, Deadline(WAIT)) == {"a": 1}
     connection.close()
@@ -638,7 +637,7 @@ def test_a_line_that_nobody_can_assign_ends_no_call(line: bytes) -> None:
     assert [call.id for call in calls] == [1, 2]
     pipe.give(line, {"jsonrpc": "2.0", "id": 2, "result": {"a": 1}})
     assert connection.calls.wait(calls[1], Deadline(WAIT)) == {"a": 1}
-    assert calls[0].ending is None
+    assert calls[0].outcome is None
     connection.close()
 
 

@@ -569,13 +569,13 @@ def test_two_idle_ends_keep_their_connection(revision: str, failures: Any) -> No
 
 
 @pytest.mark.parametrize(("value", "kind", "words"), [
-    ("5", TypeError, "ping_interval is a number of seconds or None, not '5'"),
-    (True, TypeError, "ping_interval is a number of seconds or None, not True"),
-    ([], TypeError, "ping_interval is a number of seconds or None"),
+    ("5", TypeError, "ping_interval must be a number of seconds or None, not '5'"),
+    (True, TypeError, "ping_interval must be a number of seconds or None, not True"),
+    ([], TypeError, "ping_interval must be a number of seconds or None"),
     (0, ValueError, "ping_interval must be more than 0 seconds, not 0: None switches it off"),
-    (-1, ValueError, "ping_interval is at least 0, not -1"),
-    (float("inf"), ValueError, "ping_interval is a number of seconds or None, not inf"),
-    (float("nan"), ValueError, "ping_interval is a number of seconds or None, not nan"),
+    (-1, ValueError, "ping_interval must be at least 0, not -1"),
+    (float("inf"), ValueError, "ping_interval must be a number of seconds or None, not inf"),
+    (float("nan"), ValueError, "ping_interval must be a number of seconds or None, not nan"),
 ])  # fmt: skip
 def test_values_that_are_rejected(value: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=words):

@@ -127,7 +127,7 @@ def test_everything_that_a_model_may_be_told() -> None:
         "includeContext": "none",
     }
     assert Sample("m", 1).params(peer(R1))["maxTokens"] == 1
-    with pytest.raises(ValueError, match="max_tokens is at least 1"):
+    with pytest.raises(ValueError, match="max_tokens must be at least 1"):
         Sample("m", 0)
     chosen = Sample("m", tools=[tool], tool_choice=ToolChoice("none"))
     assert chosen.params(peer(R4))["toolChoice"] == {"mode": "none"}

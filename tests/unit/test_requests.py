@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List, Optional
 import pytest
 
 from minimcp.engine.batch import Batch, why_no_batch
-from minimcp.engine.calls import MOST_PAUSES, MOST_PROGRESS, PROGRESS_BYTES, Calls
+from minimcp.engine.calls import MAX_PAUSES, MAX_PROGRESS, PROGRESS_BYTES, Calls
 from minimcp.engine.cancel import CancelToken
 from minimcp.engine.incoming import (
     BEGIN,
@@ -154,12 +154,12 @@ def test_a_slow_callback_is_told_of_the_newest_progress(
 ) -> None:
     seen: List[Any] = []
     call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
-    for number in range(MOST_PROGRESS + 500):
+    for number in range(MAX_PROGRESS + 500):
         wire.calls.progress({"progressToken": call.id, "progress": number})
-    assert call.queue.qsize() == MOST_PROGRESS
+    assert call.queue.qsize() == MAX_PROGRESS
     for message in ("x" * 500_000, [{}] * 4000, "y" * 2 * PROGRESS_BYTES):
         wire.calls.progress({"progressToken": call.id, "progress": number + 1, "message": message})
-    assert call.queue.qsize() < MOST_PROGRESS and call.queue._bytes <= PROGRESS_BYTES
+    assert call.queue.qsize() < MAX_PROGRESS and call.queue._bytes <= PROGRESS_BYTES
     wire.calls.settle(call.id, {})
     assert wire.calls.wait(call, NEVER) == {} and seen[-3:] == [number, number + 1, number + 1]
     assert call.queue._bytes == 0 and caplog.text.count("the oldest are dropped") == 1
@@ -276,7 +276,7 @@ def test_a_deadline_stands_though_nobody_waits_for_the_answer_yet(wire: Wire) ->
 def test_a_server_that_asks_and_asks_lets_no_deadline_stand_for_ever(wire: Wire) -> None:
     call = wire.calls.start("work", no_params)
     call.deadline = Deadline(WAIT)
-    for _ in range(MOST_PAUSES):
+    for _ in range(MAX_PAUSES):
         wire.calls.pause_all()()
     resume = wire.calls.pause_all(call)
     assert not call.deadline._pauses and call.queue.qsize() == 1
@@ -340,7 +340,7 @@ def test_an_answer_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFi
         incoming(sink, lambda request, size=size: {"x": "y" * (size - empty)}, id=id).run()
     fits, refused = answers(sink)
     assert len(fits["result"]["x"]) == 100 - empty and "ask for less" in refused["error"]["message"]
-    assert "has 101 bytes: an error is sent in its place" in caplog.text
+    assert "has 101 bytes: an error is sent instead" in caplog.text
 
 
 @pytest.mark.requirement("M:BASE-4")
@@ -350,7 +350,7 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
     incoming(sink, id="1")
     with pytest.raises(InvalidRequest, match="the id 1 is in use"):
         incoming(sink)
-    with pytest.raises(InternalError, match="too many requests wait already"):
+    with pytest.raises(InternalError, match="too many requests are queued"):
         incoming(sink, id=2, size=20)
     first.run()
     incoming(sink)
@@ -365,7 +365,7 @@ def test_what_waits_counts_as_the_memory_that_it_takes(until_answered: bool) -> 
         Limits(backlog_bytes=1024 * 1024), until_answered=until_answered
     )
     first = incoming(sink, lambda request: DEFERRED, size=64_000, more=[{} for _ in range(20_000)])
-    with pytest.raises(InternalError, match="too many requests wait already"):
+    with pytest.raises(InternalError, match="too many requests are queued"):
         incoming(sink, id=2)
     # A request that waits alone is accepted, whatever it takes.
     first.run() if until_answered else sink.requests.advance(first, BEGIN)
@@ -392,7 +392,7 @@ def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
     assert not sinks[0].requests.advance(first, BEGIN)
     assert sinks[0].requests.running == 1
     second.run()
-    assert "more than 1 requests run already" in answers(sinks[1])[0]["error"]["message"]
+    assert "1 requests are running already" in answers(sinks[1])[0]["error"]["message"]
     incoming(sinks[1], id=2, immediate=True).run()
     assert "result" in answers(sinks[1])[1]
     first.run()
@@ -545,7 +545,7 @@ def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
         and request.ask([], 1) == []
     )
     request.run()
-    with pytest.raises(RuntimeError, match="tools/call is answered already"):
+    with pytest.raises(RuntimeError, match="tools/call was answered already"):
         request.ask([("roots/list", {})], 1)
 
 
@@ -721,7 +721,7 @@ def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
     (whole,) = answers(sink)
     assert [line.get("id", line.get("refused")) for line in whole] == [1, 1, 3, 6, 5, 2]
     assert [line["error"]["message"][:20] for line in whole if "error" in line] == [
-        "initialize stands al",
+        "initialize must not ",
         "no work",
         "the answer is longer",
     ]
@@ -744,7 +744,7 @@ def test_the_thread_that_reads_a_cancellation_does_not_wait_for_the_peer() -> No
 def test_why_an_array_is_refused_whole() -> None:
     request, note, answer = Request(1, "a", {}), Notification("b", {}), Response(1, {})
     for items, taken, limit, why in (
-        ([request], False, 9, "not an array"), ([], True, 9, "is not empty"), ([request] * 3, True, 2, "at most 2"),
+        ([request], False, 9, "not an array"), ([], True, 9, "must not be empty"), ([request] * 3, True, 2, "at most 2"),
         ([request, answer], True, None, "not both"), ([note, Failure(1, 1, "")], True, None, "not both"),
     ):  # fmt: skip
         assert why in str(why_no_batch(items, taken=taken, limit=limit))

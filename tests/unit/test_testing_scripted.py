@@ -66,7 +66,7 @@ def test_a_script_says_what_no_server_should(revision: str) -> None:
 def test_in_memory_it_closes_the_connection() -> None:
     with (
         connect(ScriptedServer(crash)) as client,
-        pytest.raises(ConnectionLost, match="a line that is no message"),
+        pytest.raises(ConnectionLost, match="a line that is not a message"),
     ):
         client.call_tool("greet")
 

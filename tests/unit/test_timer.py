@@ -8,7 +8,7 @@ from typing import Any, List
 import pytest
 
 from minimcp.engine import timer as timer_module
-from minimcp.engine.timer import LONGEST_WAIT, Deadline, Timeout, Timer, timer
+from minimcp.engine.timer import MAX_WAIT_SECONDS, Deadline, Timeout, Timer, timer
 
 from ..scripted import wait_for
 from ..support import WAIT, MovedTime
@@ -33,9 +33,9 @@ def test_a_paused_deadline_stands_until_it_is_resumed_as_often(time: MovedTime) 
     deadline.pause()
     time.ahead += 100
     deadline.pause()
-    assert deadline.to_wait() == LONGEST_WAIT and deadline.remaining() == 10
+    assert deadline.to_wait() == MAX_WAIT_SECONDS and deadline.remaining() == 10
     deadline.resume()
-    assert deadline.to_wait() == LONGEST_WAIT and not deadline.expired
+    assert deadline.to_wait() == MAX_WAIT_SECONDS and not deadline.expired
     deadline.resume()
     assert deadline.to_wait() == 10
     time.ahead += 11

@@ -70,9 +70,7 @@ def test_k24_a_list_without_an_end_is_noticed(scripted: Script, mode: str, reque
 def test_progress_comes_in_order_on_the_callers_thread_before_the_return(
     talking_both: Both,
 ) -> None:
-    server, client = (
-        talking_both  # fewer reports than wait at most (MOST_PROGRESS): none is dropped
-    )
+    server, client = talking_both  # fewer reports than wait at most (MAX_PROGRESS): none is dropped
     seen: List[Any] = []
     result = client.call_tool(
         "count",

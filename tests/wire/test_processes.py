@@ -217,7 +217,7 @@ def test_a_handler_that_returns_in_a_forked_child_answers_nothing(
 @transports
 def test_connections_and_servers_in_a_forked_child(serving: Serving, transport: str) -> None:
     said = serving(transport).call("connection_in_a_child")
-    assert said.endswith("; 10 tools") and "belongs to the process that made it" in said, said
+    assert said.endswith("; 10 tools") and "belongs to the parent process" in said, said
 
 
 @transports
