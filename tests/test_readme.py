@@ -25,7 +25,6 @@ from .modules import PACKAGE
 from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
 
-
 BLOCKS = 39
 """Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
 
@@ -304,7 +303,9 @@ def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
 def test_a_query_ends_when_its_call_is_cancelled(files: Path) -> None:
     with closing(sqlite3.connect(str(files / "shop.db"))) as db, db:
         db.execute("create table one (id integer)")
-    endless = "with recursive n(x) as (select 1 union all select x + 1 from n) select count(*) from n"
+    endless = (
+        "with recursive n(x) as (select 1 union all select x + 1 from n) select count(*) from n"
+    )
     with connect(str(files / "shop.py")) as client:
         with pytest.raises(RequestTimeout):
             client.call_tool("query", {"sql": endless}, timeout=0.5)
@@ -334,8 +335,8 @@ def test_the_providers_are_accepted(files: Path) -> None:
     pytest.importorskip("jwt")
     check = """
         import providers as p
-        assert p.server.auth is p.keycloak
-        assert b'"resource": "https://mcp.example.com/mcp"' in p.auth0.metadata([])
+        for bearer in (p.keycloak, p.auth0, p.entra):
+            assert b'"resource": "https://mcp.example.com/mcp"' in bearer.metadata([])
         assert b"api://66666666-7777-8888-9999-000000000000/notes.read" in p.entra.metadata([])
     """
     _run(["-c", textwrap.dedent(check)], files)
@@ -501,7 +502,7 @@ def test_every_file_that_is_named_is_there() -> None:
 def test_every_function_of_the_walk_is_there() -> None:
     named = re.findall(
         r"``([\w/]+)\.py:([\w.]+)``",
-        section("One call over stdio") + section("One call over HTTP"),
+        section("A call over stdio") + section("A call over HTTP"),
     )
     assert len(named) > 40
     for path, name in named:
