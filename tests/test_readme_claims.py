@@ -348,10 +348,10 @@ def test_every_limit_is_in_the_table_with_its_default() -> None:
 
 FACTS: Dict[str, Callable[[Revision], str]] = {
     "Opening": lambda its: "handshake" if its.handshake else "none",
-    "Batches": lambda its: "taken" if its.batches else "no",
-    "Texts with progress": lambda its: _yes(its.progress_message),
+    "Batches": lambda its: _yes(its.batches),
+    "Messages with progress": lambda its: _yes(its.progress_message),
     "Audio": lambda its: _yes("audio" in its.content_kinds),
-    "Hints about tools": lambda its: _yes("annotations" in its.tool_members),
+    "Tool annotations": lambda its: _yes("annotations" in its.tool_members),
     "Completion is declared": lambda its: _yes(its.completions_capability),
     "Completion knows other arguments": lambda its: _yes(its.completion_context),
     "Titles, links to resources": lambda its: _yes(
@@ -365,7 +365,7 @@ FACTS: Dict[str, Callable[[Revision], str]] = {
     "URLs for the user": lambda its: _yes(its.has("elicitation.url")),
     "Questions to the model": lambda its: "with tools" if its.sampling_tools else "yes",
     "A question": lambda its: "a request" if its.requests_to_client else "a round",
-    "How long a list stays true": lambda its: _yes(its.cache_hints),
+    "Cache hints": lambda its: _yes(its.cache_hints),
 }
 
 
