@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from minimcp import MethodNotFound, RpcError, connect
+from minimcp import InvalidParams, MethodNotFound, RpcError, connect
 
 from .readme import rows
 from .solutions import SOLUTIONS, WRONG, Changes
@@ -23,7 +24,8 @@ from .support import ROOT, run_python
 from .unit.test_paths import HOSTILE
 
 EXAMPLES = ROOT / "examples"
-COURSE = sorted(EXAMPLES.glob("[0-9]*.py"))
+MINI = EXAMPLES / "00_mini.py"
+COURSE = sorted(path for path in EXAMPLES.glob("[0-9]*.py") if path != MINI)
 """The chapters; what each prints stands beside it, in a file of the same name."""
 NUMBERS = [path.name.partition("_")[0].lstrip("0") for path in COURSE]
 """As their readers write them: "1", "13b"."""
@@ -65,7 +67,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_examples_are_short() -> None:
-    examples = [path for path in EXAMPLES.glob("*.py") if path.name != "check.py"]
+    examples = [path for path in EXAMPLES.glob("*.py") if path.name not in ("check.py", MINI.name)]
     lengths = {path.name: len(path.read_text(encoding="utf-8").splitlines()) for path in examples}
     assert lengths
     assert {name: length for name, length in lengths.items() if length >= 100} == {}
@@ -96,7 +98,7 @@ def test_the_titles_are_those_of_the_table() -> None:
         )
         for path in COURSE
     }
-    listed = {name.strip("`"): title for name, title in rows("The course")}
+    listed = {name.strip("`"): title for name, title in rows("Chapters")}
     assert {name: f"{listed[name]}." for name in titles} == titles
 
 
@@ -179,6 +181,39 @@ def test_the_server_by_hand_is_a_server() -> None:
         assert client.call_tool("add", {"a": 2, "b": 3}).text == "5"
         with pytest.raises(MethodNotFound):
             client.request("tools/bake")
+
+
+def test_the_model_of_the_library_is_short_and_prints_its_conversation() -> None:
+    """The responses of the last two calls can arrive in either order."""
+    text = MINI.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 300 and "import minimcp" not in text
+    done = run_python([f"examples/{MINI.name}"])
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    printed = done.stdout.decode().splitlines()
+    shown = MINI.with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    assert sorted(printed) == sorted(shown) and printed[:-2] == shown[:-2]
+    arrows = [(line[:3], json.loads(line[4:])) for line in printed]
+    ended = [message["id"] for arrow, message in arrows if arrow == "<--"]
+    assert ended.index(4) < ended.index(3), "a slow call does not delay the calls behind it"
+
+
+def test_the_model_of_the_library_has_a_real_server() -> None:
+    with connect([sys.executable, str(MINI), "server"]) as client:
+        assert [tool.name for tool in client.list_tools()] == ["add", "wait", "ring"]
+        assert client.call_tool("add", {"a": 2, "b": 3}).text == "5"
+        assert client.call_tool("add", {"a": 2}, raise_on_error=False).is_error
+        with pytest.raises(InvalidParams, match="Unknown tool: bake"):
+            client.call_tool("bake")
+        with pytest.raises(MethodNotFound):
+            client.request("tools/bake")
+        client.ping()
+
+
+def test_the_table_of_the_model_names_each_of_its_parts() -> None:
+    text = MINI.read_text(encoding="utf-8")
+    parts = re.findall(r"^ *# (\d)\. ", text, re.M)
+    assert parts == list("12345678")
+    assert re.findall(r"^(\d)\. ", text.partition("WHAT_THE_LIBRARY_ADDS")[2], re.M) == parts[:-1]
 
 
 def test_the_file_server_prints_what_it_says(folder: Path) -> None:

@@ -7,19 +7,26 @@ import importlib
 import json
 import re
 import shlex
+import sqlite3
 import sys
+import textwrap
+import time
+from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Dict, List
 
 import pytest
 
-from minimcp import Image, Server, Text, ToolError, connect, connect_all, tool
+from minimcp import Image, RequestTimeout, Server, Text, ToolError, connect, connect_all, tool
 
 from .interop.embedding import PROGRAMS
 from .modules import PACKAGE
-from .readme import BLOCK, PAGES, README, TEXT, blocks, prose, rows, section
+from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
+
+BLOCKS = 39
+"""Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
 
 
 class Shelf:
@@ -51,13 +58,13 @@ def _run(arguments: List[str], folder: Path) -> str:
 
 
 def test_every_python_block_is_run() -> None:
-    """Those that need a package, and the notebook in a real one, by `tests.interop.embedding`,
-    which CI runs."""
+    """`tests.interop.embedding`, which CI runs, runs the blocks that need a package, and the
+    notebook."""
     elsewhere = [name.partition(" ")[0] for name in (*blocks("needs"), *blocks("cells"))]
     assert (
         TEXT.count("code-block:: python")
         == len(set(blocks("file")) - {"mcp.json"}) + len(elsewhere)
-        == 29
+        == BLOCKS
     )
     assert elsewhere == list(PROGRAMS)
     assert "module tests.interop.embedding\n" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -75,7 +82,8 @@ def test_the_name_of_a_file_stands_in_the_text_above_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["client.py", "pack.py", "visit.py", "pages.py", "rounds.py", "malformed.py"]
+    "name",
+    ["ask.py", "client.py", "pack.py", "visit.py", "pages.py", "rounds.py", "malformed.py"],
 )
 def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
     assert _run([name], files) == blocks("prints")[name]
@@ -91,7 +99,8 @@ def test_the_skills_are_read(files: Path) -> None:
     assert _run(["refunds.py"], files) == blocks("prints")["refunds.py"]
 
 
-def test_the_test_passes(files: Path) -> None:
+def test_the_tests_pass(files: Path) -> None:
+    _run(["-c", "import test_letters as t; t.test_count()"], files)
     _run(["-c", "import test_server as t; t.test_forecast(); t.test_progress()"], files)
 
 
@@ -264,6 +273,116 @@ def test_the_configurations_of_hosts_start_the_server(files: Path) -> None:
             ]
 
 
+def test_a_tool_names_the_files_that_exist(files: Path) -> None:
+    (files / "texts").mkdir()
+    (files / "texts" / "a.txt").write_text("first\nsecond\n", encoding="utf-8")
+    with connect(str(files / "files.py")) as client:
+        assert client.call_tool("head", {"file": "a.txt"}).value == "first"
+        for file in ("b.txt", "../library.py"):
+            with pytest.raises(ToolError, match=r"There is no file .+\. The files are: a\.txt\."):
+                client.call_tool("head", {"file": file})
+
+
+def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
+    with closing(sqlite3.connect(str(files / "shop.db"))) as db, db:
+        db.execute("create table orders (id integer, price real)")
+        db.executemany("insert into orders values (?, ?)", [(1, 2.5), (2, 4.0), (3, 1.0)])
+    with connect(str(files / "shop.py")) as client:
+        assert client.call_tool("tables").value == {"orders": ["id", "price"]}
+        sql = {"sql": "select * from orders order by id", "limit": 2}
+        first = client.call_tool("query", sql).value
+        assert first["rows"] == [{"id": 1, "price": 2.5}, {"id": 2, "price": 4.0}]
+        assert first["more"] == "There are more rows: use offset=2."
+        last = client.call_tool("query", {**sql, "offset": 2}).value
+        assert last == {"rows": [{"id": 3, "price": 1.0}], "more": ""}
+        for statement in ("delete from orders", "select price from order"):
+            with pytest.raises(ToolError, match="The tool 'tables' lists tables and columns"):
+                client.call_tool("query", {"sql": statement})
+
+
+def test_a_query_ends_when_its_call_is_cancelled(files: Path) -> None:
+    with closing(sqlite3.connect(str(files / "shop.db"))) as db, db:
+        db.execute("create table one (id integer)")
+    endless = (
+        "with recursive n(x) as (select 1 union all select x + 1 from n) select count(*) from n"
+    )
+    with connect(str(files / "shop.py")) as client:
+        with pytest.raises(RequestTimeout):
+            client.call_tool("query", {"sql": endless}, timeout=0.5)
+        assert client.call_tool("tables").value == {"one": ["id"]}
+        began = time.monotonic()
+    assert time.monotonic() - began < 2, "the query was interrupted, so the server exits by itself"
+
+
+def test_a_column_of_a_file_is_added(files: Path) -> None:
+    (files / "tables").mkdir()
+    (files / "tables" / "sales.csv").write_text("product,sales\ntea,3\ncoffee,5\n")
+    with connect(str(files / "tables.py")) as client:
+        assert client.call_tool("files").value == ["sales.csv"]
+        call = {"file": "sales.csv", "column": "sales"}
+        assert client.call_tool("total", call).value == 8
+        for change, message in (
+            ({"file": "../shop.db"}, "The files are: sales.csv"),
+            ({"column": "price"}, "Its columns are: product, sales"),
+        ):
+            with pytest.raises(ToolError, match=message):
+                client.call_tool("total", {**call, **change})
+
+
+def test_the_providers_are_accepted(files: Path) -> None:
+    """Of an identity provider, only the arguments are checked: nothing is fetched before a
+    token."""
+    pytest.importorskip("jwt")
+    check = """
+        import providers as p
+        for bearer in (p.keycloak, p.auth0, p.entra):
+            assert b'"resource": "https://mcp.example.com/mcp"' in bearer.metadata([])
+        assert b"api://66666666-7777-8888-9999-000000000000/notes.read" in p.entra.metadata([])
+    """
+    _run(["-c", textwrap.dedent(check)], files)
+
+
+def test_a_token_of_a_database_is_accepted(files: Path) -> None:
+    check = """
+        import minimcp
+        from tokens import new_token, server
+
+        with server.start_http() as running:
+            with minimcp.connect(running.url, auth=new_token("ada", "read")) as client:
+                assert client.call_tool("whoami").value == "ada"
+            for token in ("unknown", new_token("bob", "")):
+                try:
+                    with minimcp.connect(running.url, auth=token) as client:
+                        client.call_tool("whoami")
+                except minimcp.AuthorizationError:
+                    continue
+                raise AssertionError(token)
+    """
+    _run(["-c", textwrap.dedent(check)], files)
+
+
+def test_a_zip_file_on_the_path_serves(files: Path, tmp_path: Path) -> None:
+    _run(["-m", "minimcp", "vendor", "mcp.zip", "--one-file", "--only", "server"], files)
+    command = [sys.executable, "-I", "-S", str(files / "zipped.py")]
+    with connect(command) as client:
+        assert client.call_tool("add", {"a": 2, "b": 3}).value == 5
+
+
+def test_a_conversation_can_be_typed_by_hand() -> None:
+    """Each line gets the response that the page describes."""
+    typed = blocks("typed")["by hand"].replace("\n ", "")
+    done = run_python(
+        ["-m", "minimcp", "run", "examples/02_hello.py"], stdin=typed.encode(), cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    ping, invalid, opened, tools, greeted, failed = map(json.loads, done.stdout.splitlines())
+    assert ping["result"] == {} and opened["result"]["serverInfo"]["name"] == "hello"
+    assert (invalid["id"], invalid["error"]["code"]) == (None, -32700)
+    assert [tool["name"] for tool in tools["result"]["tools"]] == ["greet"]
+    assert greeted["result"]["content"][0]["text"] == "Hello, Ada!"
+    assert failed["result"]["isError"] is True
+
+
 def test_types_go_in_and_out(files: Path) -> None:
     with connect(str(files / "kitchen.py")) as client:
         assert client.call_tool("list").value == ["plum", "lemon"]
@@ -332,6 +451,8 @@ def test_the_server_and_the_client_fit_on_one_screen() -> None:
         line for name in ("server.py", "client.py") for line in blocks("file")[name].splitlines()
     ]
     assert len(lines) <= 60
+    first = blocks("file")["letters.py"].splitlines()
+    assert len([line for line in first if line]) <= 10
 
 
 def test_the_commands_to_begin_with() -> None:
@@ -344,6 +465,11 @@ def test_the_commands_to_begin_with() -> None:
     assert marked["install"].split()[-4:] == ["&&", ".venv/bin/pip", "install", "CHECKOUT"]
 
 
+def test_no_page_installs_the_package_of_another_project() -> None:
+    """The package `minimcp` on the public index is not this library."""
+    assert re.findall(r"pip\d* install[^`\n]* [\"']?minimcp\b(?!-sync).*", TEXT) == []
+
+
 def test_the_demo_has_what_is_shown() -> None:
     shown = blocks("prints")["demo"]
     assert shown.count("client -->") == 1
@@ -351,8 +477,8 @@ def test_the_demo_has_what_is_shown() -> None:
 
 
 def test_the_commands_run(files: Path) -> None:
-    commands = [line[2:] for line in blocks("runs")["commands"].splitlines()]
-    assert len(commands) == 6
+    commands = [line[2:] for block in blocks("runs").values() for line in block.splitlines()]
+    assert len(commands) == 8
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "python3"
@@ -375,7 +501,8 @@ def test_every_file_that_is_named_is_there() -> None:
 
 def test_every_function_of_the_walk_is_there() -> None:
     named = re.findall(
-        r"``([\w/]+)\.py:([\w.]+)``", section("How it works") + section("One call over HTTP")
+        r"``([\w/]+)\.py:([\w.]+)``",
+        section("A call over stdio") + section("A call over HTTP"),
     )
     assert len(named) > 40
     for path, name in named:
@@ -396,7 +523,7 @@ def test_every_place_of_a_notification_is_there() -> None:
 
 def test_the_examples_are_those_that_are_there() -> None:
     there = sorted(path.name for path in ROOT.glob("examples/*.py"))
-    assert [name.strip("`") for name, _ in rows("The course")] == there
+    assert [name.strip("`") for name, _ in rows("Chapters")] == there
 
 
 def test_lines_are_short_and_plain() -> None:
@@ -419,13 +546,24 @@ def test_every_link_to_a_file_leads_to_one() -> None:
     assert linked == {path.name for path in ROOT.glob("examples/*.rst")} - {"README.rst"}
 
 
-def test_the_front_page_can_be_read_in_a_quarter_of_an_hour() -> None:
-    """Of prose there are 2,500 words without names of the code, and 3,500 with them; blocks and
-    tables do not count."""
-    text = prose(README)
-    assert (
-        len(re.sub("``.+?``", "", text, flags=re.S).split()) >= 2500 and len(text.split()) <= 3500
-    )
+def test_the_front_page_is_short_and_begins_with_code() -> None:
+    assert len(README.split()) <= 2500
+    assert README.index(".. code-block:: python") < 3000
+
+
+def test_a_page_is_short_and_the_index_fits_on_a_screen() -> None:
+    lengths = {name: len(text.split()) for name, text in PAGES.items()}
+    del lengths["README.rst"], lengths["examples/conformance.rst"]
+    assert {name: length for name, length in lengths.items() if length >= 1500} == {}
+    index = PAGES["examples/README.rst"]
+    assert len(index.splitlines()) <= 50
+    kinds = re.findall(r"^(\w[\w-]+): .+\n-+$", index, re.M)
+    assert kinds == ["Tutorial", "How-to", "Reference", "Explanation"]
+
+
+def test_the_changes_describe_one_release_in_thirty_lines() -> None:
+    changes = (ROOT / "CHANGES.rst").read_text(encoding="utf-8")
+    assert len(changes.splitlines()) <= 30 and changes.count("\n0.1.0") == 1
 
 
 def test_it_names_the_running_python_nowhere() -> None:

@@ -41,7 +41,7 @@ from minimcp.server.options import OPTIONS
 
 from .conformance.suite import ENVIRONMENT, PACKAGE
 from .interop.roster import PEERS, Asked
-from .readme import PAGES, README, TEXT, blocks, rows, section, table
+from .readme import PAGES, TEXT, blocks, rows, section, table
 from .support import ROOT, WAIT, eventually
 
 TYPES: Dict[str, Any] = {
@@ -66,11 +66,11 @@ TYPES: Dict[str, Any] = {
     "Decimal": Decimal,
     "Path": Path,
 }
-"""What README.rst names as the type of a parameter, and one such type."""
+"""What examples/tools.rst names as the type of a parameter, and one such type."""
 
 
 def test_the_types_are_those_that_are_taken() -> None:
-    named = README.split("These are possible: ", 1)[1].split(". Arguments arrive", 1)[0]
+    named = TEXT.split("These are possible: ", 1)[1].split(". Arguments arrive", 1)[0]
     assert re.findall("``(.+?)``", named) == list(TYPES)
     for annotation in TYPES.values():
         assert kind_of(annotation)
@@ -326,14 +326,14 @@ def test_every_limit_is_in_the_table_with_its_default() -> None:
     ]
     told = [
         (name.strip("`"), _amount(amount), of)
-        for name, amount, of, _ in rows("Limits")
+        for name, amount, of, _ in rows("All limits")
         if amount != "off"
     ]
     sides = ("both", "server", "client")
     assert sorted(
         (name, amount, "" if of in sides else of.strip("`")) for name, amount, of in told
     ) == sorted(numbers)
-    off = {name.strip("`") for name, amount, _, _ in rows("Limits") if amount == "off"}
+    off = {name.strip("`") for name, amount, _, _ in rows("All limits") if amount == "off"}
     assert off == {
         "ping_interval",
         *(name for name, amount in vars(Limits()).items() if amount is None),
@@ -348,10 +348,10 @@ def test_every_limit_is_in_the_table_with_its_default() -> None:
 
 FACTS: Dict[str, Callable[[Revision], str]] = {
     "Opening": lambda its: "handshake" if its.handshake else "none",
-    "Batches": lambda its: "taken" if its.batches else "no",
-    "Texts with progress": lambda its: _yes(its.progress_message),
+    "Batches": lambda its: _yes(its.batches),
+    "Messages with progress": lambda its: _yes(its.progress_message),
     "Audio": lambda its: _yes("audio" in its.content_kinds),
-    "Hints about tools": lambda its: _yes("annotations" in its.tool_members),
+    "Tool annotations": lambda its: _yes("annotations" in its.tool_members),
     "Completion is declared": lambda its: _yes(its.completions_capability),
     "Completion knows other arguments": lambda its: _yes(its.completion_context),
     "Titles, links to resources": lambda its: _yes(
@@ -365,7 +365,7 @@ FACTS: Dict[str, Callable[[Revision], str]] = {
     "URLs for the user": lambda its: _yes(its.has("elicitation.url")),
     "Questions to the model": lambda its: "with tools" if its.sampling_tools else "yes",
     "A question": lambda its: "a request" if its.requests_to_client else "a round",
-    "How long a list stays true": lambda its: _yes(its.cache_hints),
+    "Cache hints": lambda its: _yes(its.cache_hints),
 }
 
 
@@ -384,7 +384,7 @@ def test_the_revisions_are_the_facts() -> None:
 
 @pytest.mark.requirement("JSCH-03", "M:SCH-3")
 def test_the_dialects_of_schemas_are_named() -> None:
-    named = README.split("(dialects ", 1)[1].split(")", 1)[0]
+    named = TEXT.split("(dialects ", 1)[1].split(")", 1)[0]
     for uri in DIALECTS:
         version = uri.split("/draft")[1].strip("/-").split("/")[0].lstrip("0")
         assert version in named, uri

@@ -174,7 +174,7 @@ class RedisStore(Store):
             from redis.retry import Retry
         except ImportError as error:
             raise ImportError(
-                "a RedisStore needs the package redis: pip install minimcp[redis]"
+                "a RedisStore needs the package redis: pip install redis"
             ) from error
         self._client: Any = redis.Redis.from_url(
             self._url,

@@ -1,5 +1,5 @@
-"""`python -m tests.interop.embedding`: blocks of two pages, run inside Flask, Celery, Jupyter and
-OpenTelemetry.
+"""`python -m tests.interop.embedding`: blocks of pages, run with Flask, Celery, Jupyter,
+OpenTelemetry and pandas.
 
 The programs are installed at the versions below, into an environment of their own. Exit code 1 when
 that fails or a program does not do what that page says.
@@ -27,14 +27,16 @@ ENVIRONMENT = PythonEnvironment(
         "jupyter_client==8.10.0",
         "prometheus-client==0.26.0",
         "opentelemetry-sdk==1.45.2",
+        "pandas==3.1.1",
+        "matplotlib==3.11.2",
     ],
 )
 
 SECONDS = 120.0
-# The server is in the first.
+# The first page has the server that the others call.
 PAGES = [
-    ROOT / "README.rst",
-    *(ROOT / "examples" / name for name in ("frameworks.rst", "operating.rst")),
+    ROOT / "examples" / name
+    for name in ("first_server.rst", "frameworks.rst", "operating.rst", "data.rst")
 ]
 BLOCK = re.compile(
     r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M
@@ -196,7 +198,20 @@ last = handled[-1].get_span_context()
 assert seen.startswith(f"00-{last.trace_id:032x}-{last.span_id:016x}-"), seen
 """
 
+PANDAS = """
+import pathlib
+import minimcp
+from chart import server
+
+pathlib.Path("sales.csv").write_text("product,sales\\ntea,3\\ncoffee,5\\n")
+with minimcp.connect(server) as client:
+    assert client.call_tool("best", {"count": 1}).value == [{"product": "coffee", "sales": 5}]
+    (image,) = client.call_tool("chart").content
+    assert image.mime_type == "image/png" and image.data.startswith(b"\\x89PNG"), image
+"""
+
 PROGRAMS = {
+    "chart.py": PANDAS,
     "web.py": FLASK,
     "tasks.py": CELERY,
     "metrics.py": PROMETHEUS,
