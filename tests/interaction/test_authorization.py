@@ -18,6 +18,7 @@ from minimcp import AuthorizationError, ClientCredentials, SignIn, TokenFile, To
 from minimcp.engine import timer
 
 from ..authorization_server import METADATA, AuthorizationServer, Browser, protected
+from ..inside import session_of
 from ..support import ROOT, WAIT, MovedTime
 
 requirement = pytest.mark.requirement
@@ -340,7 +341,7 @@ def test_the_clock_stands_while_a_person_signs_in(
     def slowly(url: str) -> None:
         if browser.opened:
             moved.ahead += 1000
-            calls: Any = client._sessions.newest.calls
+            calls: Any = session_of(client).calls
             calls._look()  # as the timer does
         browser.open(url)
 

@@ -38,8 +38,9 @@ from minimcp import (
 )
 from minimcp.extensions import tasks as module
 
+from ..inside import incoming_of, session_of, tasks_of
 from ..scripted import Task
-from ..support import WAIT, MovedTime, eventually, run_python, tasks_of
+from ..support import WAIT, MovedTime, eventually, run_python
 from .raw_client import RawClient
 
 CORE, EXTENSION = "2025-11-25", "2026-07-28"
@@ -581,7 +582,7 @@ def test_a_stream_of_tasks_where_requests_stand_alone() -> None:
     with client(make(gates), EXTENSION) as newer:
         task = begin(newer, "block")
         heard: List[Any] = []
-        session = newer._sessions.newest
+        session = session_of(newer)
         wanted = {"notifications": {"taskIds": [task["taskId"], "unknown"]}}
         end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
         assert eventually(lambda: heard)
@@ -615,7 +616,7 @@ def test_a_stream_of_tasks_has_no_progress_and_no_log() -> None:
         params = {"name": "talk", "_meta": {"progressToken": "mine"}}
         id = newer.request("tools/call", params)["taskId"]
         wanted = {"notifications": {"taskIds": [id]}}
-        session = newer._sessions.newest
+        session = session_of(newer)
         end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
         assert eventually(lambda: heard)
         gates.go.set()
@@ -1115,7 +1116,7 @@ def test_progress_of_a_task_increases_whichever_of_its_threads_reports() -> None
     def report(ctx: Context) -> None:
         """Report from two threads."""
         nonlocal second
-        ctx._incoming._progress_lock = Tried(ctx._incoming._progress_lock)
+        incoming_of(ctx)._progress_lock = Tried(incoming_of(ctx)._progress_lock)
         second = threading.Thread(target=lambda: (ctx.progress(2), tried.set()))
         ctx.progress(First(1))
         second.join(WAIT)

@@ -14,9 +14,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import pytest
 
 import minimcp
-from minimcp.http import client as http_client, client_sse
+from minimcp.http import client as http_client
 from minimcp.http.client import retry_after
 
+from ..inside import forget_servers
 from ..support import WAIT
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
@@ -63,7 +64,7 @@ BODIES = {**OWN, **OTHER}
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give slow machines time, and forget servers that had the same port in an earlier test."""
-    client_sse._known.clear()
+    forget_servers()
     for name in ("GET_SECONDS", "REST_SECONDS", "CLOSE_SECONDS", "PROBE_SECONDS", "ERROR_PAUSE"):
         monkeypatch.setattr(http_client, name, WAIT)
 

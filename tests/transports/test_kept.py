@@ -35,8 +35,9 @@ from minimcp.protocol.messages import Notification
 from minimcp.stores import processes
 from minimcp.stores.base import owner_of, store_key
 
+from ..inside import config_of, tasks_of
 from ..redis_server import RedisServer, redis_server
-from ..support import WAIT, eventually, tasks_of
+from ..support import WAIT, eventually
 from .http_app import HANDSHAKE, Recording, Shaken, alone, core_of, message, post, serve
 from .test_shared_sessions import SharedMemory, open_stores, text_of
 
@@ -270,7 +271,7 @@ def test_two_servers_with_one_store_share_nothing(
             assert at(client, other.core).request("ping").status == 404
             assert "there is no task" in look(other.core, task)["error"]["message"]
         (one, _), (two, _) = made
-        first, second = one.server._config.processes, two.server._config.processes
+        first, second = config_of(one.server).processes, config_of(two.server).processes
         assert first is not None and second is not None and first.secret() != second.secret()
 
 
@@ -451,7 +452,7 @@ def test_cancellations_take_little_room(opens: Callable[[], Store]) -> None:
             "notifications/cancelled", {"requestId": 5, "reason": "y" * 3_900_000}, id=None
         )
         assert client.send(body).status == 202
-        first, second = (site.server._config.processes for site in (one, two))
+        first, second = (config_of(site.server).processes for site in (one, two))
         assert first is not None and second is not None
         assert eventually(lambda: not first._unsent)
         underlying = one.store.store
@@ -553,7 +554,7 @@ def test_questions_of_a_process_that_has_ended_are_forgotten(opens: Callable[[],
         asked = client.begin("tools/call", {"name": "ask"})
         asked.writer.wait_for(lambda: asked.writer.messages)
         id = asked.writer.messages[-1]["id"]
-        first = one.server._config.processes
+        first = config_of(one.server).processes
         assert first is not None
         first.stop(one.core)
         first.stop()
@@ -769,7 +770,7 @@ def test_damaged_messages_of_processes_are_ignored(caplog: pytest.LogCaptureFixt
     with one_site(memory()) as (one, two):
         client = Shaken(one.core)
         at(client, two.core).request("ping")
-        told, store = two.server._config.processes, two.store.store
+        told, store = config_of(two.server).processes, two.store.store
         assert told is not None
         number = 0
         key = client_key(client)

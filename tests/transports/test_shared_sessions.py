@@ -32,6 +32,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.stores import processes
 from minimcp.stores.base import Entry, StoreUnavailable
 
+from ..inside import config_of, incoming_of
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
 from ..support import WAIT, eventually
@@ -114,7 +115,7 @@ class Site:
         def name(ctx: Context) -> str:
             """The log level that the client wants, and what it is called."""
             info = ctx.client.info
-            return f"{ctx._incoming.peer.log_rank} {info.name if info else None}"
+            return f"{incoming_of(ctx).peer.log_rank} {info.name if info else None}"
 
         @server.resource("notes://one")
         def one() -> str:
@@ -171,11 +172,11 @@ def closing(site: Site) -> Iterator[Site]:
     yield site
     site.go.set()
     for server in site.servers:
-        for receiver in list(server._config.processes.receivers):
+        for receiver in list(config_of(server).processes.receivers):
             if hasattr(receiver, "_endpoint"):
                 receiver._endpoint.close()
         server.close()
-        close = getattr(server._config.store, "close", None)
+        close = getattr(config_of(server).store, "close", None)
         if close is not None:
             close()
 
@@ -251,7 +252,7 @@ def test_no_answer_is_taken_of_another_session_or_for_no_process(site: Site) -> 
     wrong = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Eve"}}}
     right = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Ada"}}}
     assert other.at(site.cores[1]).send(wrong).status == 202
-    store = site.servers[0]._config.store
+    store = config_of(site.servers[0]).store
     before = len(store.list("/site/process/"))
     for nobody in ("0123456789abcdef-1", "../session/x-1", "x", 7):
         assert (
@@ -279,7 +280,7 @@ def test_a_cancellation_reaches_a_process_that_has_just_begun_to_hear(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, hear = threading.Event(), processes.Processes._hear
-    first, second = (server._config.processes for server in site.servers[:2])
+    first, second = (config_of(server).processes for server in site.servers[:2])
     assert second is not None
 
     def late(self: processes.Processes, stopped: Any) -> None:
@@ -376,7 +377,7 @@ def test_who_listens_while_redis_is_away_is_served(
     listening.writer.wait_for(lambda: listening.writer.messages)
     assert "what other processes tell may not get here" in caplog.text
     redis.start()
-    processes = far.servers[0]._config.processes
+    processes = config_of(far.servers[0]).processes
     assert processes is not None
     assert eventually(lambda: processes.heard), "it is back"
     far.servers[1].resource_updated("notes://one")
@@ -390,7 +391,7 @@ def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Sit
     assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
     site.servers[2].resource_updated("notes://one")
     site.servers[2].resource_updated("notes://two")
-    assert eventually(lambda: not site.servers[2]._config.processes._unsent)
+    assert eventually(lambda: not config_of(site.servers[2]).processes._unsent)
     first = client.at(site.cores[0]).listen()
     first.writer.wait_for(lambda: first.writer.messages)
     assert [each["params"]["uri"] for each in first.writer.messages] == ["notes://one"]
@@ -414,7 +415,7 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
 ) -> None:
     """The thread that reads the log of changes has read nothing yet as the first stream opens."""
     read, passed, pass_on = threading.Event(), threading.Event(), processes.Processes._pass_on
-    slow = site.servers[0]._config.processes
+    slow = config_of(site.servers[0]).processes
 
     def late(self: processes.Processes) -> bool:
         if self is not slow:
@@ -430,7 +431,7 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
         client.request("resources/subscribe", {"uri": uri})
     monkeypatch.setattr(processes.Processes, "_pass_on", late)
     site.servers[2].resource_updated("notes://one")
-    assert eventually(lambda: not site.servers[2]._config.processes._unsent)
+    assert eventually(lambda: not config_of(site.servers[2]).processes._unsent)
     first = client.listen()
     first.writer.wait_for(lambda: first.writer.messages)
     read.set()
@@ -610,7 +611,7 @@ def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -
     first.finished()
     site.kill(site.cores[0])
     site.servers[1].resource_updated("notes://one")
-    assert eventually(lambda: not site.servers[1]._config.processes._unsent)
+    assert eventually(lambda: not config_of(site.servers[1]).processes._unsent)
     again = client.at(site.cores[0]).listen(Last_Event_ID=first.writer.events[-1].id)
     again.writer.wait_for(lambda: again.writer.messages)
     assert [each["params"]["uri"] for each in again.writer.messages] == ["notes://one"], (
@@ -735,7 +736,7 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
     with pytest.raises(Exception, match="there is no such session"):
         core.admission.session_of(stolen.headers)
     for key in ("session", "stream", "process"):
-        for entry in site.servers[0]._config.store.list(f"/site/{key}/"):
+        for entry in config_of(site.servers[0]).store.list(f"/site/{key}/"):
             assert client.headers["Mcp-Session-Id"] not in entry.key + entry.value.decode(), (
                 "who reads it gets in"
             )
@@ -745,7 +746,7 @@ def test_what_is_no_session_in_the_store_is_refused(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Roaming(site.cores)
-    store = site.servers[0]._config.store
+    store = config_of(site.servers[0]).store
     (entry,) = store.list("/site/session/")
     good = json.loads(entry.value)
     for wrong in (
@@ -771,7 +772,7 @@ def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
     request."""
     client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
     ((session, store),) = (
-        (each, site.servers[0]._config.store) for each in site.cores[0].sessions.values()
+        (each, config_of(site.servers[0]).store) for each in site.cores[0].sessions.values()
     )
 
     def bounded(self: SharedSessions, session: SharedSession) -> bool:
@@ -814,7 +815,7 @@ def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> 
         thread.start()
     for thread in threads:
         thread.join(WAIT)
-    (entry,) = site.servers[0]._config.store.list("/site/session/")
+    (entry,) = config_of(site.servers[0]).store.list("/site/session/")
     assert sorted(json.loads(entry.value)["uris"]) == sorted(uris)
 
 
@@ -839,7 +840,7 @@ def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
 
     monkeypatch.setattr(here.subscriptions, "uris", uris_and_more)
     assert client.at(here).request("ping").status == 200
-    (entry,) = site.servers[0]._config.store.list("/site/session/")
+    (entry,) = config_of(site.servers[0]).store.list("/site/session/")
     record = json.loads(entry.value)
     assert record["uris"] == ["notes://here", "notes://one", "notes://there"]
     assert record["rank"] == 4
@@ -861,7 +862,7 @@ def test_what_a_handler_keeps_while_a_copy_is_brought_up_to_date_stays(
 
     monkeypatch.setattr("minimcp.http.shared.deepcopy", copied)
     assert client.at(here).request("ping").status == 200
-    (entry,) = site.servers[0]._config.store.list("/site/session/")
+    (entry,) = config_of(site.servers[0]).store.list("/site/session/")
     assert json.loads(entry.value)["session"] == {"calls": 1, "kept": "by a handler"}
 
 
@@ -1092,7 +1093,7 @@ def test_when_redis_was_flushed_clients_begin_anew(far: Site, redis: RedisServer
     assert text_of(again.request("tools/call", {"name": "count"})) == "1"
     held = again.at(far.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
     assert far.begun.wait(WAIT)
-    assert eventually(lambda: far.servers[1]._config.processes._held_at > 0)
+    assert eventually(lambda: config_of(far.servers[1]).processes._held_at > 0)
     again.at(far.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
     assert far.cancelled.wait(WAIT)
     held.finished()
@@ -1201,7 +1202,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(
 
     client = Roaming(site.cores)
     broken = Broken()
-    site.servers[0]._config.processes.receivers.add(broken)
+    config_of(site.servers[0]).processes.receivers.add(broken)
     held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
     assert site.begun.wait(WAIT)
     client.at(site.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
@@ -1282,6 +1283,6 @@ def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
 
 def test_without_a_shared_store_there_are_no_processes() -> None:
     server = Server("alone", store=MemoryStore())
-    assert server._config.processes is None and core_of(server).shared is None
+    assert config_of(server).processes is None and core_of(server).shared is None
     assert processes.LEASE_SECONDS > 2 * processes.RENEW_SECONDS
     assert NEWEST

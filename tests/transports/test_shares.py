@@ -19,6 +19,7 @@ from minimcp.http import endpoint as endpoints, responses, server as http_server
 from minimcp.http.server import RunningHttp
 
 from ..answering import R3, R4
+from ..inside import config_of
 from ..support import WAIT, eventually
 from .http_app import (
     POST_HEADERS,
@@ -566,7 +567,7 @@ def test_under_wsgi_addresses_have_no_share(stages: Any) -> None:
             **{"HTTP_" + name.upper().replace("-", "_"): text for name, text in request.headers.items()},
         }  # fmt: skip
         assert b"".join(app(environ, lambda status, headers: None))
-    assert "0 clients" in repr(stage.server._config.shares)
+    assert "0 clients" in repr(config_of(stage.server).shares)
 
 
 # ------------------------------------------------------------ a client that disconnects

@@ -13,7 +13,8 @@ from minimcp import Bearer, Context, HttpRequest, InvalidParams, Server, Tasks
 from minimcp.extensions import tasks
 from minimcp.http import client as http_client
 
-from ..support import WAIT, eventually, tasks_of
+from ..inside import tasks_of
+from ..support import WAIT, eventually
 from ..web import INITIALIZED, Heard, Peer, Wire
 from .http_app import Shaken, Stage, alone, core_of, serve
 

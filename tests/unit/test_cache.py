@@ -15,6 +15,7 @@ from minimcp.client.cache import LONGEST, Cache, Key
 from minimcp.protocol.versions import BY_NAME, CACHEABLE
 
 from ..answering import R4, R5, Answering, error, result
+from ..inside import session_of
 from ..scripted import notice, wait_for
 from ..support import WAIT
 
@@ -357,7 +358,7 @@ def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(
     with pytest.raises(TypeError, match="cancel is a CancelToken"):
         client.list_tools(cancel=5)  # type: ignore[arg-type]
     server.pipe.end()
-    assert client._sessions.newest.wait_until_ended(WAIT)
+    assert session_of(client).wait_until_ended(WAIT)
     for call in (client.list_tools, lambda: client.request("tools/list")):
         with pytest.raises(minimcp.ConnectionLost):
             call()

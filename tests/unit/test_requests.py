@@ -41,6 +41,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Notification, Request, Response, encode
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
+from ..inside import waits_on
 from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, eventually
 
@@ -471,7 +472,7 @@ def test_a_drain_ends_with_the_refusal_of_the_last_request() -> None:
     sink = RecordingOutlet()
     last = incoming(sink)
     draining = Task(sink.requests.wait_until_empty, NEVER)
-    assert eventually(lambda: sink.requests._changed._waiters)  # type: ignore[attr-defined]
+    assert eventually(lambda: waits_on(sink.requests))
     last.refuse(InternalError("no thread"))
     assert draining.result()
 

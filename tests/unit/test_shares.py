@@ -13,6 +13,7 @@ from minimcp import Bearer, HttpOptions, Limits, Server
 from minimcp.engine.pool import Pool, waiting
 from minimcp.engine.shares import RESOURCES, Place, ShareExceeded, Shares
 
+from ..inside import config_of
 from ..support import ROOT, WAIT, eventually
 
 ADA, BOB = ("principal", "ada"), ("principal", "bob")
@@ -308,7 +309,7 @@ def test_a_forked_process_begins_without_clients_in_the_same_object() -> None:
     counted.admit("requests", 8, [ADA])
     with counted._lock:
         server.renew_in_fork()
-    assert server._config.shares is counted is endpoint.shares
+    assert config_of(server).shares is counted is endpoint.shares
     assert counted.used("requests", ADA) == 0
     server.close()
 
