@@ -56,3 +56,9 @@ def forget_servers() -> None:
 def waits_on(owner: Any, condition: str = "_changed") -> int:
     """How many threads wait on a condition of an object."""
     return len(getattr(owner, condition)._waiters)
+
+
+def stop_hearing(processes: Any) -> None:
+    """Have the `Processes` of a server hear no more, whoever uses them, as if killed."""
+    processes._stopped.cancel()
+    processes._called.cancel()
