@@ -62,3 +62,78 @@ def stop_hearing(processes: Any) -> None:
     """Have the `Processes` of a server hear no more, whoever uses them, as if killed."""
     processes._stopped.cancel()
     processes._called.cancel()
+
+
+def running_tasks(tasks: Any) -> Any:
+    """The requests of tasks whose handlers have not ended."""
+    return tasks._running
+
+
+def endpoint_of(running: Any) -> Any:
+    """The endpoint of a running HTTP server."""
+    return running._http
+
+
+def open_responses(core: Any) -> List[Any]:
+    """The responses of an endpoint that have not ended."""
+    return list(core._open.values())
+
+
+def kept_connections(running: Any) -> Any:
+    """The connections of an HTTP server that no thread serves: idle, slow or leaving."""
+    return running._kept
+
+
+def left_connections(running: Any) -> Any:
+    """The connections of an HTTP server whose handlers run, though the client has left."""
+    return running._left
+
+
+def token_checks(core: Any) -> Any:
+    """The responses of an endpoint whose token is checked again."""
+    return core._token_checks
+
+
+def turns_of(shares: Any) -> Any:
+    """Of each client, how many of its handlers count."""
+    return shares._turns
+
+
+def waiting_turns(shares: Any) -> Any:
+    """The handlers that wait for their client's turn."""
+    return shares._waiting
+
+
+def pauses_of(deadline: Any) -> int:
+    """How many questions pause a deadline."""
+    return int(deadline._pauses)
+
+
+def waiters_of(store: Any) -> Any:
+    """The events of threads that wait in a store, by key."""
+    return store._waiters
+
+
+def sessions_with_changes(subscriptions: Any) -> Any:
+    """The sessions that are notified of changes, by peer."""
+    return subscriptions._sessions
+
+
+def streams_with_changes(subscriptions: Any) -> Any:
+    """The streams of `subscriptions/listen`, by request."""
+    return subscriptions._streams
+
+
+def cached(cache: Any) -> int:
+    """How many results a cache holds."""
+    return len(cache._entries)
+
+
+def callbacks_of(token: Any) -> Any:
+    """The functions that a token calls when it is cancelled."""
+    return token._callbacks
+
+
+def sweep(calls: Any) -> None:
+    """Look for calls whose time is over, as the timer does."""
+    calls._look()

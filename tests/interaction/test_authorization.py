@@ -18,7 +18,7 @@ from minimcp import AuthorizationError, ClientCredentials, SignIn, TokenFile, To
 from minimcp.engine import timer
 
 from ..authorization_server import METADATA, AuthorizationServer, Browser, protected
-from ..inside import session_of
+from ..inside import session_of, sweep
 from ..support import ROOT, WAIT, MovedTime
 
 requirement = pytest.mark.requirement
@@ -342,7 +342,7 @@ def test_the_clock_stands_while_a_person_signs_in(
         if browser.opened:
             moved.ahead += 1000
             calls: Any = session_of(client).calls
-            calls._look()  # as the timer does
+            sweep(calls)  # as the timer does
         browser.open(url)
 
     auth, _ = sign_in(on_redirect=slowly, on_callback=browser.come)

@@ -30,7 +30,7 @@ from minimcp.protocol.lifecycle import VERSION_KEY
 from minimcp.protocol.messages import Json
 
 from ..answering import Answering, result
-from ..inside import forget_servers, session_of
+from ..inside import forget_servers, session_of, sweep
 from ..scripted import Task
 from ..support import WAIT, MovedTime, eventually, refused_port
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
@@ -676,7 +676,7 @@ def test_a_call_ends_though_its_stream_is_full_of_events(
         assert begun.wait(WAIT)
         if how == "deadline":
             moved.ahead = 2 * WAIT
-            session_of(client).calls._look()  # as the timer does
+            sweep(session_of(client).calls)  # as the timer does
         elif how == "cancel":
             token.cancel()
         elif how == "close":

@@ -16,7 +16,7 @@ from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
 from minimcp.http.responses import EventStream
 
-from ..inside import config_of, feature_of
+from ..inside import config_of, feature_of, sessions_with_changes
 from ..rows import for_each
 from ..support import WAIT, eventually
 from ..wire.messages import hello
@@ -301,7 +301,7 @@ def test_sessions_are_limited(server: Server) -> None:
     clients = [Shaken(core) for _ in range(2)]
     refused = serve(core, post(message("initialize", hello("2025-06-18"))))
     assert refused.status == 503 and "max_sessions" in refused.json["error"]["message"]
-    assert len(feature_of(server, "subscriptions")._sessions) == 2
+    assert len(sessions_with_changes(feature_of(server, "subscriptions"))) == 2
     clients[0].delete()
     Shaken(core)
 

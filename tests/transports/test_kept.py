@@ -35,7 +35,7 @@ from minimcp.protocol.messages import Notification
 from minimcp.stores import processes
 from minimcp.stores.base import owner_of, store_key
 
-from ..inside import config_of, tasks_of
+from ..inside import config_of, running_tasks, tasks_of
 from ..redis_server import RedisServer, redis_server
 from ..support import WAIT, eventually
 from .http_app import HANDSHAKE, Recording, Shaken, alone, core_of, message, post, serve
@@ -159,9 +159,9 @@ class Site:
         self.go.set()
         self.core.close()
         tasks = tasks_of(self.server)
-        for request in list(tasks._running.values()):
+        for request in list(running_tasks(tasks).values()):
             request.token.cancel("the test is over")
-        assert eventually(lambda: not tasks._running), "they write to the store at their end"
+        assert eventually(lambda: not running_tasks(tasks)), "they write to the store at their end"
         self.server.close()
 
 

@@ -32,7 +32,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.stores import processes
 from minimcp.stores.base import Entry, StoreUnavailable
 
-from ..inside import config_of, incoming_of, stop_hearing
+from ..inside import config_of, incoming_of, stop_hearing, token_checks
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
 from ..support import WAIT, eventually
@@ -693,7 +693,7 @@ def test_a_call_that_goes_on_at_another_process_ends_with_its_token(
     again.writer.wait_for(lambda: again.writer.streamed)
     valid.remove("first")
     assert again.finished().messages == []
-    assert not cores[1]._token_checks
+    assert not token_checks(cores[1])
     client.headers["Authorization"] = "Bearer second"
     site.go.set()
     answer = client.listen(Last_Event_ID=last).finished().messages[-1]

@@ -31,6 +31,8 @@ from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_peer import Peer
 
+from ..inside import kept_connections
+
 PATIENT = Timeouts(head=WAIT, body=WAIT, idle=WAIT, leave=WAIT)
 """For peers that may be slow because the machine is."""
 TEXT = [("Content-Type", "text/plain")]
@@ -472,7 +474,7 @@ def test_connections_that_never_said_a_word_go_first_when_there_is_no_room(
         kept = stack.enter_context(Peer(running.port))
         assert kept.get().response().status == 200
         silent = [stack.enter_context(Peer(running.port)) for _ in range(20)]
-        assert eventually(lambda: len(running._kept) == 5)
+        assert eventually(lambda: len(kept_connections(running)) == 5)
         with Peer(running.port) as new:
             assert new.get().response().status == 200 and kept.get().response().status == 200
         for each in silent:
