@@ -67,10 +67,10 @@ class AnsweringPipe(ScriptedPipe):
     def send(self, data: bytes, seconds: float) -> int:
         taken = super().send(data, seconds)
         for line in bytes(data[:taken]).splitlines():
-            self._hear(json.loads(line))
+            self.hear(json.loads(line))
         return taken
 
-    def _hear(self, message: Dict[str, Any]) -> None:
+    def hear(self, message: Dict[str, Any]) -> None:
         self.messages.append(message)
         if "id" not in message or "method" not in message:
             return

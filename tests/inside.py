@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any, List
 
+from minimcp.client import client as client_module
 from minimcp.http import client_sse
 
 
@@ -137,3 +138,13 @@ def callbacks_of(token: Any) -> Any:
 def sweep(calls: Any) -> None:
     """Look for calls whose time is over, as the timer does."""
     calls._look()
+
+
+def written_streams(events: Any) -> Any:
+    """The streams of which an event store of several processes knows, by session."""
+    return events._written
+
+
+def close_clients_at_exit() -> None:
+    """Close the clients that nobody has closed, as the interpreter does when it exits."""
+    client_module._close_at_exit()

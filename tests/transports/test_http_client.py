@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import queue
 import signal
 import socket
 import ssl
@@ -19,7 +20,6 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 import requests
-import urllib3
 from requests.auth import AuthBase, HTTPBasicAuth, HTTPDigestAuth
 
 import minimcp
@@ -211,7 +211,7 @@ def test_what_is_no_answer_is_said_at_once_and_nothing_is_sent_again(words: str)
             client.call_tool("t")
         assert "\n" not in str(caught.value) and "requests" not in type(caught.value).__module__
         assert peer.methods == ["server/discover", "tools/call"]
-        peer._said["tools/call"] = lambda heard, wire: wire.result(DONE)
+        peer.said["tools/call"] = lambda heard, wire: wire.result(DONE)
         assert client.call_tool("t").text == "done" and client.loss is None
 
 
@@ -809,8 +809,8 @@ def test_cookies_do_not_pile_up() -> None:
             for _ in range(15):
                 client.call_tool("t")
             sizes = [len(heard.headers.get("cookie", "")) for heard in peer.all("tools/call")]
-            fetcher = session_of(client)._fetcher  # type: ignore[attr-defined]
-            assert max(sizes) < 64 * 1024 and len(fetcher._session.cookies) < 25
+            count = peer.all("tools/call")[-1].headers["cookie"].count("=x")
+            assert max(sizes) < 64 * 1024 and count < 25
 
 
 @pytest.mark.parametrize(
@@ -1325,6 +1325,11 @@ def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(
                 Task(client.call_tool, "t", timeout=timeout).result()
 
 
+def no_sender() -> bool:
+    """Whether no thread of a client sends what nobody waits for."""
+    return not any("-sender" in thread.name for thread in threading.enumerate())
+
+
 def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1337,24 +1342,21 @@ def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
         peer.wait_for("tools/call", 3)
         client.close()
         assert all(isinstance(task.ended(), minimcp.ConnectionLost) for task in tasks)
-        name = session_of(client)._sender.name  # type: ignore[attr-defined]
-        assert eventually(
-            lambda: not any(thread.name.startswith(name) for thread in threading.enumerate())
-        )
+        assert eventually(no_sender)
 
 
 def test_a_connection_waits_again_as_long_as_it_takes_before_another_call_may_have_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept: List[Any] = []
-    put = urllib3.HTTPConnectionPool._put_conn  # type: ignore[attr-defined]
+    put = queue.LifoQueue.put
 
-    def seen(pool: Any, connection: Any) -> None:
-        if connection is not None and connection.sock is not None:
+    def seen(pool: Any, connection: Any, *more: Any, **options: Any) -> None:
+        if getattr(connection, "sock", None) is not None:  # urllib3 keeps it for another call
             kept.append(connection.sock.gettimeout())
-        put(pool, connection)
+        put(pool, connection, *more, **options)
 
-    monkeypatch.setattr(urllib3.HTTPConnectionPool, "_put_conn", seen)
+    monkeypatch.setattr(queue.LifoQueue, "put", seen)
     with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
         client.call_tool("t", on_progress=lambda item: None)
     assert kept and not any(kept)
@@ -1379,10 +1381,7 @@ def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_n
         session: Any = session_of(client)
         session.abandon()  # as the finalizer of a client does
         peer.wait_for("DELETE")
-        name = session._sender.name
-        assert eventually(
-            lambda: not any(thread.name.startswith(name) for thread in threading.enumerate())
-        )
+        assert eventually(no_sender)
 
 
 def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(
@@ -1422,7 +1421,8 @@ def test_ctrl_c_while_calls_are_begun_ends_all_of_them(monkeypatch: pytest.Monke
         Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer,
         connect(peer) as client,
     ):
-        session, spawn, turns = session_of(client), client._host.pool.spawn, count(1)
+        session: Any = session_of(client)
+        spawn, turns = session.host.pool.spawn, count(1)
 
         def interrupted(job: Any) -> None:
             if next(turns) == 2:
@@ -1430,7 +1430,7 @@ def test_ctrl_c_while_calls_are_begun_ends_all_of_them(monkeypatch: pytest.Monke
                 raise KeyboardInterrupt
             spawn(job)
 
-        monkeypatch.setattr(client._host.pool, "spawn", interrupted)
+        monkeypatch.setattr(session.host.pool, "spawn", interrupted)
         with pytest.raises(KeyboardInterrupt):
             client.call_tools([("t", {})] * 3)
         assert not session.calls.pending() and len(peer.all("tools/call")) == 1

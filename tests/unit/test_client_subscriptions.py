@@ -22,11 +22,11 @@ from minimcp import (
     ProtocolViolation,
     RequestTimeout,
 )
-from minimcp.client import client as client_module, subscriptions as module
+from minimcp.client import subscriptions as module
 from minimcp.client.subscriptions import Changes, Filter
 
 from ..answering import R4, Answer, error, result, silence
-from ..inside import session_of, waits_on
+from ..inside import close_clients_at_exit, session_of, waits_on
 from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
 from ..scripted import Task, cancelled, no_threads, notice, result as ended, wait_for
 from ..support import WAIT, eventually
@@ -384,7 +384,7 @@ def test_a_client_that_only_listens_is_closed_at_exit() -> None:
     idle, busy = Host(), Host()
     first, second = (minimcp.connect(host, on_tools_changed=print) for host in (idle, busy))
     changes = second.listen(tools_list_changed=True)
-    client_module._close_at_exit()
+    close_clients_at_exit()
     assert idle.pipe.closed and not busy.pipe.closed
     assert idle.closed() == idle.listens()
     changes.close()

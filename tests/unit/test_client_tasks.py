@@ -332,22 +332,23 @@ def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.M
 
 def test_what_has_ended_while_an_earlier_answer_is_read_stays_so() -> None:
     task = tasks.Task(None, "t1")  # type: ignore[arg-type]
+    take, reading = task._take, task._told
 
     ended: List[bool] = []
 
     def end() -> None:
-        if not ended and task._told.acquire(
+        if not ended and reading.acquire(
             blocking=False
         ):  # else this thread waits until the other has read
             ended.append(True)
-            task._take({"taskId": "t1", "status": "completed"})
-            task._told.release()
+            take({"taskId": "t1", "status": "completed"})
+            reading.release()
 
     class Earlier(Dict[str, Any]):
         def __getitem__(self, name: str) -> Any:
             Task(end).result()
             return super().__getitem__(name)
 
-    task._take(Earlier(taskId="t1", status="working"))
+    take(Earlier(taskId="t1", status="working"))
     end()
     assert task.status == "completed"

@@ -360,21 +360,28 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "nowhere" / "store.db")
 
 
+def before_query(
+    monkeypatch: pytest.MonkeyPatch, store: SqliteStore, look: Callable[[str], object]
+) -> None:
+    """Have `look` see each statement before a store executes it, or raise instead."""
+    query = store._query
+    monkeypatch.setattr(store, "_query", lambda sql, *values: (look(sql), query(sql, *values))[1])
+
+
 def test_a_poll_that_fails_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
     version = one.put("a", b"1")
     assert version is not None
-    query, failed = one._query, threading.Event()
+    failed = threading.Event()
 
-    def fails_once(statement: str, *values: Any) -> Any:
+    def fails_once(statement: str) -> None:
         if "version >" in statement and not failed.is_set():
             failed.set()
             raise sqlite3.OperationalError("disk I/O error")
-        return query(statement, *values)
 
-    monkeypatch.setattr(one, "_query", fails_once)
+    before_query(monkeypatch, one, fails_once)
     waiting = Task(one.wait, ["a"], version, WAIT)
     assert failed.wait(WAIT)
     two.put("a", b"2")
@@ -398,23 +405,18 @@ def test_a_wait_that_cannot_begin_keeps_no_other_from_being_woken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
-    version, query, failures = (
-        one.put("a", b"1"),
-        one._query,
-        [sqlite3.OperationalError("disk I/O error")],
-    )
+    version, failures = one.put("a", b"1"), [sqlite3.OperationalError("disk I/O error")]
+    get, looked = one.get, threading.Event()
     assert version is not None
 
-    def fails_once(statement: str, *values: Any) -> Any:
+    def fails_once(statement: str) -> None:
         if failures:
             raise failures.pop()
-        return query(statement, *values)
 
-    monkeypatch.setattr(one, "_query", fails_once)
+    before_query(monkeypatch, one, fails_once)
     with pytest.raises(sqlite3.Error):
         one.wait(["a"], version, WAIT)
-    changed, looked = one._changed, threading.Event()
-    monkeypatch.setattr(one, "_changed", lambda *given: (changed(*given), looked.set())[0])
+    monkeypatch.setattr(one, "get", lambda key: (get(key), looked.set())[0])
     waiting = Task(one.wait, ["a"], version, 2 * WAIT)
     assert looked.wait(WAIT)
     two.put("a", b"2")

@@ -537,7 +537,7 @@ def test_a_peer_may_have_any_time_to_take_something(endpoint: Endpoint) -> None:
         probe(running)
 
 
-@pytest.mark.parametrize("flag", [0, server_module._DONT_WAIT])
+@pytest.mark.parametrize("flag", [0, getattr(socket, "MSG_DONTWAIT", 0)])
 def test_a_refusal_waits_for_nobody(
     running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int
 ) -> None:
@@ -600,8 +600,8 @@ CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"
 def test_a_peer_that_drips_is_told_that_its_time_is_over(
     begins: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, accept = threading.Event(), RunningHttp._accept
-    monkeypatch.setattr(RunningHttp, "_accept", lambda running: (sent.wait(WAIT), accept(running)))
+    sent, accept = threading.Event(), socket.socket.accept
+    monkeypatch.setattr(socket.socket, "accept", lambda sock: (sent.wait(WAIT), accept(sock))[1])
     with serving(
         Endpoint(), timeouts=Timeouts(head=0.5, body=0.5, idle=WAIT, leave=WAIT)
     ) as running:
