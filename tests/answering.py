@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from typing import Any, Callable, Dict, List, Optional
 
+from .inside import session_of
 from .scripted import ScriptedPipe, dumps, request
 from .support import WAIT, MovedTime, eventually
 
@@ -66,10 +67,10 @@ class AnsweringPipe(ScriptedPipe):
     def send(self, data: bytes, seconds: float) -> int:
         taken = super().send(data, seconds)
         for line in bytes(data[:taken]).splitlines():
-            self._hear(json.loads(line))
+            self.hear(json.loads(line))
         return taken
 
-    def _hear(self, message: Dict[str, Any]) -> None:
+    def hear(self, message: Dict[str, Any]) -> None:
         self.messages.append(message)
         if "id" not in message or "method" not in message:
             return
@@ -127,5 +128,5 @@ class Answering:
 def later(client: Any, moved: MovedTime) -> None:
     """It is later than any call of this client may last, and they look at the clock."""
     moved.ahead += 2 * WAIT
-    for call in client._sessions.newest.calls.pending():
+    for call in session_of(client).calls.pending():
         call.queue.put(None)

@@ -52,18 +52,18 @@ class AuthorizationServer:
         self.clients: Dict[str, Optional[str]] = {"robot": "a robot's secret"}
         self.more: Dict[str, Any] = {}  # members of the metadata; None takes one away
         self._lock = threading.Lock()
-        self._http = ThreadingHTTPServer(
+        self.http = ThreadingHTTPServer(
             ("127.0.0.1", 0), type("Handler", (_Handler,), {"owner": self})
         )
-        self._http.daemon_threads = False  # they are joined at the end
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,))
+        self.http.daemon_threads = False  # they are joined at the end
+        self.url = f"http://127.0.0.1:{self.http.server_port}"
+        self._thread = threading.Thread(target=self.http.serve_forever, args=(0.02,))
         self._thread.start()
 
     def close(self) -> None:
-        self._http.shutdown()
+        self.http.shutdown()
         self._thread.join()
-        self._http.server_close()
+        self.http.server_close()
 
     def __enter__(self) -> "AuthorizationServer":
         return self
@@ -193,14 +193,14 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        self._serve(parts.path, dict(parse_qsl(parts.query)))
+        self.serve(parts.path, dict(parse_qsl(parts.query)))
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
         is_json = self.headers.get("Content-Type") == "application/json"
-        self._serve(self.path, json.loads(body) if is_json else dict(parse_qsl(body)))
+        self.serve(self.path, json.loads(body) if is_json else dict(parse_qsl(body)))
 
-    def _serve(self, path: str, values: Dict[str, Any]) -> None:
+    def serve(self, path: str, values: Dict[str, Any]) -> None:
         owner = self.owner
         owner.asked.append(Asked(path, values, self.headers))
         if path in owner.faults:

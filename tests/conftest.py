@@ -4,7 +4,7 @@ pytest's own plugins turn what reaches `threading.excepthook` and `sys.unraisabl
 warnings, and setup.cfg turns every warning into a failure: tests/test_conftest.py shows that both
 work.
 MINIMCP_SWITCH_INTERVAL (seconds) sets the interpreter's switch interval for the whole run,
-MINIMCP_LONGEST how long one test may take.
+MINIMCP_LONGEST the time limit of a test.
 """
 
 from __future__ import annotations
@@ -13,16 +13,28 @@ import faulthandler
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
 import time
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Generator, Iterator, List, Set, TextIO
 
 import pytest
 
-from .support import KEPT, KEPT_THREADS, ROOT, WAIT, Held, eventually, held, usual_signals
+from .support import (
+    KEPT,
+    KEPT_THREADS,
+    ROOT,
+    WAIT,
+    Held,
+    eventually,
+    held,
+    stacks_of_threads,
+    usual_signals,
+)
 
 SETTLE = 10.0
 """Seconds that the threads, descriptors and children of a test may take to go away after it."""
@@ -39,8 +51,20 @@ os.environ.setdefault(
 )
 
 
-LONGEST = float(os.environ.get("MINIMCP_LONGEST", 280.0))
-"""Seconds after which a test has hung: its process shows where its threads are, and ends."""
+LONGEST = float(os.environ.get("MINIMCP_LONGEST", 30.0))
+"""Seconds that a test may take, as may its fixtures before it and after it. One that takes longer
+fails, with the stacks of all threads, and the others go on; `limit` marks those that need more."""
+
+AGAIN = 10.0
+"""Seconds until a test that went on is interrupted once more."""
+
+STUCK = 4
+"""Times the limit after which a process ends whose main thread cannot be interrupted, and every
+process of Windows, which has no timers."""
+
+
+class TookTooLong(BaseException):
+    """A test exceeded its limit. Library code that handles every `Exception` does not handle it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -69,12 +93,55 @@ def pytest_configure(config: pytest.Config) -> None:
             config.add_cleanup(partial(shutil.rmtree, passing, ignore_errors=True))
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, None, None]:
-    """No test outlives `LONGEST`."""
-    faulthandler.dump_traceback_later(LONGEST, exit=True, file=item.config.stash[HANG_LOG])
-    yield
-    faulthandler.cancel_dump_traceback_later()
+@contextmanager
+def _limited(item: pytest.Item, when: str) -> Iterator[None]:
+    """Raise `TookTooLong` in the main thread when this part of a test exceeds its limit."""
+    marker = item.get_closest_marker("limit")
+    seconds = LONGEST if marker is None else max(LONGEST, marker.args[0])
+    exceeded = TookTooLong(f"{when} took longer than {seconds:g} s; see the stacks of its threads")
+    has_timer = hasattr(signal, "setitimer")
+    fired = False
+
+    def interrupt(number: int, frame: Any) -> None:
+        nonlocal fired
+        if not fired:
+            fired = True
+            item.add_report_section(when, "stacks of all threads", stacks_of_threads())
+        raise exceeded
+
+    faulthandler.dump_traceback_later(
+        STUCK * seconds if has_timer else seconds, exit=True, file=item.config.stash[HANG_LOG]
+    )
+    if has_timer:
+        before = signal.signal(signal.SIGALRM, interrupt)
+        signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN)
+    try:
+        yield
+    finally:
+        if has_timer:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        faulthandler.cancel_dump_traceback_later()
+    if fired:  # the test has swallowed it
+        raise exceeded
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    with _limited(item, "setup"):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    with _limited(item, "call"):
+        yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, None, None]:
+    with _limited(item, "teardown"):
+        yield
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -58,6 +59,17 @@ def usual_signals() -> None:
             signal.signal(
                 number, signal.default_int_handler if name == "SIGINT" else signal.SIG_DFL
             )
+
+
+def stacks_of_threads() -> str:
+    """Where each thread of this process is, the calling one last."""
+    here = threading.get_ident()
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    frames = sorted(sys._current_frames().items(), key=lambda found: found[0] == here)
+    return "\n".join(
+        f"thread {names.get(number, number)}:\n" + "".join(traceback.format_stack(frame))
+        for number, frame in frames
+    )
 
 
 def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
@@ -196,8 +208,3 @@ def run_python(
     if env is not None:
         options["env"] = {**os.environ, **env}
     return subprocess.run([sys.executable, *arguments], capture_output=True, **options)
-
-
-def tasks_of(server: Any) -> Any:
-    """The `Tasks` of a server."""
-    return next(each for each in server._config.features if type(each).__name__ == "Tasks")

@@ -4,9 +4,13 @@ nothing else does."""
 from __future__ import annotations
 
 import re
+import signal
 from pathlib import Path
+from typing import Set, Tuple
 
-from .support import ROOT, run_python
+import pytest
+
+from .support import ROOT, WAIT, run_python
 
 SUITE = """
 import gc, os, subprocess, sys, threading
@@ -85,26 +89,116 @@ EXPECTED = {
 }
 
 
-def test_each_kind_of_leak_fails_the_test_that_made_it(tmp_path: Path) -> None:
+LONG_SUITE = """
+import os, signal, threading
+import pytest
+
+never = threading.Event()
+
+@pytest.fixture
+def slow_to_begin():
+    never.wait()
+
+@pytest.fixture
+def slow_to_end():
+    yield
+    never.wait()
+
+def test_waits():
+    never.wait()
+
+def waits_beside():
+    never.wait(20)
+
+def test_joins():
+    thread = threading.Thread(target=waits_beside, daemon=True, name="the-other-one")
+    thread.start()
+    try:
+        thread.join()
+    except Exception:
+        pass
+    finally:
+        never.set()
+        thread.join()
+        never.clear()
+
+def test_swallows():
+    try:
+        never.wait()
+    except BaseException:
+        pass
+
+def test_begins_late(slow_to_begin):
+    pass
+
+def test_ends_late(slow_to_end):
+    pass
+
+def test_short():
+    pass
+
+@pytest.mark.limit(60, "it shows that a test may take longer")
+def test_may_take_longer():
+    never.wait(5)
+
+def test_has_signals_of_its_own():
+    got = []
+    before = signal.signal(signal.SIGTERM, lambda *_: got.append(1))
+    os.kill(os.getpid(), signal.SIGTERM)
+    signal.signal(signal.SIGTERM, before)
+    assert got == [1]
+
+def test_forks():
+    pid = os.fork()
+    if not pid:
+        never.wait(5)  # a child has no timer
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+
+test_forks = pytest.mark.limit(60, "it waits for a child")(test_forks)
+"""
+
+
+def run_suite(
+    tmp_path: Path, code: str, *options: str, longest: float = 30.0
+) -> Tuple[str, Set[str]]:
+    """Run a file of tests, of which some fail, under this suite's conftest; return what pytest
+    printed, and the names of these tests."""
     suite = tmp_path / "test_suite.py"
-    suite.write_text(SUITE, encoding="utf-8")
+    suite.write_text(code, encoding="utf-8")
+    plugins = ["-p", "tests.conftest", "-p", "no:cov", "-p", "no:hypothesispytest"]
+    where = ["-c", str(ROOT / "setup.cfg"), "--rootdir", str(tmp_path)]
     done = run_python(
-        [
-            "-m",
-            "pytest",
-            "-p",
-            "tests.conftest",
-            "-c",
-            str(ROOT / "setup.cfg"),
-            "--rootdir",
-            str(tmp_path),
-        ]
-        + ["-p", "no:cov", "-p", "no:hypothesispytest", str(suite)],
-        seconds=240,
+        ["-m", "pytest", *plugins, *where, *options, str(suite)],
+        env={"MINIMCP_LONGEST": str(longest)},
+        seconds=4 * WAIT,
     )
     printed = done.stdout.decode()
-    failed = set(re.findall(r"^(?:ERROR|FAILED) \S*::(\w+)", printed, re.MULTILINE))
-    assert done.returncode == 1, printed
+    assert done.returncode == 1, printed + done.stderr.decode()
+    return printed, set(re.findall(r"^(?:ERROR|FAILED) \S*::(\w+)", printed, re.MULTILINE))
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs the timers of POSIX")
+@pytest.mark.limit(90, "it runs tests that wait until they are interrupted")
+@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two"])
+def test_a_test_that_takes_too_long_fails_alone(tmp_path: Path, options: Tuple[str, ...]) -> None:
+    printed, failed = run_suite(tmp_path, LONG_SUITE, *options, longest=4.0)
+    assert failed == {
+        "test_waits",
+        "test_joins",
+        "test_swallows",
+        "test_begins_late",
+        "test_ends_late",
+    }, printed
+    assert "thread the-other-one:" in printed and "in waits_beside" in printed, printed
+    for when in ("setup", "call", "teardown"):
+        assert f"TookTooLong: {when} took longer than 4 s" in printed, printed
+    assert "5 passed" in printed, printed  # one of them ended late
+
+
+@pytest.mark.limit(90, "it waits for what tests leave behind")
+def test_each_kind_of_leak_fails_the_test_that_made_it(tmp_path: Path) -> None:
+    printed, failed = run_suite(tmp_path, SUITE)
     # the last test closes what an earlier one opened, and is told so
     assert failed - {"test_last"} == set(EXPECTED), printed
     for words in EXPECTED.values():

@@ -127,7 +127,7 @@ class Peer(Proxy):
         self.heard: List[Heard] = []
         self.came = threading.Condition()
         self.connections = 0
-        self._said = {**(_handshake(session) if handshake else _alone()), **(said or {})}
+        self.said = {**(_handshake(session) if handshake else _alone()), **(said or {})}
         self._tls = tls
         self.url = f"http{'s' if tls else ''}://127.0.0.1:{self.port}/mcp"
 
@@ -149,7 +149,7 @@ class Peer(Proxy):
                     wire = Wire(
                         sock, heard.message.get("id") if isinstance(heard.message, dict) else None
                     )
-                    self._said.get(heard.method, _unknown)(heard, wire)
+                    self.said.get(heard.method, _unknown)(heard, wire)
         finally:
             self.drop(sock)
 

@@ -36,7 +36,7 @@ def request_of(port: int, modern: bool) -> "tuple[bytes, Dict[str, str]]":
         more = {"MCP-Protocol-Version": NEWEST, "Mcp-Method": "tools/call", "Mcp-Name": "echo"}
         params: Dict[str, Any] = {**CALL, "_meta": META}
     else:
-        more, params = dict(Wanderer([port], 1)._headers), CALL
+        more, params = dict(Wanderer([port], 1).headers), CALL
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
     return json.dumps(body).encode(), {**HEADERS, **more}
 

@@ -230,13 +230,22 @@ def test_breaches_are_marked(tmp_path: Path) -> None:
     assert not any("\x1b" in line for line in lines)
 
 
+def recorder_of(file: Path) -> Any:
+    return trace._Recorder(str(file), None, True)
+
+
+def goes_out(recorder: Any) -> None:
+    """Have it be as if what waits to be written were written."""
+    recorder._waiting = 0
+
+
 def record(tmp_path: Path, *chunks: bytes) -> List[Dict[str, Any]]:
     """What is written down of these bytes from the host."""
     file = tmp_path / "rows.jsonl"
-    recorder = trace._Recorder(str(file), None, True)
+    recorder = recorder_of(file)
     for chunk in chunks:
         recorder.take("-->", chunk)
-        recorder._waiting = 0
+        goes_out(recorder)
     recorder.start()
     recorder.end()
     recorder.close()
@@ -275,13 +284,13 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(trace, "MOST_BYTES", 100)
     line = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
     file = tmp_path / "rows.jsonl"
-    recorder = trace._Recorder(str(file), None, True)
+    recorder = recorder_of(file)
     recorder.take("-->", line % 1 + (line % 2)[:20])
     recorder.take("-->", (line % 2)[20:] + line % 3)
-    recorder._waiting = 0
+    goes_out(recorder)
     recorder.take("-->", b'"torn"}\n' + line % 4)
     recorder.take("<--", b"y" * 5000)
-    recorder._waiting = 0
+    goes_out(recorder)
     recorder.take("<--", b"y\n" + b'{"jsonrpc":"2.0","id":4,"result":{"tools":[]}}\n')
     recorder.start()
     recorder.end()

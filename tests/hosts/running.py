@@ -161,9 +161,7 @@ class Place:
             "MINIMCP_HOSTS_FOLDER": str(self.folder),
             "MINIMCP_HOSTS_OPTIONS": json.dumps(given),
         }
-        return self._run(
-            [*ENVIRONMENT.command(host.module), *host.arguments(port)], port, variables
-        )
+        return self.run([*ENVIRONMENT.command(host.module), *host.arguments(port)], port, variables)
 
     def serve_readme(self, command: Sequence[str], port: int) -> None:
         """Run a host of the ``wsgi.py`` of examples/deployment.rst by a command of that page, until
@@ -176,7 +174,7 @@ class Place:
             "PYTHONPATH": f"{ROOT}{os.pathsep}{self.folder}",
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        self._run([script, f"{option}=127.0.0.1:{port}", *command[1:]], port, variables)
+        self.run([script, f"{option}=127.0.0.1:{port}", *command[1:]], port, variables)
 
     def proxy(self, site: str, **ports: int) -> int:
         """Run nginx, and return where it listens."""
@@ -185,10 +183,10 @@ class Place:
         for name, value in {"port": port, **ports}.items():
             site = site.replace("{" + name + "}", str(value))
         config.write_text(NGINX.format(folder=self.folder, more=site))
-        self._run([nginx(), "-c", str(config)], port, {})
+        self.run([nginx(), "-c", str(config)], port, {})
         return port
 
-    def _run(
+    def run(
         self, command: Sequence[str], port: int, variables: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
         return self._stack.enter_context(running(command, port, variables, self.log))

@@ -146,7 +146,7 @@ class Wanderer:
 
     def __init__(self, ports: List[int], seed: int) -> None:
         self._ports, self._random = ports, random.Random(seed)
-        self._headers: Dict[str, str] = {}
+        self.headers: Dict[str, str] = {}
         self.seen: Counter[str] = Counter()
         self.open()
 
@@ -157,8 +157,8 @@ class Wanderer:
             "capabilities": {"elicitation": {}},
             "clientInfo": info,
         }
-        self._headers = {}
-        self._headers = {"Mcp-Session-Id": self.send("initialize", params)[1]["mcp-session-id"]}
+        self.headers = {}
+        self.headers = {"Mcp-Session-Id": self.send("initialize", params)[1]["mcp-session-id"]}
         status = self.send("notifications/initialized", None, id=None)[0]
         assert status == 202, status
 
@@ -173,7 +173,7 @@ class Wanderer:
         until = time.monotonic() + SECONDS
         while True:
             try:
-                answer = exchange(self._random.choice(self._ports), "POST", message, self._headers)
+                answer = exchange(self._random.choice(self._ports), "POST", message, self.headers)
             except ConnectionRefusedError:
                 answer = (503, {"retry-after": "0"}, [])
             if answer[0] != 503 or "retry-after" not in answer[1] or time.monotonic() > until:
@@ -200,7 +200,7 @@ class Wanderer:
         with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
             given = {
                 **HEADERS,
-                **self._headers,
+                **self.headers,
                 **{name.replace("_", "-"): text for name, text in headers.items()},
             }
             connection.request(method, "/mcp", None if body is None else json.dumps(body), given)
@@ -260,7 +260,7 @@ def answers(stage: Stage) -> str:
             if message.get("method") == "elicitation/create":
                 answer = {"action": "accept", "content": {"name": "Ada"}}
                 told = {"jsonrpc": "2.0", "id": message["id"], "result": answer}
-                assert exchange(second, "POST", told, client._headers)[0] == 202
+                assert exchange(second, "POST", told, client.headers)[0] == 202
         assert message["result"]["content"][0]["text"] == "Ada", message
         params = {
             "name": "steps",
@@ -276,7 +276,7 @@ def answers(stage: Stage) -> str:
                     "method": "notifications/cancelled",
                     "params": {"requestId": "c"},
                 }
-                assert exchange(third, "POST", told, client._headers)[0] == 202
+                assert exchange(third, "POST", told, client.headers)[0] == 202
             assert message.get("method") == "notifications/progress", message
         assert time.monotonic() - begun < 20
         url = f"http://127.0.0.1:{second}/mcp"
@@ -445,7 +445,7 @@ def proxied(stage: Stage) -> str:
         command = ["-w", "3", "--keep-alive", "0"]
         variables = {"PYTHONPATH": str(ROOT), "MINIMCP_SHARED_STORE": stage.store}
         host = ENVIRONMENT.command("gunicorn")
-        place._run(
+        place.run(
             [*host, *gunicorn(*command, app="tests.hosts.shared_server:app")(port)], port, variables
         )
         servers = " ".join(f"server 127.0.0.1:{each};" for each in (port, port, port, *fleet.ports))
@@ -494,17 +494,15 @@ def foreign(stage: Stage) -> str:
                     str(folder / "life"),
                     "http",
                 ]
-                place._run(server, port, variables)
+                place.run(server, port, variables)
             at = place.proxy(
                 ROUND_ROBIN.replace(
                     "{servers}", " ".join(f"server 127.0.0.1:{port};" for port in ports)
                 )
             )
-            client = grid._peer_script(session.peer, session.peer.client)
-            said = grid._run(
-                [*client, session.asked.revision, f"http://127.0.0.1:{at}/mcp"], folder
-            )
-        return grid._judge(session, *said, folder / "life")
+            client = grid.peer_script(session.peer, session.peer.client)
+            said = grid.run([*client, session.asked.revision, f"http://127.0.0.1:{at}/mcp"], folder)
+        return grid.judge(session, *said, folder / "life")
 
     peers = [peer for peer in PEERS if peer.name in FOREIGN]
     for peer in peers:
@@ -549,7 +547,7 @@ def official(stage: Stage) -> str:
                 "--redis",
                 stage.store,
             ]
-            place._run(command, port, {})
+            place.run(command, port, {})
         servers = " ".join(f"server 127.0.0.1:{port};" for port in ports)
         at = place.proxy(
             ROUND_ROBIN.replace("{servers}", servers).replace("Host localhost", "Host $http_host")

@@ -44,7 +44,7 @@ class RawClient:
         self.peer = ScriptedClient(server, timeout=WAIT)
         self.asked: List[Dict[str, Any]] = []
         self.notices: List[Dict[str, Any]] = []
-        self._ids = 0
+        self.ids = 0
         if revision != R5:
             self.result("initialize", **hello(revision, **self.capabilities))
             self.peer.notify("notifications/initialized")
@@ -62,11 +62,11 @@ class RawClient:
 
     def begin(self, method: str, **params: Any) -> int:
         """Send a request."""
-        self._ids += 1
+        self.ids += 1
         if self.revision == R5:
             params = modern(params, capabilities=self.capabilities)
-        self.peer.send({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params})
-        return self._ids
+        self.peer.send({"jsonrpc": "2.0", "id": self.ids, "method": method, "params": params})
+        return self.ids
 
     def reply(self, question: Dict[str, Any]) -> None:
         """Answer a request of the server."""

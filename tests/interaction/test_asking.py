@@ -15,6 +15,7 @@ from minimcp import Server
 from minimcp.engine.timer import timer
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
+from ..inside import connections_of, feature_of
 from ..support import ROOT, WAIT, MovedTime, eventually
 from ..wire.harness import RawServer
 from ..wire.messages import modern
@@ -413,7 +414,7 @@ def test_three_processes_serve_one_call(tmp_path: Path, check: bool) -> None:
 
 def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
     server = build(check_replay=True)
-    assert server._config.feature("rounds") is not Server("quiet")._config.feature("rounds")
+    assert feature_of(server, "rounds") is not feature_of(Server("quiet"), "rounds")
     with RawClient(server, R5, REPLIES) as client:
         before = set(threading.enumerate())
         for _ in range(100):
@@ -421,7 +422,7 @@ def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
         assert len(set(threading.enumerate()) - before) < 30, (
             "a few workers, as many as were busy at once"
         )
-        channel = next(iter(server._connections.values()))
+        channel = connections_of(server)[0]
         assert eventually(lambda: "0 running, 0 queued" in repr(channel.pool))
         assert len(channel.requests) == 0 and len(channel.calls) == 0
     server.close()

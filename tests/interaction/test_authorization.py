@@ -18,6 +18,7 @@ from minimcp import AuthorizationError, ClientCredentials, SignIn, TokenFile, To
 from minimcp.engine import timer
 
 from ..authorization_server import METADATA, AuthorizationServer, Browser, protected
+from ..inside import session_of, sweep
 from ..support import ROOT, WAIT, MovedTime
 
 requirement = pytest.mark.requirement
@@ -340,8 +341,8 @@ def test_the_clock_stands_while_a_person_signs_in(
     def slowly(url: str) -> None:
         if browser.opened:
             moved.ahead += 1000
-            calls: Any = client._sessions.newest.calls
-            calls._look()  # as the timer does
+            calls: Any = session_of(client).calls
+            sweep(calls)  # as the timer does
         browser.open(url)
 
     auth, _ = sign_in(on_redirect=slowly, on_callback=browser.come)

@@ -348,19 +348,32 @@ def test_a_registration_that_the_token_endpoint_does_not_know_is_made_anew(
     assert issuer.count("/register") == 2
 
 
+class Noted(TokenMemory):
+    """A store of tokens that shows what it keeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: Dict[str, Dict[str, Any]] = {}
+
+    def put(self, key: str, value: Optional[Dict[str, Any]]) -> None:
+        super().put(key, value)
+        self.kept.pop(key, None)
+        if value is not None:
+            self.kept[key] = value
+
+
 @pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client"])
 def test_a_registration_that_the_page_does_not_know_is_made_anew(
     issuer: AuthorizationServer, error: str
 ) -> None:
-    auth, browser = sign_in()
-    come = browser.come
-    auth._on_callback = lambda state, timeout: come(state, timeout).replace(
-        "code=", f"error={error}&x="
+    instead = [f"error={error}&x=", "code="]
+    auth, browser = sign_in(
+        on_callback=lambda state, timeout: browser.come(state, timeout).replace("code=", instead[0])
     )
     with protected(issuer) as running:
         with pytest.raises(AuthorizationError, match=error):
             call(running.url, auth)
-        auth._on_callback = come
+        del instead[0]
         assert call(running.url, auth) == "ada"
     assert issuer.count("/register") == 2
 
@@ -373,7 +386,7 @@ def test_signing_out_forgets_every_registration(
     issuer: AuthorizationServer, way: Dict[str, Any], out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `minimcp logout` does, which does not know how `login` was called."""
-    store = TokenMemory()
+    store = Noted()
     with protected(issuer) as running:
         auth, browser = sign_in(store=store, **way)
         monkeypatch.setattr(signin, "paste", lambda url: browser.open(url) or browser.come("", 0))
@@ -384,9 +397,9 @@ def test_signing_out_forgets_every_registration(
             del issuer.faults["/authorize"]
         else:
             assert call(running.url, auth) == "ada"
-        assert any(key.startswith("client ") for key in store._values)
+        assert any(key.startswith("client ") for key in store.kept)
         assert SignIn(store=store).sign_out(running.url)
-        assert not store._values
+        assert not store.kept
         assert not SignIn(store=store).sign_out(running.url)
         assert call(running.url, sign_in(store=store)[0]) == "ada"
     assert issuer.count("/register") == 2
@@ -618,15 +631,15 @@ def test_issuers_differ_by_one_final_slash_at_most(one: Any, other: str, same: b
 def test_one_final_slash_may_differ_between_the_documents(
     path: str, listed: str, stated: str, given: Optional[str]
 ) -> None:
-    store = TokenMemory()
+    store = Noted()
     with Site(path) as site:
         site.more["issuer"] = site.issuer + stated
         site.prm["authorization_servers"] = [site.issuer + listed]
         issuer = None if given is None else site.issuer + given
         site.asked_for(store=store, issuer=issuer)
-        (known,) = [each for key, each in store._values.items() if key.startswith("token ")]
+        (known,) = [each for key, each in store.kept.items() if key.startswith("token ")]
         assert known["issuer"] == site.issuer + stated  # byte for byte as it says it
-        assert f"client {site.issuer}" in store._values
+        assert f"client {site.issuer}" in store.kept
         before = site.count("/register")
         site.prm["authorization_servers"] = [site.issuer + ("" if listed else "/")]
         site.refresh.clear()

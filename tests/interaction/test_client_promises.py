@@ -11,9 +11,9 @@ from requests.auth import AuthBase, HTTPBasicAuth
 
 import minimcp
 from minimcp import Bearer, Context, HttpOptions, Server, Tasks
-from minimcp.http import client_sse
 
 from ..answering import R4, R5, Answering, initialized, result
+from ..inside import forget_servers
 from ..support import WAIT
 
 requirement = pytest.mark.requirement
@@ -32,7 +32,7 @@ class Who:
     """A server that is asked for lists, and who has asked."""
 
     def __init__(self) -> None:
-        client_sse._known.clear()
+        forget_servers()
         self.asked: List[str] = []
         self.server = Server("who", list_ttl=3600)
 
@@ -163,7 +163,7 @@ def test_the_function_that_returns_the_token_may_fail(who: Who) -> None:
 
 @requirement("M:CACHE-7")
 def test_a_principal_gets_what_it_may_see() -> None:
-    client_sse._known.clear()
+    forget_servers()
     tokens = {"a" * 20: {"sub": "ada"}, "b" * 20: {"sub": "bob"}}
     server = Server("scoped", auth=Bearer.static(tokens), http=HttpOptions())
 

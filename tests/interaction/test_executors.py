@@ -15,6 +15,7 @@ import pytest
 import minimcp
 from minimcp import Cancelled, CancelToken, Client, Limits, Server, StdioServer, ToolError
 
+from ..inside import connections_of
 from ..scripted import Task, wait_for
 from ..support import ROOT, WAIT, eventually
 from ..wire.harness import RawServer
@@ -123,7 +124,7 @@ def test_nobody_pumps() -> None:
         for _ in range(5):  # each leaves its place again
             results = client.call_tools([("late", {})] * 3, return_exceptions=True)
             assert {str(result) for result in results} == {"late did not begin within 0.05 s"}
-            (channel,) = server._connections.values()
+            (channel,) = connections_of(server)
             assert eventually(lambda: not channel.requests.running)  # noqa: B023, the answer leaves before its place does
         assert client.call_tool("echo", {"number": 3}).text == "3"
     assert server.pump() == 0 and called == []

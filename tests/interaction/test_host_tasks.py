@@ -13,6 +13,7 @@ from minimcp import ConnectionLost, Context, Refused, SampleRequest, Server, Tas
 from minimcp.extensions.host_tasks import HostTasks
 from minimcp.protocol.messages import Failure
 
+from ..inside import incoming_of
 from ..scripted import Task
 from ..support import WAIT, eventually
 
@@ -52,7 +53,7 @@ def run(
         """Ask."""
 
         def ask(method: str, **params: Any) -> Any:
-            outcome = ctx._incoming.ask([(method, params)], WAIT)
+            outcome = incoming_of(ctx).ask([(method, params)], WAIT)
             return outcome.code if isinstance(outcome, Failure) else outcome[0]
 
         try:
@@ -229,7 +230,7 @@ def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
     @server.tool
     def ask(ctx: Context) -> None:
         """Ask by a task."""
-        ctx._incoming.ask([("sampling/createMessage", {**SAMPLE, "task": {}})], WAIT)
+        incoming_of(ctx).ask([("sampling/createMessage", {**SAMPLE, "task": {}})], WAIT)
 
     def sample(request: SampleRequest) -> str:
         go.wait(WAIT)

@@ -10,9 +10,10 @@ import pytest
 
 import minimcp
 from minimcp import Context, Server
-from minimcp.http import client as http_client, client_sse
+from minimcp.http import client as http_client
 from minimcp.testing import Transcript
 
+from ..inside import forget_servers
 from ..scripted import Task
 from ..support import WAIT
 
@@ -66,7 +67,7 @@ waits, cancelled = threading.Event(), threading.Event()
 
 @pytest.fixture
 def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    client_sse._known.clear()
+    forget_servers()
     monkeypatch.setattr(
         http_client, "GET_SECONDS", WAIT
     )  # the stream is open when a client is there

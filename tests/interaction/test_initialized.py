@@ -14,6 +14,7 @@ from minimcp import Cancelled, Context, Limits, Server, Tasks
 from minimcp.engine import incoming as engine
 
 from ..answering import R1, R2, R3, R4, REVISIONS
+from ..inside import waits_on
 from ..scripted import Task
 from ..support import WAIT, eventually
 from ..wire.messages import hello
@@ -63,7 +64,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def waits(channel: Any, count: int) -> bool:
     """Whether so many handlers of a connection wait before they ask."""
-    return eventually(lambda: len(engine._initialized._waiters) == count)  # type: ignore[attr-defined]
+    return eventually(lambda: waits_on(engine, "_initialized") == count)
 
 
 REQUESTS = [

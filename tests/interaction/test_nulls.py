@@ -68,10 +68,10 @@ def test_a_member_of_a_request_that_is_null_counts_as_absent(revision: str) -> N
     with RawClient(served(), revision, {}) as client:
 
         def answer(params: Any, method: str) -> Dict[str, Any]:
-            client._ids += 1
-            message = {"jsonrpc": "2.0", "id": client._ids, "method": method, "params": params}
+            client.ids += 1
+            message = {"jsonrpc": "2.0", "id": client.ids, "method": method, "params": params}
             client.peer.send(message)
-            found = client.answer(client._ids)
+            found = client.answer(client.ids)
             return {name: value for name, value in found.items() if name != "id"}
 
         for method, params, paths in REQUESTS:

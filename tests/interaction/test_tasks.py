@@ -38,8 +38,9 @@ from minimcp import (
 )
 from minimcp.extensions import tasks as module
 
+from ..inside import incoming_of, running_tasks, session_of, tasks_of
 from ..scripted import Task
-from ..support import WAIT, MovedTime, eventually, run_python, tasks_of
+from ..support import WAIT, MovedTime, eventually, run_python
 from .raw_client import RawClient
 
 CORE, EXTENSION = "2025-11-25", "2026-07-28"
@@ -408,7 +409,7 @@ def test_the_table_of_states() -> None:
             tasks.change(key, partial(_set, state))
             gates.go.set()
             assert eventually(
-                lambda tasks=tasks: not tasks._running
+                lambda tasks=tasks: not running_tasks(tasks)
             )  # the handler has ended, and is not heard
             later = tasks.change(key, partial(_set, "working"))
             assert later is not None
@@ -508,7 +509,7 @@ def test_a_handler_that_waits_hears_of_its_end(revision: str) -> None:
         connected.request("tasks/cancel", {"taskId": task["taskId"]})
         assert get(connected, task)["status"] == "cancelled"
         tasks = tasks_of(server)
-        assert eventually(lambda: not tasks._running)
+        assert eventually(lambda: not running_tasks(tasks))
         assert not asked.is_set()
 
 
@@ -581,7 +582,7 @@ def test_a_stream_of_tasks_where_requests_stand_alone() -> None:
     with client(make(gates), EXTENSION) as newer:
         task = begin(newer, "block")
         heard: List[Any] = []
-        session = newer._sessions.newest
+        session = session_of(newer)
         wanted = {"notifications": {"taskIds": [task["taskId"], "unknown"]}}
         end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
         assert eventually(lambda: heard)
@@ -615,7 +616,7 @@ def test_a_stream_of_tasks_has_no_progress_and_no_log() -> None:
         params = {"name": "talk", "_meta": {"progressToken": "mine"}}
         id = newer.request("tools/call", params)["taskId"]
         wanted = {"notifications": {"taskIds": [id]}}
-        session = newer._sessions.newest
+        session = session_of(newer)
         end = session.open_stream("subscriptions/listen", wanted, heard.append, lambda ending: None)
         assert eventually(lambda: heard)
         gates.go.set()
@@ -1024,7 +1025,7 @@ def test_a_task_that_cannot_be_kept_is_forgotten(caplog: pytest.LogCaptureFixtur
     with client(server, EXTENSION) as newer:
         with pytest.raises(InternalError):
             newer.start_task("add", {"a": 1, "b": 2})
-    assert not tasks_of(server)._running and not tasks_of(server).requests
+    assert not running_tasks(tasks_of(server)) and not tasks_of(server).requests
     caplog.clear()
 
 
@@ -1046,7 +1047,7 @@ def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
 
         store.then.append(cancel)
         begin(core, "add", a=1, b=2)
-        assert eventually(lambda: not (store.then or tasks_of(server)._running))
+        assert eventually(lambda: not (store.then or running_tasks(tasks_of(server))))
         core.ping()
     assert told[-1] == "cancelled"
 
@@ -1115,7 +1116,7 @@ def test_progress_of_a_task_increases_whichever_of_its_threads_reports() -> None
     def report(ctx: Context) -> None:
         """Report from two threads."""
         nonlocal second
-        ctx._incoming._progress_lock = Tried(ctx._incoming._progress_lock)
+        incoming_of(ctx)._progress_lock = Tried(incoming_of(ctx)._progress_lock)
         second = threading.Thread(target=lambda: (ctx.progress(2), tried.set()))
         ctx.progress(First(1))
         second.join(WAIT)
@@ -1158,7 +1159,7 @@ def test_over_http(revision: str, tmp_path: Path) -> None:
             task.cancel()
             assert gates.cancelled.wait(WAIT)
             assert task.wait(WAIT) == "cancelled"
-            assert eventually(lambda: not tasks_of(server)._running)
+            assert eventually(lambda: not running_tasks(tasks_of(server)))
     store.close()
 
 

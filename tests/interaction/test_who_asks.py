@@ -10,9 +10,9 @@ import pytest
 
 import minimcp
 from minimcp import Completion, Context, Refused, Server
-from minimcp.http import client_sse
 from minimcp.testing import Transcript
 
+from ..inside import forget_servers
 from ..support import WAIT
 
 REVISIONS = ["2026-07-28", "handshake"]
@@ -29,7 +29,7 @@ def asked() -> "Counter[str]":
 
 @pytest.fixture
 def url(asked: "Counter[str]") -> Iterator[str]:
-    client_sse._known.clear()
+    forget_servers()
     server = Server("both", version="1", list_ttl=3600)
 
     @server.middleware

@@ -87,7 +87,7 @@ def sessions_of(peer: Peer) -> Iterator[Session]:
                 yield Session(peer, role, asked, way)
 
 
-def _peer_script(peer: Peer, script: str) -> list[str]:
+def peer_script(peer: Peer, script: str) -> list[str]:
     own = HERE / "peers" / script
     return peer.environment.command(str(own) if own.is_file() else script)
 
@@ -102,7 +102,7 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
             if session.way == "stdio"
             else (peer.way_names.get(session.way, session.way),)
         )
-        return client, [*_peer_script(peer, peer.server), *arguments]
+        return client, [*peer_script(peer, peer.server), *arguments]
     server = [sys.executable, str(HERE / "our_server.py"), str(life)]
     if (
         session.way == "bridge"
@@ -110,7 +110,7 @@ def _commands(session: Session, life: Path) -> tuple[list[str], list[str]]:
         server = _bridge(f"--http $PORT -- {shlex.join(server)}")
     elif session.way != "stdio":
         server.append("http" if session.way == "to URL" else session.way)
-    return [*_peer_script(peer, peer.client), revision], server
+    return [*peer_script(peer, peer.client), revision], server
 
 
 def _bridge(arguments: str) -> list[str]:
@@ -130,16 +130,16 @@ def hold(session: Session) -> Outcome:
         folder = Path(name)
         client, server = _commands(session, folder / "life")
         if session.way == "stdio":
-            return _judge(session, *_run([*client, *server], folder), folder / "life")
+            return judge(session, *run([*client, *server], folder), folder / "life")
         with _listening(session, server, folder) as served:
             place = _bridge(served.url) if session.way == "to URL" else [served.url]
-            printed, stderr, problem = _run([*client, *place], folder)
-        return _judge(
+            printed, stderr, problem = run([*client, *place], folder)
+        return judge(
             session, printed, stderr + served.stderr, problem or served.problem, folder / "life"
         )
 
 
-def _judge(session: Session, printed: bytes, stderr: str, problem: str, life: Path) -> Outcome:
+def judge(session: Session, printed: bytes, stderr: str, problem: str, life: Path) -> Outcome:
     report = _parsed(printed)
     checks = dict(report["checks"])
     if problem:
@@ -240,7 +240,7 @@ def _ended(life: Path) -> bool | str:
     return f"started {started} times, ended by itself {ended} times"
 
 
-def _run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
+def run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
     """Run a client and return what it printed, the end of its stderr, and what was wrong with its
     end."""
     with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:

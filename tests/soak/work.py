@@ -17,6 +17,7 @@ from minimcp import CancelToken, Client
 from minimcp.http.headers import HttpRequest
 
 from ..history.server import padded
+from ..inside import session_of
 from ..interop.checking import expect_raised
 from ..support import ROOT, WAIT, eventually
 from ..transports.http_app import HANDSHAKE, call, message, post
@@ -130,7 +131,7 @@ def _elicit(request: Any) -> Dict[str, str]:
 
 
 def _session(client: Client) -> Any:
-    return client._sessions.newest
+    return session_of(client)
 
 
 class Work:

@@ -21,6 +21,7 @@ import gevent  # noqa: E402
 
 import minimcp  # noqa: E402
 
+from ..inside import session_of  # noqa: E402
 from ..support import WAIT, eventually, open_descriptors  # noqa: E402
 from .scene import SERVER, connect, make_server, play  # noqa: E402
 
@@ -81,7 +82,7 @@ def greenlets_share_a_client(client: minimcp.Client) -> None:
         raise AssertionError("gevent.Timeout did nothing")
     gevent.joinall(callers, timeout=WAIT)
     assert [caller.value for caller in callers] == [str(n) for n in range(50)]
-    assert eventually(lambda: len(client._sessions.newest.calls) == 0)
+    assert eventually(lambda: len(session_of(client).calls) == 0)
 
 
 PARTS: List[Any] = [play, calls_wait_without_stopping_others, greenlets_share_a_client]

@@ -16,6 +16,7 @@ from minimcp import Bearer, Context, HttpOptions, HttpRequest, HttpResponse, Ser
 from minimcp.http.headers import Headers
 from minimcp.http.legacy_sse import SseServer
 
+from ..inside import registry_of
 from ..support import WAIT
 from ..unit.test_wsgi import Host, whole
 from .http_app import NEWEST, Shaken, alone, call, core_of, message, post, serve
@@ -333,7 +334,7 @@ def test_the_state_of_a_question_belongs_to_who_was_asked(server: Server) -> Non
 
 @requirement("HSSE-08")
 def test_both_paths_of_the_older_transport_want_the_token(server: Server, calls: List[str]) -> None:
-    sse = SseServer(server.connect, server._registry, HttpOptions(), 10, server._auth)
+    sse = SseServer(server.connect, registry_of(server), HttpOptions(), 10, server._auth)
     try:
         assert serve_older(sse, get("/sse")).status == 401
         assert serve_older(sse, get(WELL_KNOWN)).status == 200

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import queue
 import signal
 import socket
 import ssl
@@ -19,17 +20,17 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 import requests
-import urllib3
 from requests.auth import AuthBase, HTTPBasicAuth, HTTPDigestAuth
 
 import minimcp
 from minimcp.engine import timer as deadlines
-from minimcp.http import client as http_client, client_sse
+from minimcp.http import client as http_client
 from minimcp.http.client import RequestHeaders
 from minimcp.protocol.lifecycle import VERSION_KEY
 from minimcp.protocol.messages import Json
 
 from ..answering import Answering, result
+from ..inside import forget_servers, session_of, sweep
 from ..scripted import Task
 from ..support import WAIT, MovedTime, eventually, refused_port
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
@@ -39,7 +40,7 @@ from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """A port may be another test's server by now; and peers on a slow machine have time to answer
     GET and DELETE."""
-    client_sse._known.clear()
+    forget_servers()
     for name in ("GET_SECONDS", "REST_SECONDS", "CLOSE_SECONDS"):
         monkeypatch.setattr(http_client, name, WAIT)
 
@@ -210,7 +211,7 @@ def test_what_is_no_answer_is_said_at_once_and_nothing_is_sent_again(words: str)
             client.call_tool("t")
         assert "\n" not in str(caught.value) and "requests" not in type(caught.value).__module__
         assert peer.methods == ["server/discover", "tools/call"]
-        peer._said["tools/call"] = lambda heard, wire: wire.result(DONE)
+        peer.said["tools/call"] = lambda heard, wire: wire.result(DONE)
         assert client.call_tool("t").text == "done" and client.loss is None
 
 
@@ -675,7 +676,7 @@ def test_a_call_ends_though_its_stream_is_full_of_events(
         assert begun.wait(WAIT)
         if how == "deadline":
             moved.ahead = 2 * WAIT
-            client._sessions.newest.calls._look()  # as the timer does
+            sweep(session_of(client).calls)  # as the timer does
         elif how == "cancel":
             token.cancel()
         elif how == "close":
@@ -808,8 +809,8 @@ def test_cookies_do_not_pile_up() -> None:
             for _ in range(15):
                 client.call_tool("t")
             sizes = [len(heard.headers.get("cookie", "")) for heard in peer.all("tools/call")]
-            fetcher = client._sessions.newest._fetcher  # type: ignore[attr-defined]
-            assert max(sizes) < 64 * 1024 and len(fetcher._session.cookies) < 25
+            count = peer.all("tools/call")[-1].headers["cookie"].count("=x")
+            assert max(sizes) < 64 * 1024 and count < 25
 
 
 @pytest.mark.parametrize(
@@ -961,7 +962,7 @@ def test_a_call_of_a_session_that_was_replaced_begins_no_other(
         wire.whole(404)
 
     with Peer({"tools/call": refuse}, handshake=True) as peer, connect(peer) as client:
-        first, gave_up, waits = client._sessions.newest, threading.Event(), count(1)
+        first, gave_up, waits = session_of(client), threading.Event(), count(1)
         ended = first.wait_until_ended
 
         def wait_until_ended(seconds: Any) -> bool:
@@ -972,8 +973,8 @@ def test_a_call_of_a_session_that_was_replaced_begins_no_other(
         monkeypatch.setattr(first, "wait_until_ended", wait_until_ended)
         for call in as_completed([client.submit(client.call_tool, "t") for _ in range(2)], WAIT):
             assert isinstance(call.exception(), minimcp.ConnectionLost)
-            assert client._sessions.newest is not first
-            assert client._sessions.newest.wait_until_ended(WAIT)  # and so is the one after it
+            assert session_of(client) is not first
+            assert session_of(client).wait_until_ended(WAIT)  # and so is the one after it
             gave_up.set()
         assert len(peer.all("initialize")) == 2
 
@@ -1307,7 +1308,7 @@ def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(
         Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer,
         connect(peer) as client,
     ):
-        calls: Any = client._sessions.newest.calls
+        calls: Any = session_of(client).calls
         lock = calls._lock = Lock(calls._lock)
         after, looks = http_client.timer.after, [calls._look]
 
@@ -1324,6 +1325,11 @@ def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(
                 Task(client.call_tool, "t", timeout=timeout).result()
 
 
+def no_sender() -> bool:
+    """Whether no thread of a client sends what nobody waits for."""
+    return not any("-sender" in thread.name for thread in threading.enumerate())
+
+
 def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -1336,24 +1342,21 @@ def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
         peer.wait_for("tools/call", 3)
         client.close()
         assert all(isinstance(task.ended(), minimcp.ConnectionLost) for task in tasks)
-        name = client._sessions.newest._sender.name  # type: ignore[attr-defined]
-        assert eventually(
-            lambda: not any(thread.name.startswith(name) for thread in threading.enumerate())
-        )
+        assert eventually(no_sender)
 
 
 def test_a_connection_waits_again_as_long_as_it_takes_before_another_call_may_have_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     kept: List[Any] = []
-    put = urllib3.HTTPConnectionPool._put_conn  # type: ignore[attr-defined]
+    put = queue.LifoQueue.put
 
-    def seen(pool: Any, connection: Any) -> None:
-        if connection is not None and connection.sock is not None:
+    def seen(pool: Any, connection: Any, *more: Any, **options: Any) -> None:
+        if getattr(connection, "sock", None) is not None:  # urllib3 keeps it for another call
             kept.append(connection.sock.gettimeout())
-        put(pool, connection)
+        put(pool, connection, *more, **options)
 
-    monkeypatch.setattr(urllib3.HTTPConnectionPool, "_put_conn", seen)
+    monkeypatch.setattr(queue.LifoQueue, "put", seen)
     with Peer({"tools/call": _progress}) as peer, connect(peer) as client:
         client.call_tool("t", on_progress=lambda item: None)
     assert kept and not any(kept)
@@ -1361,7 +1364,7 @@ def test_a_connection_waits_again_as_long_as_it_takes_before_another_call_may_ha
 
 def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
     with Peer() as peer, connect(peer) as client:
-        session: Any = client._sessions.newest
+        session: Any = session_of(client)
         with session._ended._cond:  # a thread of the parent is in the middle of this
             Task(session.renew_in_fork).result()
         assert session.wait_until_ended(0)
@@ -1375,13 +1378,10 @@ def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_n
         connect(peer) as client,
     ):
         monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
-        session: Any = client._sessions.newest
+        session: Any = session_of(client)
         session.abandon()  # as the finalizer of a client does
         peer.wait_for("DELETE")
-        name = session._sender.name
-        assert eventually(
-            lambda: not any(thread.name.startswith(name) for thread in threading.enumerate())
-        )
+        assert eventually(no_sender)
 
 
 def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(
@@ -1401,7 +1401,7 @@ def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(
         Peer({"GET": listen}, handshake=True) as peer,
         connect(peer, sample=asked.append) as client,
     ):
-        session: Any = client._sessions.newest
+        session: Any = session_of(client)
         admit = session.admit
 
         def closed_meanwhile(request: Any) -> Any:
@@ -1421,7 +1421,8 @@ def test_ctrl_c_while_calls_are_begun_ends_all_of_them(monkeypatch: pytest.Monke
         Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer,
         connect(peer) as client,
     ):
-        session, spawn, turns = client._sessions.newest, client._host.pool.spawn, count(1)
+        session: Any = session_of(client)
+        spawn, turns = session.host.pool.spawn, count(1)
 
         def interrupted(job: Any) -> None:
             if next(turns) == 2:
@@ -1429,7 +1430,7 @@ def test_ctrl_c_while_calls_are_begun_ends_all_of_them(monkeypatch: pytest.Monke
                 raise KeyboardInterrupt
             spawn(job)
 
-        monkeypatch.setattr(client._host.pool, "spawn", interrupted)
+        monkeypatch.setattr(session.host.pool, "spawn", interrupted)
         with pytest.raises(KeyboardInterrupt):
             client.call_tools([("t", {})] * 3)
         assert not session.calls.pending() and len(peer.all("tools/call")) == 1

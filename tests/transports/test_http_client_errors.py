@@ -14,9 +14,10 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 import pytest
 
 import minimcp
-from minimcp.http import client as http_client, client_sse
+from minimcp.http import client as http_client
 from minimcp.http.client import retry_after
 
+from ..inside import forget_servers
 from ..support import WAIT
 from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
@@ -63,7 +64,7 @@ BODIES = {**OWN, **OTHER}
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give slow machines time, and forget servers that had the same port in an earlier test."""
-    client_sse._known.clear()
+    forget_servers()
     for name in ("GET_SECONDS", "REST_SECONDS", "CLOSE_SECONDS", "PROBE_SECONDS", "ERROR_PAUSE"):
         monkeypatch.setattr(http_client, name, WAIT)
 
@@ -91,14 +92,14 @@ class Sessions:
     @property
     def said(self) -> Dict[str, Any]:
         return {
-            "initialize": self._initialize,
+            "initialize": self.initialize,
             **dict.fromkeys(("tools/call", "prompts/list", "ping"), self._request),
         }
 
     def reject(self, heard: Heard, wire: Wire) -> None:
         wire.whole(self._status, self._body.text(wire.id).encode(), self._body.kind)
 
-    def _initialize(self, heard: Heard, wire: Wire) -> None:
+    def initialize(self, heard: Heard, wire: Wire) -> None:
         self.opened.append(f"s{len(self.opened)}")
         self.known.append(self.opened[-1])
         wire.result(INITIALIZED, Mcp_Session_Id=self.opened[-1])
@@ -194,13 +195,13 @@ def test_a_server_that_knows_no_session_at_all_is_not_asked_for_ever() -> None:
     server = Sessions(400, OTHER["null id"])
     with Peer(server.said, handshake=True) as peer, connect(peer) as client:
         server.known = []
-        initialize = server._initialize
+        initialize = server.initialize
 
         def forgetful(heard: Heard, wire: Wire) -> None:
             initialize(heard, wire)
             server.forget()
 
-        peer._said["initialize"] = forgetful
+        peer.said["initialize"] = forgetful
         with pytest.raises(minimcp.ConnectionLost, match="do several processes serve this URL"):
             client.call_tool("t")
         assert len(server.opened) == 2

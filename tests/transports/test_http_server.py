@@ -15,6 +15,7 @@ from minimcp.http.endpoint import Endpoint
 from minimcp.http.framing import RequestParser
 from minimcp.http.headers import HttpError, HttpRequest
 
+from ..inside import open_responses
 from ..rows import for_each
 from ..support import WAIT, eventually
 from .http_app import (
@@ -543,13 +544,13 @@ def test_a_request_is_served_until_its_answer_is_sent(server: Server, core: Endp
     thread = threading.Thread(target=core.serve, args=(call("elsewhere"), writer))
     thread.start()
     assert sending.wait(WAIT)
-    for response in core._open.values():
+    for response in open_responses(core):
         response._changed.notify()  # the serving thread checks again whether it is done
     thread.join(0.05)
     assert thread.is_alive()
     go.set()
     thread.join(WAIT)
-    assert writer.ended and not core._open
+    assert writer.ended and not open_responses(core)
 
 
 BODY = '{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":%s}}'

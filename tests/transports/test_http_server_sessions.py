@@ -16,6 +16,7 @@ from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
 from minimcp.http.responses import EventStream
 
+from ..inside import config_of, feature_of, sessions_with_changes
 from ..rows import for_each
 from ..support import WAIT, eventually
 from ..wire.messages import hello
@@ -299,7 +300,7 @@ def test_sessions_are_limited(server: Server) -> None:
     clients = [Shaken(core) for _ in range(2)]
     refused = serve(core, post(message("initialize", hello("2025-06-18"))))
     assert refused.status == 503 and "max_sessions" in refused.json["error"]["message"]
-    assert len(server._registry.feature("subscriptions")._sessions) == 2
+    assert len(sessions_with_changes(feature_of(server, "subscriptions"))) == 2
     clients[0].delete()
     Shaken(core)
 
@@ -786,7 +787,7 @@ def test_events_are_kept_in_the_store_of_the_server(tmp_path: Path) -> None:
     assert serve(core, client.get(Last_Event_ID=events[1].id)).status == 404
     core.close()
     server.close()
-    assert eventually(lambda: not server._config.processes.is_alive("x"))
+    assert eventually(lambda: not config_of(server).processes.is_alive("x"))
     kept.close()
 
 

@@ -34,10 +34,11 @@ from minimcp.protocol.messages import Notification
 from minimcp.stores import processes, sessions as shared
 from minimcp.stores.base import owner_of, store_key
 
+from ..inside import config_of, running_tasks, tasks_of, written_streams
 from ..redis_server import RedisServer, redis_server
-from ..support import WAIT, eventually, tasks_of
+from ..support import WAIT, eventually
 from .http_app import HANDSHAKE, Recording, Shaken, alone, core_of, message, post, serve
-from .test_shared_sessions import SharedMemory, open_stores, text_of
+from .test_shared_sessions import SharedMemory, mailbox_of, open_stores, text_of
 
 ID = "io.modelcontextprotocol/tasks"
 EXTENSIONS: Dict[str, Any] = {"extensions": {ID: {}}}
@@ -157,9 +158,9 @@ class Site:
         self.go.set()
         self.core.close()
         tasks = tasks_of(self.server)
-        for request in list(tasks._running.values()):
+        for request in list(running_tasks(tasks).values()):
             request.token.cancel("the test is over")
-        assert eventually(lambda: not tasks._running), "they write to the store at their end"
+        assert eventually(lambda: not running_tasks(tasks)), "they write to the store at their end"
         self.server.close()
 
 
@@ -269,7 +270,7 @@ def test_two_servers_with_one_store_share_nothing(
             assert at(client, other.core).request("ping").status == 404
             assert "there is no task" in look(other.core, task)["error"]["message"]
         (one, _), (two, _) = made
-        first, second = one.server._config.processes, two.server._config.processes
+        first, second = config_of(one.server).processes, config_of(two.server).processes
         assert first is not None and second is not None and first.secret() != second.secret()
 
 
@@ -365,10 +366,17 @@ def test_a_creation_reads_no_task_and_calls_the_store_as_often_however_many_ther
         assert len(underlying.sizes(prefix)) == 502
 
 
-def test_admission_is_one_function_of_counts(opens: Callable[[], Store]) -> None:
+def test_admission_is_one_function_of_counts(
+    opens: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with one_site(opens, 1) as (site,):
-        tasks, asked = tasks_of(site.server), list[Usage]()
-        tasks._has_room = lambda used: asked.append(used) or len(asked) < 3
+        asked = list[Usage]()
+
+        def used(tasks: int, size: int) -> Usage:
+            asked.append(Usage(tasks, size))
+            return asked[-1] if len(asked) < 3 else Usage(10**9, 0)
+
+        monkeypatch.setattr("minimcp.extensions.tasks.Usage", used)
         for _ in range(2):
             task_of(site.core, "hold")
         with pytest.raises(KeyError):
@@ -436,7 +444,7 @@ def test_a_cursor_is_only_a_place_in_the_own_list(
 # ------------------------------------------------------------ what processes write for each other
 
 
-def test_cancellations_take_little_room(opens: Callable[[], Store]) -> None:
+def test_cancellations_take_little_room(opens: Callable[[], Store], tmp_path: Path) -> None:
     with one_site(opens) as (one, two):
         client = Shaken(one.core)
         at(client, two.core).request("ping")
@@ -450,15 +458,13 @@ def test_cancellations_take_little_room(opens: Callable[[], Store]) -> None:
             "notifications/cancelled", {"requestId": 5, "reason": "y" * 3_900_000}, id=None
         )
         assert client.send(body).status == 202
-        first, second = (site.server._config.processes for site in (one, two))
+        first, second = (config_of(site.server).processes for site in (one, two))
         assert first is not None and second is not None
-        assert eventually(lambda: not first._unsent)
+        assert eventually(lambda: not first.now(0)[1])
         underlying = one.store.store
         assert kept_bytes(underlying, one.store.keys | two.store.keys) < 1_000_000
         if isinstance(underlying, SqliteStore):
-            assert (
-                sum(path.stat().st_size for path in Path(underlying._path).parent.iterdir()) < 10e6
-            )
+            assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 10e6
         held = client.begin("tools/call", {"name": "hold"}, id="h")
         assert one.begun.wait(WAIT)
         told = {"requestId": "h", "reason": "x" * 10_000}
@@ -478,11 +484,12 @@ def test_messages_to_all_processes_are_bounded_in_bytes(
     for number in range(1500):
         told.tell(resource=f"notes://{number}/" + "x" * size)
         told.tell(resource="x" * (number % 100))
-        told._send_unsent()
+        if number % 100 == 99:
+            assert eventually(lambda: not told.now(0)[1])
     told.tell(resource="x" * processes.TOLD_BYTES)
     told.stop()
     assert "other processes are not told of resource" in caplog.text
-    events = store.read(told._log)
+    events = store.read(told.key("log"))
     assert 15 < len(events) <= processes.NEWS
     assert sum(len(data) for _, data in events) < 4 * processes.NEWS_BYTES
 
@@ -492,8 +499,9 @@ def test_what_waits_for_a_store_that_is_away_is_bounded(monkeypatch: pytest.Monk
     monkeypatch.setattr(told, "start", lambda: None)
     for number in range(2 * processes.NEWS):
         told.tell(list=str(number))
-    assert len(told._unsent) == processes.NEWS
-    assert json.loads(told._unsent[-1])["list"] == str(2 * processes.NEWS - 1)
+    _, unsent = told.now(0)
+    assert len(unsent) == processes.NEWS
+    assert json.loads(unsent[-1])["list"] == str(2 * processes.NEWS - 1)
 
 
 def test_answers_in_a_mailbox_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -503,9 +511,9 @@ def test_answers_in_a_mailbox_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPat
     two.hold()
     for _ in range(100):
         assert one.send(two.id, message="x" * 1000)
-    assert sum(len(data) for _, data in store.read(two._mailbox(two.id))) < 10_000
+    assert sum(len(data) for _, data in store.read(mailbox_of(two))) < 10_000
     assert one.send(two.id, message="x" * 20_000), "one is always delivered"
-    assert len(store.read(two._mailbox(two.id))) == 1
+    assert len(store.read(mailbox_of(two))) == 1
 
 
 def test_an_answer_is_passed_on_once_and_only_to_an_open_question(
@@ -543,7 +551,8 @@ def test_an_answer_is_passed_on_once_and_only_to_an_open_question(
 
 
 def client_key(client: Shaken) -> str:
-    return shared._key_of(client.headers["Mcp-Session-Id"])
+    id = client.headers["Mcp-Session-Id"]
+    return next(each.key for each in client.core.sessions.values() if each.id == id)
 
 
 def test_questions_of_a_process_that_has_ended_are_forgotten(opens: Callable[[], Store]) -> None:
@@ -552,11 +561,11 @@ def test_questions_of_a_process_that_has_ended_are_forgotten(opens: Callable[[],
         asked = client.begin("tools/call", {"name": "ask"})
         asked.writer.wait_for(lambda: asked.writer.messages)
         id = asked.writer.messages[-1]["id"]
-        first = one.server._config.processes
+        first = config_of(one.server).processes
         assert first is not None
         first.stop(one.core)
         first.stop()
-        assert eventually(lambda: one.store.store.get(first._mailbox(first.id)) is None)
+        assert eventually(lambda: one.store.store.get(mailbox_of(first)) is None)
         assert at(client, two.core).send(answer(id)).status == 202
         (entry,) = one.store.store.list(store_key((), "site", "session", ""))[:1] or [None]
         found = one.store.store.get(store_key((), "site", "session", "-", client_key(client)))
@@ -600,12 +609,12 @@ def test_many_small_streams_are_counted_and_forgotten_when_their_time_is_over(
     monkeypatch.setattr("minimcp.stores.sessions.time.monotonic", lambda: now[0])
     for number in range(100):
         events.add(f"s.{number}", 1, b"x", shared.LAST)
-    assert len(events._written["s"]) == 100
+    assert len(written_streams(events)["s"]) == 100
     now[0] = shared.ENDED_SECONDS + 1
     events.add("s.more", 1, b"x")
-    assert [*events._written["s"]] == ["more" and "s.more"]
+    assert [*written_streams(events)["s"]] == ["more" and "s.more"]
     events.forget("s")
-    assert not events._written
+    assert not written_streams(events)
 
 
 def test_who_follows_a_stream_that_is_dropped_gets_an_error(opens: Callable[[], Store]) -> None:
@@ -768,7 +777,7 @@ def test_damaged_messages_of_processes_are_ignored(caplog: pytest.LogCaptureFixt
     with one_site(memory()) as (one, two):
         client = Shaken(one.core)
         at(client, two.core).request("ping")
-        told, store = two.server._config.processes, two.store.store
+        told, store = config_of(two.server).processes, two.store.store
         assert told is not None
         number = 0
         key = client_key(client)
@@ -781,9 +790,9 @@ def test_damaged_messages_of_processes_are_ignored(caplog: pytest.LogCaptureFixt
                 if not (name == "ended" and wrong)
             ),
         ):
-            store.append(told._log, data)
-            number = store.append(told._mailbox(told.id), data)
-        assert eventually(lambda: told._read >= number)
+            store.append(mailbox_of(told), data)
+            number = store.append(told.key("log"), data)
+        assert eventually(lambda: told.heard >= number), "which is read after the mailbox"
         quiet(caplog)
         assert at(client, two.core).request("ping").status == 200
 

@@ -22,6 +22,7 @@ from minimcp.http.headers import HttpRequest
 from minimcp.stores.base import StoreUnavailable
 
 from ..answering import R2, R4, R5, REVISIONS
+from ..inside import feature_of, incoming_of
 from ..support import ROOT, WAIT
 from .http_app import Recording, Shaken, alone, call, core_of, message, post, serve
 from .test_shared_sessions import SharedMemory
@@ -302,7 +303,7 @@ def test_without_sessions_an_address_is_a_client() -> None:
 
 def test_invented_clients_do_not_fill_the_memory(counted: Counted) -> None:
     core = core_of(counted.server)
-    limiter = counted.server._registry.feature("rates")._limiter
+    limiter = feature_of(counted.server, "rates")._limiter
     for number in range(MAX_CLIENTS):
         limiter.take(("address", str(number)))
     assert serve(core, from_address(call("work"), "10.0.0.1")).status == 200
@@ -593,7 +594,7 @@ def test_only_progress_and_log_messages_are_limited() -> None:
     def other(ctx: Context) -> str:
         """Send other notifications."""
         for _ in range(5):
-            ctx._incoming.send("notifications/vendor/thing", {})
+            incoming_of(ctx).send("notifications/vendor/thing", {})
         return "done"
 
     seen: List[str] = []

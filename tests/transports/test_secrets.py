@@ -380,7 +380,7 @@ def test_every_request_that_is_added_goes_through_the_proxy() -> None:
     """A proxy of HTTP gets the whole URL: this one is the authorization server itself."""
     with AuthorizationServer() as issuer, protected(issuer) as running:
         url, seen = running.url, []
-        open_one = issuer._http.RequestHandlerClass._serve  # type: ignore[attr-defined]
+        open_one = issuer.http.RequestHandlerClass.serve  # type: ignore[attr-defined]
 
         def forward(handler: Any, path: str, values: Any) -> None:
             if "://" not in handler.path:
@@ -403,7 +403,7 @@ def test_every_request_that_is_added_goes_through_the_proxy() -> None:
             }
             handler.answer(answer.status_code, answer.content, **kept)
 
-        class Forwarding(issuer._http.RequestHandlerClass):  # type: ignore[name-defined, misc]
+        class Forwarding(issuer.http.RequestHandlerClass):  # type: ignore[name-defined, misc]
             def do_POST(self) -> None:
                 if "://" not in self.path:
                     super().do_POST()
@@ -418,7 +418,7 @@ def test_every_request_that_is_added_goes_through_the_proxy() -> None:
 
             do_DELETE = do_POST
 
-        issuer._http.RequestHandlerClass = Forwarding
+        issuer.http.RequestHandlerClass = Forwarding
         auth, _ = sign_in(store=TokenMemory())
         assert call(url, auth, proxies={"http": issuer.url}, revision="2026-07-28") == "ada"
         paths = {each.split("/", 3)[3] for each in seen}

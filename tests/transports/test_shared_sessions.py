@@ -33,6 +33,7 @@ from minimcp.stores import processes
 from minimcp.stores.base import Entry, StoreUnavailable
 from minimcp.stores.sessions import SharedSession, SharedSessions
 
+from ..inside import config_of, incoming_of, stop_hearing, token_checks
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
 from ..support import WAIT, eventually
@@ -71,6 +72,7 @@ class Site:
         self.cancelled = threading.Event()
         self.servers: List[Server] = []
         self.cores: List[Endpoint] = []
+        self.made: List[Endpoint] = []
 
     def add(self, **options: Any) -> Endpoint:
         """One more process."""
@@ -80,6 +82,7 @@ class Site:
         )
         self.servers.append(server)
         self.cores.append(core_of(server))
+        self.made.append(self.cores[-1])
 
         @server.tool
         def count(ctx: Context) -> int:
@@ -115,7 +118,7 @@ class Site:
         def name(ctx: Context) -> str:
             """The log level that the client wants, and what it is called."""
             info = ctx.client.info
-            return f"{ctx._incoming.peer.log_rank} {info.name if info else None}"
+            return f"{incoming_of(ctx).peer.log_rank} {info.name if info else None}"
 
         @server.resource("notes://one")
         def one() -> str:
@@ -131,11 +134,40 @@ class Site:
         shared = core.session_store
         assert shared is not None
         store = shared.processes.store
-        key = shared.processes._mailbox(shared.processes.id)
-        shared.processes._stopped.cancel()
-        shared.processes._called.cancel()
-        assert eventually(lambda: store.get(key) is None)
+        stop_hearing(shared.processes)
+        assert eventually(lambda: store.get(mailbox_of(shared.processes)) is None)
         self.cores.pop(place)
+
+
+def mailbox_of(one: processes.Processes) -> str:
+    """The key of what others tell this process."""
+    return one.key("process", one.id)
+
+
+def has_told_all(server: Server) -> bool:
+    """Whether what a process has told others is where they read it."""
+    return not config_of(server).processes.now(0)[1]
+
+
+def hears_late(
+    monkeypatch: pytest.MonkeyPatch, until: threading.Event, *late: processes.Processes
+) -> None:
+    """Have the threads of processes (without any: of all) begin to hear when the test says so."""
+    hold = processes.Processes.hold
+
+    def held(self: processes.Processes) -> None:
+        in_thread = threading.current_thread().name == "minimcp-processes"
+        if in_thread and (not late or self in late):
+            until.wait(WAIT)
+        hold(self)
+
+    monkeypatch.setattr(processes.Processes, "hold", held)
+
+
+def subscribed(core: Endpoint) -> List[str]:
+    """The resources that the sessions of a process have subscribed to."""
+    found = (core.session_store.subscriptions.uris(session.peer) for session in list(core.sessions.values()))
+    return [uri for uris in found for uri in uris]
 
 
 def open_stores(kind: str, folder: Path, redis: Callable[[], RedisServer]) -> Callable[[], Store]:
@@ -171,12 +203,10 @@ def closing(site: Site) -> Iterator[Site]:
         site.add()
     yield site
     site.go.set()
-    for server in site.servers:
-        for receiver in list(server._config.processes.receivers):
-            if hasattr(receiver, "endpoint"):
-                receiver.endpoint.close()
+    for core, server in zip(site.made, site.servers):
+        core.close()
         server.close()
-        close = getattr(server._config.store, "close", None)
+        close = getattr(config_of(server).store, "close", None)
         if close is not None:
             close()
 
@@ -252,7 +282,7 @@ def test_no_answer_is_taken_of_another_session_or_for_no_process(site: Site) -> 
     wrong = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Eve"}}}
     right = {"jsonrpc": "2.0", "id": id, "result": {"action": "accept", "content": {"name": "Ada"}}}
     assert other.at(site.cores[1]).send(wrong).status == 202
-    store = site.servers[0]._config.store
+    store = config_of(site.servers[0]).store
     before = len(store.list("/site/process/"))
     for nobody in ("0123456789abcdef-1", "../session/x-1", "x", 7):
         assert (
@@ -279,22 +309,14 @@ def test_a_cancellation_reaches_the_process_that_runs_the_request(site: Site) ->
 def test_a_cancellation_reaches_a_process_that_has_just_begun_to_hear(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, hear = threading.Event(), processes.Processes._hear
-    first, second = (server._config.processes for server in site.servers[:2])
-    assert second is not None
-
-    def late(self: processes.Processes, stopped: Any) -> None:
-        if self is first:
-            told.wait(WAIT)
-        hear(self, stopped)
-
-    monkeypatch.setattr(processes.Processes, "_hear", late)
+    told = threading.Event()
+    hears_late(monkeypatch, told, config_of(site.servers[0]).processes)
     client = Roaming(site.cores)
     held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
     assert site.begun.wait(WAIT)
     cancellation = message("notifications/cancelled", {"requestId": "h"}, id=None)
     assert client.at(site.cores[1]).send(cancellation).status == 202
-    assert eventually(lambda: not second._unsent)
+    assert eventually(lambda: has_told_all(site.servers[1]))
     told.set()
     assert site.cancelled.wait(WAIT)
     assert not held.finished().messages
@@ -323,10 +345,7 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
         .answer["result"]
         == {}
     )
-    core_1 = site.cores[1].session_store.subscriptions
-    assert eventually(lambda: any(each.uris for each in core_1._sessions.values())), (
-        "the one that has the stream"
-    )
+    assert eventually(lambda: subscribed(site.cores[1])), "the one that has the stream"
     site.servers[2].resource_updated("notes://one")
     site.servers[2].add_tool(lambda: 1, name="more", description="One more.")
     methods = {"notifications/resources/updated", "notifications/tools/list_changed"}
@@ -340,7 +359,7 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
         .answer["result"]
         == {}
     )
-    assert eventually(lambda: not any(each.uris for each in core_1._sessions.values()))
+    assert eventually(lambda: not subscribed(site.cores[1]))
     heard = len(stream.writer.messages)
     site.servers[2].resource_updated("notes://one")
     site.servers[2].remove_tool("more")
@@ -377,7 +396,7 @@ def test_who_listens_while_redis_is_away_is_served(
     listening.writer.wait_for(lambda: listening.writer.messages)
     assert "what other processes tell may not get here" in caplog.text
     redis.start()
-    processes = far.servers[0]._config.processes
+    processes = config_of(far.servers[0]).processes
     assert processes is not None
     assert eventually(lambda: processes.heard), "it is back"
     far.servers[1].resource_updated("notes://one")
@@ -391,7 +410,7 @@ def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Sit
     assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
     site.servers[2].resource_updated("notes://one")
     site.servers[2].resource_updated("notes://two")
-    assert eventually(lambda: not site.servers[2]._config.processes._unsent)
+    assert eventually(lambda: has_told_all(site.servers[2]))
     first = client.at(site.cores[0]).listen()
     first.writer.wait_for(lambda: first.writer.messages)
     assert [each["params"]["uri"] for each in first.writer.messages] == ["notes://one"]
@@ -414,28 +433,25 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that reads the log of changes has read nothing yet as the first stream opens."""
-    read, passed, pass_on = threading.Event(), threading.Event(), processes.Processes._pass_on
-    slow = site.servers[0]._config.processes
+    may_read, slow = threading.Event(), config_of(site.servers[0]).processes
+    read = slow.store.read
 
-    def late(self: processes.Processes) -> bool:
-        if self is not slow:
-            return pass_on(self)
-        read.wait(WAIT)
-        found = pass_on(self)
-        passed.set()
-        return found
+    def late(key: str, *arguments: Any, **options: Any) -> Any:
+        if key == mailbox_of(slow):
+            may_read.wait(WAIT)
+        return read(key, *arguments, **options)
 
     roaming = Roaming(site.cores)
     client = roaming.at(site.cores[0])
     for uri in ("notes://one", "notes://two"):
         client.request("resources/subscribe", {"uri": uri})
-    monkeypatch.setattr(processes.Processes, "_pass_on", late)
+    monkeypatch.setattr(slow.store, "read", late)
     site.servers[2].resource_updated("notes://one")
-    assert eventually(lambda: not site.servers[2]._config.processes._unsent)
+    assert eventually(lambda: has_told_all(site.servers[2]))
     first = client.listen()
     first.writer.wait_for(lambda: first.writer.messages)
-    read.set()
-    assert passed.wait(WAIT)
+    may_read.set()
+    assert eventually(lambda: slow.heard == slow.newest())
     second = roaming.at(site.cores[1]).listen()
     first.finished()
     second.writer.wait_for(lambda: second.writer.streamed)
@@ -477,6 +493,8 @@ def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
         post(self, line)
         if self.unsolicited is not None:
             positions.append(Task(self.position))
+            # It waits until this change was told. Else it would return now, which takes no time.
+            positions[0].thread.join(0.5)
 
     monkeypatch.setattr(SharedSession, "post", posted)
     client = Roaming(site.cores).at(site.cores[0])
@@ -493,11 +511,13 @@ def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
     stream.finished()
 
 
-@pytest.mark.parametrize("when", ["before", "behind"])
-def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
+@pytest.mark.parametrize("when", ["before", "behind", "here"])
+def test_what_changes_just_as_a_stream_opens_is_told_on_it_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """A change is passed on while the stream is known, and before it has caught up, or behind."""
+    """A change of another process is passed on while the stream is known, and before it has caught
+    up, or behind; one of this process ("here") is sent at once."""
+    changing = site.servers[0 if when == "here" else 1]
     heard, opened, hear = (
         threading.Event(),
         threading.Event(),
@@ -509,13 +529,13 @@ def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
     take = SharedSessions.take_stream
 
     def taken(self: SharedSessions, *arguments: Any) -> None:
-        if when == "before":
-            site.servers[1].resource_updated("notes://one")
-            assert heard.wait(WAIT)
+        if when != "behind":
+            changing.resource_updated("notes://one")
+            assert when == "here" or heard.wait(WAIT)
         take(self, *arguments)
 
     def held(told: processes.Told) -> None:
-        if when == "before":
+        if when != "behind":
             hear(told)
             heard.set()
         else:
@@ -526,34 +546,12 @@ def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
     monkeypatch.setattr(SharedSessions, "take_stream", taken)
     monkeypatch.setattr(site.cores[0].session_store.subscriptions, "hear", held)
     if when == "behind":
-        site.servers[1].resource_updated("notes://one")
+        changing.resource_updated("notes://one")
         assert heard.wait(WAIT)
     stream = client.listen()
     stream.writer.wait_for(lambda: stream.writer.messages)
     opened.set()
-    site.servers[1].resource_updated("notes://two")
-    stream.writer.wait_for(lambda: "notes://two" in uris(stream))
-    assert uris(stream) == ["notes://one", "notes://two"]
-    client.delete()
-    stream.finished()
-
-
-def test_a_change_of_this_process_as_a_stream_opens_is_told_on_it_once(
-    site: Site, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = Roaming(site.cores).at(site.cores[0])
-    for uri in ("notes://one", "notes://two"):
-        client.request("resources/subscribe", {"uri": uri})
-    take = SharedSessions.take_stream
-
-    def taken(self: SharedSessions, *arguments: Any) -> None:
-        site.servers[0].resource_updated("notes://one")
-        take(self, *arguments)
-
-    monkeypatch.setattr(SharedSessions, "take_stream", taken)
-    stream = client.listen()
-    stream.writer.wait_for(lambda: stream.writer.messages)
-    site.servers[0].resource_updated("notes://two")
+    changing.resource_updated("notes://two")
     stream.writer.wait_for(lambda: "notes://two" in uris(stream))
     assert uris(stream) == ["notes://one", "notes://two"]
     client.delete()
@@ -563,13 +561,8 @@ def test_a_change_of_this_process_as_a_stream_opens_is_told_on_it_once(
 def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, hear = threading.Event(), processes.Processes._hear
-
-    def late(self: processes.Processes, stopped: Any) -> None:
-        told.wait(WAIT)
-        hear(self, stopped)
-
-    monkeypatch.setattr(processes.Processes, "_hear", late)
+    told = threading.Event()
+    hears_late(monkeypatch, told)
     client = Roaming(site.cores).at(site.cores[0])
     client.request("resources/subscribe", {"uri": "notes://one"})
     site.servers[0].resource_updated(
@@ -619,7 +612,7 @@ def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -
     first.finished()
     site.kill(site.cores[0])
     site.servers[1].resource_updated("notes://one")
-    assert eventually(lambda: not site.servers[1]._config.processes._unsent)
+    assert eventually(lambda: has_told_all(site.servers[1]))
     again = client.at(site.cores[0]).listen(Last_Event_ID=first.writer.events[-1].id)
     again.writer.wait_for(lambda: again.writer.messages)
     assert [each["params"]["uri"] for each in again.writer.messages] == ["notes://one"], (
@@ -657,11 +650,7 @@ def test_a_stream_that_goes_on_by_another_connection_is_known_to_be_there(
         .answer["result"]
         == {}
     )
-    assert eventually(
-        lambda: any(
-            each.uris for each in site.cores[0].session_store.subscriptions._sessions.values()
-        )
-    )
+    assert eventually(lambda: subscribed(site.cores[0]))
     client.delete()
     again.finished()
 
@@ -713,7 +702,7 @@ def test_a_call_that_goes_on_at_another_process_ends_with_its_token(
     again.writer.wait_for(lambda: again.writer.streamed)
     valid.remove("first")
     assert again.finished().messages == []
-    assert not cores[1]._token_checks
+    assert not token_checks(cores[1])
     client.headers["Authorization"] = "Bearer second"
     site.go.set()
     answer = client.listen(Last_Event_ID=last).finished().messages[-1]
@@ -746,7 +735,7 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
     with pytest.raises(Exception, match="there is no such session"):
         core.admission.session_of(stolen.headers)
     for key in ("session", "stream", "process"):
-        for entry in site.servers[0]._config.store.list(f"/site/{key}/"):
+        for entry in config_of(site.servers[0]).store.list(f"/site/{key}/"):
             assert client.headers["Mcp-Session-Id"] not in entry.key + entry.value.decode(), (
                 "who reads it gets in"
             )
@@ -756,7 +745,7 @@ def test_what_is_no_session_in_the_store_is_refused(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Roaming(site.cores)
-    store = site.servers[0]._config.store
+    store = config_of(site.servers[0]).store
     (entry,) = store.list("/site/session/")
     good = json.loads(entry.value)
     for wrong in (
@@ -782,7 +771,7 @@ def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
     request."""
     client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
     ((session, store),) = (
-        (each, site.servers[0]._config.store) for each in site.cores[0].sessions.values()
+        (each, config_of(site.servers[0]).store) for each in site.cores[0].sessions.values()
     )
 
     def bounded(self: SharedSessions, session: SharedSession) -> bool:
@@ -825,7 +814,7 @@ def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> 
         thread.start()
     for thread in threads:
         thread.join(WAIT)
-    (entry,) = site.servers[0]._config.store.list("/site/session/")
+    (entry,) = config_of(site.servers[0]).store.list("/site/session/")
     assert sorted(json.loads(entry.value)["uris"]) == sorted(uris)
 
 
@@ -853,7 +842,7 @@ def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
 
     monkeypatch.setattr(here.session_store.subscriptions, "uris", uris_and_more)
     assert client.at(here).request("ping").status == 200
-    (entry,) = site.servers[0]._config.store.list("/site/session/")
+    (entry,) = config_of(site.servers[0]).store.list("/site/session/")
     record = json.loads(entry.value)
     assert record["uris"] == ["notes://here", "notes://one", "notes://there"]
     assert record["rank"] == 4
@@ -875,7 +864,7 @@ def test_what_a_handler_keeps_while_a_copy_is_brought_up_to_date_stays(
 
     monkeypatch.setattr("minimcp.stores.sessions.deepcopy", copied)
     assert client.at(here).request("ping").status == 200
-    (entry,) = site.servers[0]._config.store.list("/site/session/")
+    (entry,) = config_of(site.servers[0]).store.list("/site/session/")
     assert json.loads(entry.value)["session"] == {"calls": 1, "kept": "by a handler"}
 
 
@@ -902,7 +891,7 @@ def test_a_process_keeps_copies_of_so_many_sessions_alone(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minimcp.stores.sessions.UNUSED_SECONDS", -1.0)
-    core = core_of(site.servers[0])
+    core = site.cores[0]
     core.session_store.max_copies = 4
     clients = [Shaken(core) for _ in range(10)]
     assert len(core.sessions) <= 4
@@ -1106,7 +1095,8 @@ def test_when_redis_was_flushed_clients_begin_anew(far: Site, redis: RedisServer
     assert text_of(again.request("tools/call", {"name": "count"})) == "1"
     held = again.at(far.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
     assert far.begun.wait(WAIT)
-    assert eventually(lambda: far.servers[1]._config.processes._held_at > 0)
+    first, second = (config_of(server).processes for server in far.servers[:2])
+    assert eventually(lambda: first.is_alive(second.id))
     again.at(far.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
     assert far.cancelled.wait(WAIT)
     held.finished()
@@ -1138,7 +1128,6 @@ def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) ->
     for said in (b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\x00\xff\r\n", b"*1\r\n:7\r\n", b"$5\r\nabc", b"+OK\r\n" * 9,
                  b":x\r\n", b"-ERR no\r\n"):  # fmt: skip
         rubbish["now"] = said
-        store = RedisStore(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
         for name, *values in (
             ("get",),
             ("put", b""),
@@ -1147,11 +1136,11 @@ def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) ->
             ("append", b""),
             ("delete",),
         ):
-            store._away = None
+            store = RedisStore(f"redis://127.0.0.1:{listener.getsockname()[1]}/0")
             with pytest.raises(StoreUnavailable):
                 getattr(store, name)("a/", *values)
-        store.close()  # the probes end
-        store.close()
+            store.close()  # the probes end
+            store.close()
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     thread.join(WAIT)
@@ -1196,12 +1185,13 @@ def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptur
         b"\x80\x04",
         b"[]",
         json.dumps({"session": 7}).encode(),
-        b'{"session": "%b", "message": "x"}' % next(iter(shared._known)).encode(),
+        b'{"session": "%b", "message": "x"}'
+        % next(iter(site.cores[0].sessions.values())).key.encode(),
         b'{"list": 7, "resource": []}',
     ):
-        store.append(told._log, wrong)
-        number = store.append(told._mailbox(told.id), wrong)
-    assert eventually(lambda: told._read == number)
+        store.append(mailbox_of(told), wrong)
+        number = store.append(told.key("log"), wrong)
+    assert eventually(lambda: told.heard == number), "which is read after the mailbox"
     assert caplog.text.count("cannot be read, and is ignored") >= 2
     assert client.request("ping").status == 200
 
@@ -1215,7 +1205,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(
 
     client = Roaming(site.cores)
     broken = Broken()
-    site.servers[0]._config.processes.receivers.add(broken)
+    config_of(site.servers[0]).processes.receivers.add(broken)
     held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
     assert site.begun.wait(WAIT)
     client.at(site.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
@@ -1256,7 +1246,7 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     told._stopped.on_cancel(ends.set)
     told.tell(resource="notes://one")
     told.stop()
-    assert [json.loads(data).get("resource") for _, data in store.read(told._log)] == [
+    assert [json.loads(data).get("resource") for _, data in store.read(told.key("log"))] == [
         None,
         "notes://one",
     ]
@@ -1273,6 +1263,7 @@ def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
         SharedMemory.append,
     )
     told, waits = processes.Processes(store, "site"), threading.Event()
+    before = threading.enumerate()
 
     def slow(self: SharedMemory, key: str, data: bytes, *more: Any) -> int:
         if json.loads(data).get("list") == 1:
@@ -1284,18 +1275,21 @@ def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
     monkeypatch.setattr(store, "delete", deleted.append)
     told.tell(list=1)
     assert waits.wait(WAIT)
-    first = told._thread
+    threads = [each for each in threading.enumerate() if each.name == "minimcp-processes"]
+    (first,) = (each for each in threads if each not in before)
     told.stop()
     told.tell(list=2)  # starts another
     first.join(WAIT)
-    assert eventually(lambda: not told._unsent)
-    said = [json.loads(data).get("list") for _, data in store.read(told._log)]
+    assert eventually(lambda: not told.now(0)[1])
+    said = [json.loads(data).get("list") for _, data in store.read(told.key("log"))]
     assert 2 in said and not deleted
     told.stop()
 
 
 def test_without_a_shared_store_there_are_no_processes() -> None:
     server = Server("alone", store=MemoryStore())
-    assert server._config.processes is None and type(core_of(server).session_store) is SessionStore
+    assert (
+        config_of(server).processes is None and type(core_of(server).session_store) is SessionStore
+    )
     assert processes.LEASE_SECONDS > 2 * processes.RENEW_SECONDS
     assert NEWEST

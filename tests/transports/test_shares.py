@@ -19,6 +19,15 @@ from minimcp.http import endpoint as endpoints, responses, server as http_server
 from minimcp.http.server import RunningHttp
 
 from ..answering import R3, R4
+from ..inside import (
+    config_of,
+    endpoint_of,
+    kept_connections,
+    left_connections,
+    open_responses,
+    token_checks,
+    turns_of,
+)
 from ..support import WAIT, eventually
 from .http_app import (
     POST_HEADERS,
@@ -289,7 +298,7 @@ def test_a_client_that_fills_its_threads_does_not_delay_others(stages: Any, how:
     stage.go.set()
     assert [each.finished().status for each in running] == [200] * len(running)
     assert eventually(lambda: len(stage.ended) == 20)
-    assert eventually(lambda: not core.shares._turns)
+    assert eventually(lambda: not turns_of(core.shares))
     if how == "sse":
         old.writer.lose()
 
@@ -509,7 +518,9 @@ def test_busy_connections_are_not_closed(stages: Any) -> None:
     with stage.server.start_http() as running, ExitStack() as stack:
         patient(running)
         client = Session(running, token="ada-1")
-        assert eventually(lambda: not running.lent and not running._kept), "those of its begin"
+        assert eventually(lambda: not running.lent and not kept_connections(running)), (
+            "those of its begin"
+        )
         held = [stack.enter_context(client.call("hold", id=id)) for id in (1, 2)]
         assert eventually(lambda: len(stage.began) == 2)
         refused = stack.enter_context(client.call("add", {"a": 1, "b": 2})).response()
@@ -566,7 +577,7 @@ def test_under_wsgi_addresses_have_no_share(stages: Any) -> None:
             **{"HTTP_" + name.upper().replace("-", "_"): text for name, text in request.headers.items()},
         }  # fmt: skip
         assert b"".join(app(environ, lambda status, headers: None))
-    assert "0 clients" in repr(stage.server._config.shares)
+    assert "0 clients" in repr(config_of(stage.server).shares)
 
 
 # ------------------------------------------------------------ a client that disconnects
@@ -591,16 +602,16 @@ def test_the_connection_of_a_running_handler_is_released(
         counted = running.shares
         peer = client.call(tool)
         assert eventually(lambda: stage.began)
-        core = running._http
+        core = endpoint_of(running)
         leave(peer, how)
-        assert eventually(lambda: not running.lent and not running._kept), running
+        assert eventually(lambda: not running.lent and not kept_connections(running)), running
         key = next(iter(core.sessions.values())).key
         assert eventually(lambda: counted.used("connections", ("session", key)) == 0)
         assert counted.used("requests", ("session", key)) == 1, "the handler is running"
         assert client.adds() and not stage.ended
         stage.go.set()
         assert eventually(lambda: stage.ended == ["hold"]), "the protocol lets it run on"
-        assert eventually(lambda: not core._open and not running._left)
+        assert eventually(lambda: not open_responses(core) and not left_connections(running))
         assert eventually(
             lambda: "0 clients" in repr(counted) or counted.used("requests", ("session", key)) == 0
         )
@@ -614,9 +625,11 @@ def test_a_worker_that_only_held_the_connection_is_released(stages: Any) -> None
             peer = client.call("elsewhere", id=id)
             assert eventually(lambda most=id: len(stage.began) > most)
             peer.close()
-        assert eventually(lambda: not running.lent and not running._left), running
+        assert eventually(lambda: not running.lent and not left_connections(running)), running
         stage.go.set()
-        assert eventually(lambda: len(stage.ended) == 20 and not running._http._open)
+        assert eventually(
+            lambda: len(stage.ended) == 20 and not open_responses(endpoint_of(running))
+        )
 
 
 def test_a_call_whose_client_has_left_can_be_cancelled(stages: Any) -> None:
@@ -626,11 +639,11 @@ def test_a_call_whose_client_has_left_can_be_cancelled(stages: Any) -> None:
         peer = client.call("elsewhere", id="mine")
         assert eventually(lambda: stage.began)
         peer.close()
-        core = running._http
-        assert eventually(lambda: not running.lent and not running._left)
+        core = endpoint_of(running)
+        assert eventually(lambda: not running.lent and not left_connections(running))
         told = message("notifications/cancelled", {"requestId": "mine"}, None)
         assert client.response(told).status == 202
-        assert eventually(lambda: not core._open and not len(core.requests))
+        assert eventually(lambda: not open_responses(core) and not len(core.requests))
 
 
 def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: Any) -> None:
@@ -642,12 +655,12 @@ def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: 
         text = peer.until(b"elicitation/create")
         ids = re.findall(rb"id: (\S+)", text)
         peer.close()
-        assert eventually(lambda: not running.lent and len(running._left) == 1)
-        session = next(iter(running._http.sessions.values()))
+        assert eventually(lambda: not running.lent and len(left_connections(running)) == 1)
+        session = next(iter(endpoint_of(running).sessions.values()))
         answer = {"jsonrpc": "2.0", "id": session.calls.pending()[0].id,
                   "result": {"action": "accept", "content": {"name": "Ada"}}}  # fmt: skip
         assert client.response(answer).status == 202
-        assert eventually(lambda: not running._left)
+        assert eventually(lambda: not left_connections(running))
         client.headers["Last-Event-ID"] = ids[0].decode()
         with client.stream() as again:
             assert b'"text":"Ada"' in again.response().body
@@ -669,14 +682,16 @@ def test_a_question_that_no_client_can_see_ends(
             assert eventually(lambda: stage.began)
             monkeypatch.setattr(responses.EventStream, "is_resumable", False)
             peer.until(b"elicitation/create")
-            response = next(iter(running._http._open.values()))
+            response = open_responses(endpoint_of(running))[0]
             stream = response.stream
             assert eventually(lambda: stream.is_resumable), "set after the write"
             stream.is_resumable = False
         peer.close()
         assert eventually(lambda: stage.ended)
         assert isinstance(stage.ended[0], ConnectionLost) and "cannot see" in str(stage.ended[0])
-        assert eventually(lambda: not running._left and not running._http._open)
+        assert eventually(
+            lambda: not left_connections(running) and not open_responses(endpoint_of(running))
+        )
 
 
 def test_a_question_that_a_client_can_fetch_waits(
@@ -695,7 +710,7 @@ def test_a_question_that_a_client_can_fetch_waits(
         peer.until(b"elicitation/create")
         peer.close()
         assert checked.wait(WAIT) and not stage.ended
-        session = next(iter(running._http.sessions.values()))
+        session = next(iter(endpoint_of(running).sessions.values()))
         assert len(session.calls) == 1
 
 
@@ -727,7 +742,10 @@ def test_after_a_thousand_abandoned_calls_other_clients_are_served(stages: Any) 
         assert eventually(lambda: not running.lent), running
         # A quarter of the requests, and a few threads of the server.
         assert eventually(lambda: threading.active_count() - before <= 100 + 10)
-        assert len(running._http._open) <= 100 and len(running._left) <= 100
+        assert (
+            len(open_responses(endpoint_of(running))) <= 100
+            and len(left_connections(running)) <= 100
+        )
         assert other.adds()
 
 
@@ -743,7 +761,7 @@ class Scarce:
 
     def accept(self) -> Tuple[Any, Any]:
         sock, address = self._listener.accept()
-        if len(self._running._kept) + len(self._running.lent) < self._most:
+        if len(kept_connections(self._running)) + len(self._running.lent) < self._most:
             return sock, address
         # The system would leave it in its queue.
         self._waiting = sock, address
@@ -751,7 +769,7 @@ class Scarce:
         raise OSError(errno.EMFILE, "Too many open files")
 
     def _again(self) -> Tuple[Any, Any]:
-        if len(self._running._kept) + len(self._running.lent) >= self._most:
+        if len(kept_connections(self._running)) + len(self._running.lent) >= self._most:
             raise OSError(errno.EMFILE, "Too many open files")
         del self.accept  # type: ignore[method-assign]
         return self._waiting
@@ -844,7 +862,7 @@ def test_a_stream_ends_with_its_token(
             body = b"".join(iter(peer.chunk, b""))
         if kind == "listen":
             assert b'"resultType":"complete"' in body, "it ends politely"
-        assert eventually(lambda: not running._http._token_checks)
+        assert eventually(lambda: not token_checks(endpoint_of(running)))
         tokens.revoked, tokens.expires = False, None
         assert client.adds(), "the session goes on with another token"
 
@@ -853,7 +871,7 @@ def test_no_check_is_left_of_a_stream_that_has_ended(stages: Any) -> None:
     stage = stages(auth=bearer())
     core = core_of(stage.server)
     stream = listening(core, **with_token("ada-1"))
-    assert len(core._token_checks) == 1
+    assert len(token_checks(core)) == 1
     stream.writer.lose()
     stream.finished()
-    assert not core._token_checks
+    assert not token_checks(core)

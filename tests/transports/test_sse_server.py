@@ -14,6 +14,7 @@ from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SseServer, SseTr
 from minimcp.http.options import HttpOptions
 from minimcp.http.responses import SHORT_BYTES
 
+from ..inside import registry_of
 from ..support import WAIT, eventually
 from .http_app import Recording, Served, message
 
@@ -22,7 +23,7 @@ requirement = pytest.mark.requirement
 
 def sse_of(server: Server, **changes: Any) -> SseServer:
     streams = changes.pop("max_streams", 256)
-    return SseServer(server.connect, server._registry, HttpOptions(**changes), streams)
+    return SseServer(server.connect, registry_of(server), HttpOptions(**changes), streams)
 
 
 @pytest.fixture
@@ -217,7 +218,7 @@ def test_a_client_that_gets_no_connection_gets_an_error(
         raise RuntimeError("can't start new thread")
 
     transports: List[Transport] = []
-    sse = SseServer(connect, server._registry, HttpOptions(), 1)
+    sse = SseServer(connect, registry_of(server), HttpOptions(), 1)
     for number in (1, 2):
         writer = Recording()
         request = HttpRequest("GET", "/sse", {"Host": "localhost", "Accept": "text/event-stream"})

@@ -13,7 +13,8 @@ from minimcp import Bearer, Context, HttpRequest, InvalidParams, Server, Tasks
 from minimcp.extensions import tasks
 from minimcp.http import client as http_client
 
-from ..support import WAIT, eventually, tasks_of
+from ..inside import tasks_of, waiters_of
+from ..support import WAIT, eventually
 from ..web import INITIALIZED, Heard, Peer, Wire
 from .http_app import Shaken, Stage, alone, core_of, serve
 
@@ -140,7 +141,7 @@ def test_a_client_that_drops_the_stream_of_a_result_loses_nothing(
     assert stage.entered.wait(WAIT)
     waits = shaken.begin("tasks/result", about_it, id=2)
     requests = tasks_of(server)
-    assert eventually(lambda: requests.store._waiters), "it waits for the end of the task"
+    assert eventually(lambda: waiters_of(requests.store)), "it waits for the end of the task"
     waits.writer.lose()
     assert shaken.request("tasks/get", about_it, id=3).json["result"]["status"] == "working"
     stage.go.set()

@@ -12,6 +12,7 @@ from minimcp import Apps, Server
 from minimcp.extensions.apps import script
 from minimcp.server.options import AppOptions
 
+from ..inside import feature_of
 from ..rows import for_each
 from ..support import ROOT
 
@@ -153,7 +154,7 @@ def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
         return ""
 
     server.add_app(other, "ui://a", csp={"frame_domains": [origin], "base_uri_domains": []})
-    shown = server._registry.feature("resources").table.items["ui://a"].listing
+    shown = feature_of(server, "resources").table.items["ui://a"].listing
     assert shown.meta == {"ui": {"csp": {"frameDomains": [origin], "baseUriDomains": []}}}
 
 

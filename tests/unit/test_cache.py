@@ -15,6 +15,7 @@ from minimcp.client.cache import LONGEST, Cache, Key
 from minimcp.protocol.versions import BY_NAME, CACHEABLE
 
 from ..answering import R4, R5, Answering, error, result
+from ..inside import cached, session_of
 from ..scripted import notice, wait_for
 from ..support import WAIT
 
@@ -61,13 +62,13 @@ def test_a_result_is_fresh_until_its_time_is_over(ttl: Any, seconds: float) -> N
     clock = Hand()
     cache = Cache(now=clock)
     keep(cache, key(), ttl)
-    assert len(cache._entries) == (1 if seconds else 0)
+    assert cached(cache) == (1 if seconds else 0)
     clock.seconds += seconds * 0.999
     assert (cache.find(key()) is not None) == bool(seconds)
     clock.seconds = 1000.0 + seconds
-    assert cache.find(key()) is None and len(cache._entries) == 0
+    assert cache.find(key()) is None and cached(cache) == 0
     cache.keep(key(), {}, cache.mark("tools/list"))
-    assert len(cache._entries) == 0
+    assert cached(cache) == 0
 
 
 @pytest.mark.requirement("M:CACHE-4", "M:CACHE-12")
@@ -140,7 +141,7 @@ def test_an_update_evicts_the_resource_and_what_lies_above_and_below(
     assert uris(cache, *everything) == [each for each in left if each != "x:/"]
     assert cache.find(key()) is not None
     cache.clear()
-    assert len(cache._entries) == 0
+    assert cached(cache) == 0
 
 
 def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,11 +155,11 @@ def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.Monke
     small = Cache(500, now=Hand())
     keep(small, key("resources/read", uri="a"), text="x" * 40)
     keep(small, key("resources/read", uri="a"), text="y" * 40)
-    assert len(small._entries) == 1
+    assert cached(small) == 1
     keep(small, key("resources/read", uri="b"), text="x" * 20)
     assert uris(small, "a", "b") == ["b"]
     keep(small, key("resources/read", uri="c"), text="x" * 300)
-    assert len(small._entries) == 0
+    assert cached(small) == 0
 
 
 Connected = Tuple[minimcp.Client, Any]
@@ -357,7 +358,7 @@ def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(
     with pytest.raises(TypeError, match="cancel is a CancelToken"):
         client.list_tools(cancel=5)  # type: ignore[arg-type]
     server.pipe.end()
-    assert client._sessions.newest.wait_until_ended(WAIT)
+    assert session_of(client).wait_until_ended(WAIT)
     for call in (client.list_tools, lambda: client.request("tools/list")):
         with pytest.raises(minimcp.ConnectionLost):
             call()

@@ -12,6 +12,7 @@ from minimcp.client import client as module, client as tool_calls
 from minimcp.protocol.lifecycle import LOG_LEVEL_KEY, VERSION_KEY
 
 from ..answering import R4, R5, Answering, error, result, silence
+from ..inside import close_clients_at_exit
 from ..support import WAIT, eventually, run_python
 
 WRAPPED = {
@@ -117,7 +118,7 @@ def test_open_clients_are_closed_at_exit() -> None:
     first, second = (minimcp.connect(each, revision=R4) for each in (idle, busy))
     waiting = second.submit(second.request, "x")
     assert eventually(lambda: "x" in busy.pipe.methods())
-    module._close_at_exit()
+    close_clients_at_exit()
     assert idle.pipe.closed and not busy.pipe.closed, (
         "a thread that waits would print its loss as it dies"
     )

@@ -15,6 +15,7 @@ from minimcp.client import calls as module
 from minimcp.engine import timer as deadlines
 
 from ..answering import Answering, later, result, silence
+from ..inside import callbacks_of
 from ..rows import for_each
 from ..scripted import Task, wait_for
 from ..support import WAIT, MovedTime, eventually
@@ -315,7 +316,7 @@ def test_a_cancel_and_a_close_end_the_wait_at_once(end: str) -> None:
         assert eventually(lambda: slow.requests[0].cancelled) and "0 outgoing" in repr(client)
         slow.gate.set()
     assert len(legs(server)) == 1 and "notifications/cancelled" not in server.pipe.methods()
-    assert not token._callbacks
+    assert not callbacks_of(token)
 
 
 def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:

@@ -10,6 +10,7 @@ import pytest
 import minimcp
 from minimcp.http import client_sse
 
+from ..inside import forget_servers
 from ..scripted import Task
 from ..support import WAIT
 from ..web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
@@ -18,7 +19,7 @@ from ..web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
     """A port may be another test's server by now."""
-    client_sse._known.clear()
+    forget_servers()
 
 
 def connect(peer: Peer, **options: Any) -> minimcp.Client:

@@ -22,10 +22,11 @@ from minimcp import (
     ProtocolViolation,
     RequestTimeout,
 )
-from minimcp.client import client as client_module, subscriptions as module
+from minimcp.client import subscriptions as module
 from minimcp.client.subscriptions import Changes, Filter
 
 from ..answering import R4, Answer, error, result, silence
+from ..inside import close_clients_at_exit, session_of, waits_on
 from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
 from ..scripted import Task, cancelled, no_threads, notice, result as ended, wait_for
 from ..support import WAIT, eventually
@@ -84,7 +85,7 @@ def test_a_stream_that_does_not_begin_leaves_nothing(fault: str) -> None:
         with pytest.raises(kind, match=said) as caught:
             client.listen(tools_list_changed=True, timeout=0.1 if kind is RequestTimeout else WAIT)
         assert type(caught.value) is kind
-        assert not client._sessions.newest.streams and "0 outgoing" in repr(client)
+        assert not session_of(client).streams and "0 outgoing" in repr(client)
         told_of = fault in ("silence", "early", "other-id", "no-id")
         assert (
             host.closed() == host.listens()
@@ -110,7 +111,7 @@ def test_a_stream_that_is_given_up_before_it_begins(session: bool) -> None:
         assert host.closed() == [host.calls(method)[0]["id"]]
         with pytest.raises(Cancelled, match="enough"):
             client.listen(tools_list_changed=True, cancel=token)
-        assert len(host.calls(method)) == 1 and not client._sessions.newest.listeners
+        assert len(host.calls(method)) == 1 and not session_of(client).listeners
 
 
 @pytest.mark.parametrize("session", [True, False])
@@ -154,8 +155,8 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         client.unsubscribe("a://3")
         assert host.subscriptions()[-1] == ("unsubscribe", "a://3")
         assert (
-            not client._sessions.newest.subscriptions._listened
-            and not client._sessions.newest.subscriptions.uris
+            not session_of(client).subscriptions._listened
+            and not session_of(client).subscriptions.uris
         )
 
 
@@ -169,7 +170,7 @@ def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
         ]
         assert (
             not host.calls("notifications/cancelled")
-            and not client._sessions.newest.subscriptions._listened
+            and not session_of(client).subscriptions._listened
         )
 
 
@@ -182,7 +183,7 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
         with pytest.raises(RequestTimeout, match="an earlier call about subscriptions"):
             client.subscribe("a://2", timeout=0.02)
         waiting = Task(lambda: client.unsubscribe("a://1", cancel=second))
-        assert eventually(lambda: client._sessions.newest.subscriptions._changed._waiters)  # type: ignore[attr-defined]
+        assert eventually(lambda: waits_on(session_of(client).subscriptions))
         for token, task in ((second, waiting), (first, slow)):
             token.cancel()
             with pytest.raises(Cancelled):
@@ -239,7 +240,7 @@ def test_a_subscription_replaces_the_stream() -> None:
         assert order[:2] == [LISTEN, LISTEN], "the old one is closed when the new one is there"
         host.pipe.give(*(about(id, UPDATED, uri=f"a://{id}") for id in (*old, newest)))
         assert heard.next(1) == [f"a://{newest}"]
-        assert len(client._sessions.newest.streams) == 1
+        assert len(session_of(client).streams) == 1
 
 
 @pytest.mark.requirement("M:SUB-12")
@@ -318,7 +319,7 @@ def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.M
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.02)
     host, heard = Host(), Heard()
     with opened(host, **heard.callbacks) as client:
-        listening = client._sessions.newest.subscriptions
+        listening = session_of(client).subscriptions
         for number, (begin, steady, then) in enumerate(
             [(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]
         ):
@@ -383,7 +384,7 @@ def test_a_client_that_only_listens_is_closed_at_exit() -> None:
     idle, busy = Host(), Host()
     first, second = (minimcp.connect(host, on_tools_changed=print) for host in (idle, busy))
     changes = second.listen(tools_list_changed=True)
-    client_module._close_at_exit()
+    close_clients_at_exit()
     assert idle.pipe.closed and not busy.pipe.closed
     assert idle.closed() == idle.listens()
     changes.close()
@@ -518,7 +519,7 @@ def test_a_stream_that_the_server_ends(ending: str) -> None:
         for _ in range(2):
             with pytest.raises(ConnectionLost, match=said or "the stream has ended"):
                 changes.next(WAIT)
-        assert eventually(lambda: not client._sessions.newest.streams), "nothing is kept of it"
+        assert eventually(lambda: not session_of(client).streams), "nothing is kept of it"
     with pytest.raises(ConnectionLost, match="closed"):
         changes.next()
 
@@ -568,7 +569,7 @@ def test_a_stream_that_cannot_be_opened_leaves_nothing(
 ) -> None:
     host = Host()
     with opened(host) as client:
-        session = client._sessions.newest
+        session = session_of(client)
         if fault == "params":
             with pytest.raises(TypeError):
                 client.listen(tools_list_changed=True, filters={"x": object()})

@@ -24,6 +24,7 @@ from minimcp.engine.timer import Deadline
 from minimcp.extensions import client_tasks as tasks
 
 from ..answering import R4, R5, Answering, discovered, error, initialized, result
+from ..inside import session_of
 from ..scripted import Task, dumps
 from ..support import WAIT, eventually
 
@@ -284,7 +285,7 @@ def notice(method: str, id: str = "t1", **meta: str) -> str:
 
 
 def waits(client: Client, script: Script, polls: int) -> bool:
-    return script.polls() == polls and bool(client._sessions.newest.listeners)
+    return script.polls() == polls and bool(session_of(client).listeners)
 
 
 @pytest.mark.requirement("TASK-30", "TASK-29")
@@ -307,7 +308,7 @@ def test_a_notice_shortens_the_wait_for_the_next_look_and_is_no_look(revision: s
             script.pipe.give(notice(method, **({} if revision == R4 else meta)))
         waiter.join(WAIT)
         assert (done, script.polls()) == (["completed"], 3)
-        assert not client._sessions.newest.listeners
+        assert not session_of(client).listeners
 
 
 def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,22 +332,23 @@ def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.M
 
 def test_what_has_ended_while_an_earlier_answer_is_read_stays_so() -> None:
     task = tasks.Task(None, "t1")  # type: ignore[arg-type]
+    take, reading = task._take, task._told
 
     ended: List[bool] = []
 
     def end() -> None:
-        if not ended and task._told.acquire(
+        if not ended and reading.acquire(
             blocking=False
         ):  # else this thread waits until the other has read
             ended.append(True)
-            task._take({"taskId": "t1", "status": "completed"})
-            task._told.release()
+            take({"taskId": "t1", "status": "completed"})
+            reading.release()
 
     class Earlier(Dict[str, Any]):
         def __getitem__(self, name: str) -> Any:
             Task(end).result()
             return super().__getitem__(name)
 
-    task._take(Earlier(taskId="t1", status="working"))
+    take(Earlier(taskId="t1", status="working"))
     end()
     assert task.status == "completed"

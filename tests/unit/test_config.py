@@ -14,6 +14,8 @@ import minimcp
 from minimcp import Server, StdioServer
 from minimcp.client.config import MEMBERS, read_servers
 
+from ..inside import sessions_of
+
 
 @pytest.fixture(autouse=True)
 def variables(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,9 +330,9 @@ def test_times(members: Any, call: Any, start: Any, tmp_path: Path) -> None:
     config = {"it": {"command": sys.executable, "args": args, **members, "startup_timeout_sec": 50}}
     config["it"].pop("startup_timeout_ms", None)
     with minimcp.connect("it", config=config) as client:
-        assert client._sessions.timeout == (call or 60)
+        assert sessions_of(client).timeout == (call or 60)
     with minimcp.connect("it", config=config, timeout=60.0) as client:
-        assert client._sessions.timeout == 60, "what a program says counts more"
+        assert sessions_of(client).timeout == 60, "what a program says counts more"
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ import minimcp
 from minimcp import Apps, Context, Server, Tasks
 from minimcp.server.options import COMMON_OPTIONS, MARKS, OPTIONS, has_marks, marked
 
+from ..inside import config_of, feature_of
+
 
 class Notes:
     def __init__(self) -> None:
@@ -171,8 +173,8 @@ def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
     """The classes for type checkers, what `help` says, and what is checked are the same."""
     extensions = [Apps(), Tasks()]
     server = Server("x", extensions=extensions)
-    features = [server._registry.feature(name) for name in ("prompts", "resources", "access")]
-    features += [feature for feature in server._config.features if feature not in features]
+    features = [feature_of(server, name) for name in ("prompts", "resources", "access")]
+    features += [feature for feature in config_of(server).features if feature not in features]
     declared = [name for feature in features for name in feature.options]
     known = {*COMMON_OPTIONS, *declared}
     named = {name for options in OPTIONS.values() for name in options.__annotations__}

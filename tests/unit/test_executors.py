@@ -17,6 +17,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import NEWEST_HANDSHAKE
 
+from ..inside import waits_on
 from ..scripted import RecordingOutlet, Task, no_threads, wait_for
 from ..support import WAIT, eventually
 from .requests import answers, config
@@ -112,7 +113,7 @@ def test_names_and_objects() -> None:
 
 def waits(main: Main) -> bool:
     """Whether somebody waits in `pump`."""
-    return bool(main._changed._waiters)  # type: ignore[attr-defined]
+    return bool(waits_on(main))
 
 
 def test_it_cannot_run_inside_itself() -> None:

@@ -15,6 +15,7 @@ from minimcp import CancelToken, Group, Server, connect_all
 from minimcp.client import group
 
 from ..answering import R4, Answering, error, initialized, result, silence
+from ..inside import sessions_of
 from ..support import WAIT, eventually
 
 
@@ -194,9 +195,9 @@ def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:
     with opened({"a": answering(tools_list=lists), "b": answering("y")}) as group:
         for kind in (minimcp.InternalError, minimcp.CapabilityNotSupported):
             assert names(group) == ["b__y"] and isinstance(group.errors["a"], kind)
-        group.clients["a"]._sessions.timeout = 0.2  # its own: b has time to answer
+        sessions_of(group.clients["a"]).timeout = 0.2  # its own: b has time to answer
         assert names(group) == ["b__y"] and isinstance(group.errors["a"], minimcp.RequestTimeout)
-        group.clients["a"]._sessions.timeout = WAIT
+        sessions_of(group.clients["a"]).timeout = WAIT
         assert names(group) == ["b__y"] and isinstance(group.errors["a"], minimcp.ProtocolViolation)
         assert names(group) == ["a__x", "b__y"] and group.errors == {}
         with pytest.raises(TypeError, match="timeout"):

@@ -383,8 +383,8 @@ def test_a_question_right_after_the_handshake_is_answered() -> None:
     class Eager(answering.AnsweringPipe):
         __slots__ = ()
 
-        def _hear(self, message: Any) -> None:
-            super()._hear(message)
+        def hear(self, message: Any) -> None:
+            super().hear(message)
             if message.get("method") == "notifications/initialized":
                 self.ask("roots/list")
                 wait_for(asked)

@@ -15,9 +15,9 @@ import minimcp
 from minimcp import Server, StdioServer
 from minimcp.engine import liveness
 from minimcp.engine.connection import Connection
-from minimcp.http import client_sse
 
 from ..answering import R2, R4, R5, REVISIONS, Answering, error, initialized, result, silence
+from ..inside import forget_servers, session_of
 from ..scripted import ScriptedClock, ScriptedPipe, notice, request, wait_for
 from ..support import ROOT, WAIT, eventually
 from ..transports.http_app import Shaken, alone, core_of, serve
@@ -53,7 +53,7 @@ def open_client(server: Any, revision: str = R4, **options: Any) -> minimcp.Clie
 
 def settled(client: minimcp.Client) -> bool:
     """Wait until the client has got the response to its last ping."""
-    calls = client._sessions.newest.calls
+    calls = session_of(client).calls
     return eventually(lambda: all(each.stays_open for each in calls.pending()))
 
 
@@ -172,7 +172,7 @@ def test_no_ping_is_sent_while_a_call_runs(clock: ScriptedClock, failures: Any) 
             clock.advance(INTERVAL)
         assert server.pipe.methods().count("ping") == count
         call.cancel()
-        assert eventually(lambda: not client._sessions.newest.calls.pending())
+        assert eventually(lambda: not session_of(client).calls.pending())
         clock.advance(INTERVAL)
         assert len(failures()) == 2
         clock.advance(INTERVAL)
@@ -183,7 +183,7 @@ def test_whatever_the_server_sends_is_a_sign_of_life(clock: ScriptedClock, failu
     server = Answering({"ping": silence})
     with open_client(server) as client:
         for sent in (notice("notifications/message", level="info", data=1), request("s1", "ping")):
-            connection = client._sessions.newest._connection
+            connection = session_of(client)._connection
             server.pipe.give(sent)
             assert eventually(lambda connection=connection: connection.was_active)
             clock.advance(INTERVAL)
@@ -206,7 +206,7 @@ def test_a_stream_that_stays_open_is_not_a_call(clock: ScriptedClock, failures: 
     declared = result(supportedVersions=[R5], capabilities={"tools": {"listChanged": True}})
     server = Answering({"subscriptions/listen": acknowledge, "server/discover": declared})
     with open_client(server, R5, on_tools_changed=lambda: None) as client:
-        calls = client._sessions.newest.calls
+        calls = session_of(client).calls
         assert eventually(lambda: [each.stays_open for each in calls.pending()] == [True])
         clock.advance(INTERVAL)  # its first notification may come at this moment
         count = server.pipe.methods().count("server/discover")
@@ -231,7 +231,7 @@ def test_a_server_in_memory_is_not_pinged(clock: ScriptedClock) -> None:
 
 
 def over_http(peer: Peer, revision: str = R5, **options: Any) -> minimcp.Client:
-    client_sse._known.clear()
+    forget_servers()
     return open_client(peer.url, revision, **options)
 
 
@@ -304,7 +304,7 @@ def test_errors_over_http(status: int, is_alive: bool, clock: ScriptedClock, fai
 def test_a_client_over_http_and_sse(clock: ScriptedClock, failures: Any) -> None:
     server = Server("old")
     with server.start_http(legacy_sse=True) as running:
-        client_sse._known.clear()
+        forget_servers()
         url = running.url.replace("/mcp", "/sse")
         with open_client(url, "handshake") as client:
             for _ in range(4):

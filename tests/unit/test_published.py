@@ -19,6 +19,8 @@ from minimcp.schema.introspection import Scope
 from minimcp.schema.published import MAX_INLINED, published
 from minimcp.server.tools import wrapped_schema
 
+from ..inside import registry_of
+
 
 @dataclass
 class Point:
@@ -102,7 +104,7 @@ def test_a_tool_publishes_the_keyword_only_without_parameters_or_if_strict(stric
 
     server.add_tool(nothing)
     server.add_tool(node)
-    bare, full = (each.listing for each in server._registry.tools.items.values())
+    bare, full = (each.listing for each in registry_of(server).tools.items.values())
     assert bare.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
     for schema in (full.input_schema, full.output_schema):
         assert (False in keyword_values(schema)) == strict
@@ -112,7 +114,7 @@ def test_a_tool_publishes_the_keyword_only_without_parameters_or_if_strict(stric
         "properties": {"node": {}, "empty": {}},
     }
     server.add_tool(node, name="given", input_schema=given, output_schema=given)
-    last = server._registry.tools.items["given"].listing
+    last = registry_of(server).tools.items["given"].listing
     assert last.input_schema == last.output_schema == given  # which an author wrote
 
 

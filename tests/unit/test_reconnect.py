@@ -14,6 +14,7 @@ from minimcp.client import reconnect, subscriptions
 from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, error, initialized, result
+from ..inside import session_of, waits_on
 from ..scripted import Task, no_threads, notice, wait_for
 from ..support import WAIT, eventually
 
@@ -83,15 +84,15 @@ def modern(answers: Any = None) -> Server:
 
 def lost(client: minimcp.Client, server: Server) -> None:
     """End the connection and wait until the client knows."""
-    channel = client._sessions.newest
+    channel = session_of(client)
     server.die()
     assert channel.wait_until_ended(WAIT)
 
 
 def waited_for(client: minimcp.Client, calls: int = 1) -> None:
     """Return when so many calls wait for the next session."""
-    sessions: Any = client._sessions
-    assert eventually(lambda: len(sessions._changed._waiters) == calls)
+    sessions: Any = sessions_of(client)
+    assert eventually(lambda: waits_on(sessions) == calls)
 
 
 @pytest.fixture(params=[R4, R5])
@@ -186,7 +187,7 @@ def test_close_ends_it_for_good(where: str) -> None:
     wait_for(reached)
     closing = Task(client.close)
     if where == "opening":
-        assert eventually(lambda: client._sessions.closed)
+        assert eventually(lambda: sessions_of(client).closed)
         server.gate.set()
     with pytest.raises(minimcp.ConnectionLost, match="closed"):
         task.result()
@@ -202,7 +203,7 @@ def test_close_ends_it_for_good(where: str) -> None:
 def test_a_client_that_is_dropped_while_the_next_session_begins() -> None:
     server = Server()
     client = minimcp.connect(server, restart=True, timeout=WAIT)
-    sessions = client._sessions
+    sessions = sessions_of(client)
     lost(client, server)
     server.gate.clear()
     with pytest.raises(minimcp.RequestTimeout):
@@ -217,7 +218,7 @@ def test_a_client_that_is_dropped_while_the_next_session_begins() -> None:
 def test_a_fork_begins_nothing(both: Tuple[minimcp.Client, Server]) -> None:
     client, server = both
     lost(client, server)
-    client._sessions.renew_in_fork()
+    sessions_of(client).renew_in_fork()
     for call in (lambda: client.request("work"), lambda: client.subscribe("x:a"), client.ping):
         with pytest.raises(minimcp.ConnectionLost):
             call()
@@ -363,7 +364,7 @@ def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
     with minimcp.connect(
         server, revision=revision, restart=True, timeout=WAIT, cache=False
     ) as client:
-        session: Any = client._sessions.newest
+        session: Any = session_of(client)
         told: Any = subscriptions.of(session)
         request, replace = session.request, told._replace
 
@@ -382,7 +383,7 @@ def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
             client.subscribe("x:a") if what == "subscription" else client.set_log_level("debug")
         except minimcp.ConnectionLost:
             heard = True
-        kept = subscriptions.of(client._sessions.newest)
+        kept = subscriptions.of(session_of(client))
         assert heard or kept.uris == {"x:a"} or kept.log_level == "debug"
 
 

@@ -25,6 +25,7 @@ from minimcp.schema.mismatch import Mismatch
 
 from ..answering import R3, R4, R5, REVISIONS
 from ..drawn import drawn
+from ..inside import registry_of
 from ..rows import for_each
 
 # ------------------------------------------------------------ what is called
@@ -330,10 +331,10 @@ def test_descriptions_and_names_of_what_is_no_plain_function() -> None:
         (functools.partial(Searcher(), limit=1), "Search, too."), (passing_on(search), "Search."),
     ]):  # fmt: skip
         server.add_tool(function, name=f"f{number}")
-        assert server._registry.tools.items[f"f{number}"].listing.description == text
+        assert registry_of(server).tools.items[f"f{number}"].listing.description == text
         with pytest.raises(ValueError, match="exists: .*test_registration"):
             server.add_tool(search, name=f"f{number}")
-    assert list(server._registry.tools.items)[0] == "search"
+    assert list(registry_of(server).tools.items)[0] == "search"
     for nameless in (Searcher(), functools.partial(search, "x")):
         with pytest.raises(TypeError, match="has no name: say name=..."):
             server.tool(nameless)

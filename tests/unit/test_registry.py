@@ -16,6 +16,7 @@ from minimcp.server.registry import Registry
 from minimcp.server.tools import RegisteredTool
 
 from ..answering import R1, R4, R5, REVISIONS
+from ..inside import feature_of
 from .requests import config, exchange, read
 
 
@@ -109,7 +110,7 @@ def test_names_of_methods() -> None:
     @server.method("vendor/thing")
     def first(params: Dict[str, Any]) -> None: ...
 
-    assert repr(server._registry.feature("methods").table.items["vendor/thing"]).startswith(
+    assert repr(feature_of(server, "methods").table.items["vendor/thing"]).startswith(
         "<RegisteredMethod 'vendor/thing' = "
     )
     with pytest.raises(

@@ -41,6 +41,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Notification, Request, Response, encode
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
+from ..inside import pauses_of, waits_on
 from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, eventually
 
@@ -250,11 +251,11 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     ]
     assert eventually(lambda: [call.deadline for call in calls] == [shared, shared, NEVER])
     resume = wire.calls.pause_all()
-    assert shared._pauses == 1 and not own._pauses and not NEVER._pauses
+    assert pauses_of(shared) == 1 and not pauses_of(own) and not pauses_of(NEVER)
     shared._left = 0.01
     resume()
     resume()
-    assert not shared._pauses
+    assert not pauses_of(shared)
     for wait in waits[:2]:
         with pytest.raises(RequestTimeout):
             wait.result()
@@ -268,9 +269,9 @@ def test_a_deadline_stands_though_nobody_waits_for_the_answer_yet(wire: Wire) ->
         "work", no_params, deadline=deadline
     )  # the question may come before its thread goes on
     resume = wire.calls.pause_all()
-    assert deadline._pauses == 1
+    assert pauses_of(deadline) == 1
     resume()
-    assert not deadline._pauses
+    assert not pauses_of(deadline)
 
 
 def test_a_server_that_asks_and_asks_lets_no_deadline_stand_for_ever(wire: Wire) -> None:
@@ -279,9 +280,9 @@ def test_a_server_that_asks_and_asks_lets_no_deadline_stand_for_ever(wire: Wire)
     for _ in range(MAX_PAUSES):
         wire.calls.pause_all()()
     resume = wire.calls.pause_all(call)
-    assert not call.deadline._pauses and call.queue.qsize() == 1
+    assert not pauses_of(call.deadline) and call.queue.qsize() == 1
     resume()
-    assert not call.deadline._pauses
+    assert not pauses_of(call.deadline)
 
 
 # ------------------------------------------------------------ the peer's requests
@@ -471,7 +472,7 @@ def test_a_drain_ends_with_the_refusal_of_the_last_request() -> None:
     sink = RecordingOutlet()
     last = incoming(sink)
     draining = Task(sink.requests.wait_until_empty, NEVER)
-    assert eventually(lambda: sink.requests._changed._waiters)  # type: ignore[attr-defined]
+    assert eventually(lambda: waits_on(sink.requests))
     last.refuse(InternalError("no thread"))
     assert draining.result()
 
@@ -578,14 +579,13 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(how: str) -> None:
         assert asking.result().message == "no"
     else:
         if how == "cancelled":
-            assert request.timeout._pauses
+            assert pauses_of(request.timeout)
             request.token.cancel()
         with pytest.raises(Cancelled if how == "cancelled" else RequestTimeout):
             asking.result()
     told = [line["params"]["requestId"] for line in sink.wire.posted]
-    assert (
-        sorted(told) == ([second] if how == "refused" else [first, second])
-        and not request.timeout._pauses
+    assert sorted(told) == ([second] if how == "refused" else [first, second]) and not pauses_of(
+        request.timeout
     )
     request.timeout.stop()
 

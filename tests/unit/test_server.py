@@ -16,6 +16,7 @@ from minimcp.engine.connection import Connection
 from minimcp.engine.transport import memory_pair
 
 from ..answering import R4, R5
+from ..inside import connections_of, feature_of, waits_on
 from ..interaction.raw_client import RawClient
 from ..scripted import Task, notice, request
 from ..support import WAIT, eventually, run_python
@@ -71,11 +72,11 @@ def test_close_lets_those_go_who_wait_for_the_main_thread_and_who_pumps() -> Non
     server.add_tool(echo, name="main", executor="main")
     with minimcp.connect(server, timeout=WAIT) as client:
         call = client.submit(client.call_tool, "main")
-        assert eventually(lambda: "1 waiting" in repr(server._config.feature("executors").main))
+        assert eventually(lambda: "1 waiting" in repr(feature_of(server, "executors").main))
         Task(server.close).result()
         assert call.exception(WAIT) and server.pump() == 0, "it is not run any more"
     pumping = Task(server.pump, None)
-    assert eventually(lambda: server._config.feature("executors").main._changed._waiters)  # type: ignore[attr-defined]
+    assert eventually(lambda: waits_on(feature_of(server, "executors").main))
     server.close()
     assert pumping.result() == 0
 
@@ -103,7 +104,7 @@ def test_all_connections_are_closed_at_the_same_time(monkeypatch: pytest.MonkeyP
     server = Server("closing")
     clients = [minimcp.connect(server) for _ in range(3)]
     served, barrier, really_close = (
-        set(server._connections.values()),
+        set(connections_of(server)),
         threading.Barrier(3),
         Connection.close,
     )

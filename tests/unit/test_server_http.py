@@ -21,6 +21,7 @@ from minimcp.http.endpoint import Endpoint
 from minimcp.http.server import RunningHttp
 from minimcp.http.sse import SseEvent
 
+from ..inside import endpoint_of
 from ..scripted import Task
 from ..streams import read_events
 from ..support import ROOT, WAIT, eventually
@@ -100,7 +101,7 @@ def test_a_request_leaves_nothing_to_the_garbage_collector(shaken: bool) -> None
             request = call("note")
             if shaken:
                 request = post(
-                    message("tools/call", {"name": "note"}), Shaken(running._http).headers
+                    message("tools/call", {"name": "note"}), Shaken(endpoint_of(running)).headers
                 )
             for _ in range(3):
                 assert wire.send(request).read()
@@ -152,13 +153,13 @@ def test_the_older_protocol_alone(server: Server) -> None:
 def test_close_ends_all_that_was_started_at_the_same_moment(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running = [server.start_http()]
+    running, has_ended = [server.start_http()], RunningHttp.ended.fget
 
     def ended(first: RunningHttp) -> bool:  # looked at as the next is started
         if len(running) == 1:
             running.append(first)
             running[1] = server.start_http()
-        return first._ended.is_set()
+        return has_ended(first)  # type: ignore[misc]
 
     with monkeypatch.context() as patch:
         patch.setattr(RunningHttp, "ended", property(ended))

@@ -13,6 +13,7 @@ from minimcp import Bearer, HttpOptions, Limits, Server
 from minimcp.engine.pool import Pool, waiting
 from minimcp.engine.shares import RESOURCES, Place, ShareExceeded, Shares
 
+from ..inside import config_of, turns_of, waiting_turns
 from ..support import ROOT, WAIT, eventually
 
 ADA, BOB = ("principal", "ada"), ("principal", "bob")
@@ -235,8 +236,8 @@ def test_a_client_leaves_its_share_of_the_threads_to_others(size: int, part: int
     assert eventually(lambda: len(begun) == (size if alone else part + 1))
     assert begun.count("ada") == part and begun.count("bob") == (not alone)
     go.set()
-    assert eventually(lambda: len(begun) == 11 and not counted._turns)
-    assert not counted._waiting
+    assert eventually(lambda: len(begun) == 11 and not turns_of(counted))
+    assert not waiting_turns(counted)
     pool.close()
 
 
@@ -247,13 +248,13 @@ def test_a_job_on_its_own_thread_waits_for_its_turn_too() -> None:
         wait_in(ada, go, begun, "first")
     late = threading.Thread(target=ada.run, args=(lambda: begun.append("late"),), daemon=True)
     late.start()
-    assert eventually(lambda: len(begun) == 3 and counted._waiting)
+    assert eventually(lambda: len(begun) == 3 and waiting_turns(counted))
     counted.pool_of(pool, 4, [BOB]).run(lambda: begun.append("other"))
     assert begun[3:] == ["other"]
     go.set()
     late.join(WAIT)
     assert begun[3:] == ["other", "late"]
-    assert eventually(lambda: not counted._turns)
+    assert eventually(lambda: not turns_of(counted))
     pool.close()
 
 
@@ -270,7 +271,7 @@ def test_a_job_that_waits_in_the_library_does_not_count() -> None:
         ada.submit(ask)
     assert eventually(lambda: len(begun) == 10)
     go.set()
-    assert eventually(lambda: not counted._turns)
+    assert eventually(lambda: not turns_of(counted))
     pool.close()
 
 
@@ -283,15 +284,15 @@ def test_a_job_that_is_interrupted_while_it_waits_gives_up_its_turn() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         ada.run(interrupt)
-    assert not counted._turns
+    assert not turns_of(counted)
     counted.take_turn(ada, interrupt_later := threading.Event().set)
     counted.count_turns(ada, 2)
     counted.take_turn(ada, interrupt)
     counted.end_turn(ada, interrupt)
-    assert not counted._waiting
+    assert not waiting_turns(counted)
     counted.count_turns(ada, -2)
     counted.end_turn(ada, interrupt_later)
-    assert not counted._turns
+    assert not turns_of(counted)
     pool.close()
 
 
@@ -308,7 +309,7 @@ def test_a_forked_process_begins_without_clients_in_the_same_object() -> None:
     counted.admit("requests", 8, [ADA])
     with counted._lock:
         server.renew_in_fork()
-    assert server._config.shares is counted is endpoint.shares
+    assert config_of(server).shares is counted is endpoint.shares
     assert counted.used("requests", ADA) == 0
     server.close()
 

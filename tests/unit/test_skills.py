@@ -74,6 +74,18 @@ def problems(caplog: pytest.LogCaptureFixture) -> List[str]:
 # ---------------------------------------------------------------- what is served
 
 
+def before_open(monkeypatch: pytest.MonkeyPatch, look: Callable[[str], object]) -> None:
+    """Have `look` see the name of each file and folder before it is opened, or raise instead."""
+    really_open = os.open
+
+    def opening(path: Any, *options: Any, **more: Any) -> int:
+        look(str(path))
+        return really_open(path, *options, **more)
+
+    monkeypatch.setattr(os, "open", opening)
+    monkeypatch.setattr(os, "supports_dir_fd", {*os.supports_dir_fd, opening})
+
+
 def test_an_entry_says_everything(folder: Path, client: Client) -> None:
     made = write(
         folder / "acme" / "refunds",
@@ -257,23 +269,18 @@ def test_a_change_that_leaves_size_and_times_is_noticed(folder: Path) -> None:
 def test_files_that_have_not_changed_are_read_once(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made, read = write(folder / "a"), []
-    content = Skills._content
+    made, read = write(folder / "a"), list[str]()
 
     class Later:
         time = staticmethod(lambda: time.time() + 3600)
 
-    def counted(self: Skills, path: str) -> bytes:
-        read.append(path)
-        return content(self, path)
-
     monkeypatch.setattr(skills, "time", Later)
-    monkeypatch.setattr(Skills, "_content", counted)
+    before_open(monkeypatch, lambda name: read.append(name) if name == "SKILL.md" else None)
     assert listed(client) == listed(client)
-    assert read == ["a/SKILL.md"]
+    assert read == ["SKILL.md"]
     (made / "SKILL.md").write_text("no skill any more", "utf-8")
     assert listed(client) == {}
-    assert read == ["a/SKILL.md"] * 2
+    assert read == ["SKILL.md"] * 2
 
 
 def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +288,7 @@ def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPa
     meanwhile."""
     served, looks = Skills(folder), []
     first, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
-    find, lock = Skills._find, served._lock
+    scandir, lock = os.scandir, served._lock
 
     class Lock:
         def __enter__(self) -> None:
@@ -291,18 +298,18 @@ def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPa
         def __exit__(self, *error: Any) -> None:
             lock.release()
 
-    def slow(self: Skills) -> Any:
+    def slow(where: Any) -> Any:  # the folder is empty: one look scans one folder
         looks.append(1)
         first.set()
         assert go_on.wait(WAIT)
-        return find(self)
+        return scandir(where)
 
-    monkeypatch.setattr(Skills, "_find", slow)
+    monkeypatch.setattr(os, "scandir", slow)
     monkeypatch.setattr(served, "_lock", Lock())
     Server("s", extensions=[served])
-    tasks = [Task(served._look)]
+    tasks = [Task(served.refresh)]
     assert first.wait(WAIT)
-    tasks += [Task(served._look) for _ in range(5)]
+    tasks += [Task(served.refresh) for _ in range(5)]
     for _ in tasks:
         assert waiting.acquire(timeout=WAIT)
     go_on.set()
@@ -485,14 +492,14 @@ def test_a_file_that_goes_between_the_look_and_its_digest(
 ) -> None:
     write(folder / "a")
     write(folder / "b")
-    content = Skills._content
+    opened = [""]
 
-    def gone(self: Skills, path: str) -> bytes:
-        if path.startswith("a"):
-            raise FileNotFoundError(path)
-        return content(self, path)
+    def gone(name: str) -> None:
+        opened.append(name)
+        if opened[-2:] == ["a", "SKILL.md"]:
+            raise FileNotFoundError(name)
 
-    monkeypatch.setattr(Skills, "_content", gone)
+    before_open(monkeypatch, gone)
     assert list(listed(client)) == ["skill://b/SKILL.md"]
     assert len(problems(caplog)) == 1
 
@@ -523,14 +530,12 @@ def test_a_folder_that_may_not_be_read(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (write(folder / "a") / "closed").mkdir()
-    opened = Skills._opened
 
-    def refused(self: Skills, path: str) -> Any:
-        if path.endswith("closed"):
-            raise PermissionError(path)
-        return opened(self, path)
+    def refused(name: str) -> None:
+        if name == "closed":
+            raise PermissionError(name)
 
-    monkeypatch.setattr(Skills, "_opened", refused)
+    before_open(monkeypatch, refused)
     assert files(client, "skill://a/SKILL.md") == ["SKILL.md"]
     assert ["closed" in said for said in problems(caplog)] == [True]
 
@@ -578,6 +583,6 @@ def test_nothing_is_read_before_the_first_request(
         raise AssertionError("the folder is looked at")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Skills, "_walk", refuse)
+        patched.setattr(os, "scandir", refuse)
         with minimcp.connect(Server("s", extensions=[Skills(folder)]), timeout=WAIT) as client:
             client.list_resource_templates()

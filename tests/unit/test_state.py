@@ -13,6 +13,7 @@ from minimcp import InvalidParams, Limits, Server
 from minimcp.features.input_rounds import States
 
 from ..answering import R5
+from ..inside import feature_of
 from .requests import exchange
 
 MORE = ("asked", "ans", "steps")
@@ -110,7 +111,7 @@ def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
             refused(one, token)
     for seconds in (3600, None):
         made = Server("slow", limits=Limits(ask_timeout=seconds))
-        assert made._config.feature("rounds").states._lifetime == seconds
+        assert feature_of(made, "rounds").states._lifetime == seconds
 
 
 @pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")

@@ -16,6 +16,7 @@ import pytest
 from minimcp import CancelToken, MemoryStore, RedisStore, SqliteStore, Store
 from minimcp.stores.base import StoreUnavailable
 
+from ..inside import callbacks_of, waiters_of
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
 from ..support import ROOT, WAIT, eventually, run_python
@@ -196,19 +197,19 @@ def test_wait_is_woken_by_each_change(store: Store, change: str) -> None:
     newest = max(entry.version for entry in store.list(""))
     assert version is not None
     waiting = Task(store.wait, ["a", "b"], newest, timeout=WAIT)
-    assert eventually(lambda: store._waiters)
+    assert eventually(lambda: waiters_of(store))
     getattr(store, change)("b", *([] if change == "delete" else [b"x"]))
-    assert waiting.result() is True and not store._waiters
+    assert waiting.result() is True and not waiters_of(store)
 
 
 def test_wait_is_not_woken_by_another_key_and_ends_when_it_is_cancelled(store: Store) -> None:
     version, token = store.put("a", b"1"), CancelToken()
     assert version is not None
-    assert not store.wait(["a"], version, 0.01, token) and not token._callbacks, (
+    assert not store.wait(["a"], version, 0.01, token) and not callbacks_of(token), (
         "a token outlives many waits"
     )
     waiting = Task(store.wait, ["a"], version, cancel=token)
-    assert eventually(lambda: store._waiters)
+    assert eventually(lambda: waiters_of(store))
     store.put("b", b"1")
     token.cancel()
     assert waiting.result() is False
@@ -220,7 +221,7 @@ def test_two_threads_wait_for_a_key_that_each_names_twice(store: Store) -> None:
     short, long = (Task(store.wait, ["a", "a"], version, seconds) for seconds in (0.01, WAIT))
     assert short.result() is False, "its time is over, and the other one waits on"
     store.put("a", b"2")
-    assert long.result() is True and store._waiters == {}
+    assert long.result() is True and waiters_of(store) == {}
 
 
 def test_no_wake_up_is_lost(store: Store) -> None:
@@ -310,7 +311,7 @@ def test_a_change_of_another_store_wakes(tmp_path: Path) -> None:
         version = one.put("a", b"1")
         assert version is not None
         waiting = Task(one.wait, ["a"], version, WAIT)
-        assert eventually(lambda: one._waiters)
+        assert eventually(lambda: waiters_of(one))
         change()
         assert waiting.result() is True
     one.close()
@@ -359,21 +360,28 @@ def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "nowhere" / "store.db")
 
 
+def before_query(
+    monkeypatch: pytest.MonkeyPatch, store: SqliteStore, look: Callable[[str], object]
+) -> None:
+    """Have `look` see each statement before a store executes it, or raise instead."""
+    query = store._query
+    monkeypatch.setattr(store, "_query", lambda sql, *values: (look(sql), query(sql, *values))[1])
+
+
 def test_a_poll_that_fails_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
     version = one.put("a", b"1")
     assert version is not None
-    query, failed = one._query, threading.Event()
+    failed = threading.Event()
 
-    def fails_once(statement: str, *values: Any) -> Any:
+    def fails_once(statement: str) -> None:
         if "version >" in statement and not failed.is_set():
             failed.set()
             raise sqlite3.OperationalError("disk I/O error")
-        return query(statement, *values)
 
-    monkeypatch.setattr(one, "_query", fails_once)
+    before_query(monkeypatch, one, fails_once)
     waiting = Task(one.wait, ["a"], version, WAIT)
     assert failed.wait(WAIT)
     two.put("a", b"2")
@@ -397,23 +405,18 @@ def test_a_wait_that_cannot_begin_keeps_no_other_from_being_woken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = SqliteStore(tmp_path / "store.db"), SqliteStore(tmp_path / "store.db")
-    version, query, failures = (
-        one.put("a", b"1"),
-        one._query,
-        [sqlite3.OperationalError("disk I/O error")],
-    )
+    version, failures = one.put("a", b"1"), [sqlite3.OperationalError("disk I/O error")]
+    get, looked = one.get, threading.Event()
     assert version is not None
 
-    def fails_once(statement: str, *values: Any) -> Any:
+    def fails_once(statement: str) -> None:
         if failures:
             raise failures.pop()
-        return query(statement, *values)
 
-    monkeypatch.setattr(one, "_query", fails_once)
+    before_query(monkeypatch, one, fails_once)
     with pytest.raises(sqlite3.Error):
         one.wait(["a"], version, WAIT)
-    changed, looked = one._changed, threading.Event()
-    monkeypatch.setattr(one, "_changed", lambda *given: (changed(*given), looked.set())[0])
+    monkeypatch.setattr(one, "get", lambda key: (get(key), looked.set())[0])
     waiting = Task(one.wait, ["a"], version, 2 * WAIT)
     assert looked.wait(WAIT)
     two.put("a", b"2")

@@ -18,6 +18,7 @@ from minimcp.server.feature import OpenSession
 from minimcp.server.registry import INITIALIZED
 
 from ..answering import R1, R5
+from ..inside import sessions_with_changes, streams_with_changes
 from ..scripted import RecordingOutlet
 from ..support import WAIT
 from .requests import exchange, registry, sent
@@ -114,14 +115,19 @@ def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
             streams.pop().token.cancel()
             return False
 
-    for opened in subscriptions._streams.values():
+    for opened in streams_with_changes(subscriptions).values():
         opened.extended = Ends()
     peers = [exchange().peer for _ in range(2)]
     for peer in peers:
         opens(subscriptions, peer, lambda line: None)
         peer.supports = lambda capability: subscriptions.closed(peers.pop())  # type: ignore[method-assign,misc]
     subscriptions.extension_tells("x", "notifications/x", {}, "taskIds", "1")
-    assert not streams and not peers and not subscriptions._streams and not subscriptions._sessions
+    assert (
+        not streams
+        and not peers
+        and not streams_with_changes(subscriptions)
+        and not sessions_with_changes(subscriptions)
+    )
 
 
 def test_a_stream_begins_behind_what_is_being_told_on_others(
@@ -144,7 +150,7 @@ def test_a_stream_begins_behind_what_is_being_told_on_others(
 
     monkeypatch.setattr(RecordingOutlet, "post", post)
     subscriptions.listen(opened[0])
-    subscriptions._streams[opened[0]]._take()
+    streams_with_changes(subscriptions)[opened[0]]._take()
     subscriptions.list_changed("tools")
     begins.join(WAIT)
     assert order == [threading.current_thread().name] * 2 + [begins.name]
@@ -171,9 +177,9 @@ def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None
     opened.batch = Batch(shared, [], [opened.request])
     assert subscriptions.listen(opened) is DEFERRED
     subscriptions.end_streams(RecordingOutlet())
-    assert len(subscriptions._streams) == 1
+    assert len(streams_with_changes(subscriptions)) == 1
     subscriptions.end_streams(shared)
-    assert not subscriptions._streams
+    assert not streams_with_changes(subscriptions)
 
 
 @pytest.mark.requirement("RES-13", "RES-14", "RES-15", "RES-12", "TOOL-02", "PRM-10", "LIFE-15")
@@ -231,8 +237,8 @@ def test_subscriptions_of_a_session_are_checked_and_counted() -> None:
         for uri in (long, long, "a://1"):
             asked.request.params["uri"] = uri
             subscriptions.unsubscribe(asked)
-    assert subscriptions._sessions[asked.peer].bytes == 0
-    subscriptions._sessions[asked.peer].uris.update(
+    assert sessions_with_changes(subscriptions)[asked.peer].bytes == 0
+    sessions_with_changes(subscriptions)[asked.peer].uris.update(
         (f"a://x{number}", None) for number in range(10_000)
     )
     with pytest.raises(InternalError, match="10000"):

@@ -17,6 +17,7 @@ import minimcp
 from minimcp import Server
 
 from ..answering import R5, REVISIONS
+from ..inside import registry_of
 from ..rows import for_each
 
 
@@ -196,7 +197,7 @@ def test_what_cannot_run_is_refused_by_the_name_of_the_parameter(
 @for_each("annotation", [Guarded["after"], List[Guarded["before"]], Guarded["predicate"]])  # noqa: F821
 def test_an_input_schema_does_not_replace_validators(annotation: Any) -> None:
     server, _ = served(annotation)
-    note = server._registry.tools.items["note"].function
+    note = registry_of(server).tools.items["note"].function
     with pytest.raises(TypeError, match="the validators of 'value' would not run"):
         server.add_tool(note, name="given", input_schema={})
 
@@ -244,7 +245,7 @@ def test_metadata_of_other_packages_says_nothing() -> None:
         help = "What it is."
 
     server, _ = served(Annotated[str, Option(), annotated_types.Unit("m"), pydantic.Strict()])
-    assert server._registry.tools.items["note"].listing.input_schema["properties"]["value"] == {
+    assert registry_of(server).tools.items["note"].listing.input_schema["properties"]["value"] == {
         "type": "string"
     }
 
@@ -292,7 +293,7 @@ def test_a_field_as_a_default(annotation: Any, default: Any, schema: Any, got: A
 
 def test_a_field_as_a_default_with_other_schemas_and_texts() -> None:
     server, values = served(int, Field(3))
-    note = server._registry.tools.items["note"].function
+    note = registry_of(server).tools.items["note"].function
     server.add_tool(note, name="given", input_schema={"properties": {"value": {"type": "integer"}}})
     server.add_prompt(note)
     server.add_resource(note, "notes://all{?value}", name="all")

@@ -18,6 +18,7 @@ from minimcp.features import input_rounds
 from minimcp.features.input_rounds import WaitingChannel, WaitingHandlers
 
 from ..answering import R5
+from ..inside import connections_of, feature_of, incoming_of
 from ..interaction.raw_client import RawClient
 from ..interaction.test_asking import user
 from ..scripted import Task
@@ -95,7 +96,7 @@ def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
         )
         late = client.once("tools/call", name="act", arguments={}, requestState=state)["error"]
         assert late["data"] == {"reason": "invalid_request_state"} and effects.runs == 1
-        channel = next(iter(effects.server._connections.values()))
+        channel = connections_of(effects.server)[0]
         assert eventually(lambda: channel.requests.running == 0 and len(channel.requests) == 0)
     effects.server.close()
 
@@ -111,7 +112,9 @@ def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> No
     with RawClient(server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
         (channel,) = waiting(server)
-        channel._incoming.timeout._expire()  # by a timer that has looked before the question paused it
+        incoming_of(
+            channel
+        ).timeout._expire()  # by a timer that has looked before the question paused it
         again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
         answer = client.once("tools/call", name="act", arguments={}, **again)
         assert answer["result"]["content"][0]["text"] == "cancel"
@@ -214,7 +217,7 @@ def again(first: Dict[str, Any], answer: Any = None) -> Dict[str, Any]:
 
 def waiting(server: Server) -> List[Any]:
     """The askers of the handlers that wait, those that have waited longest first."""
-    by_sink = server._config.feature("rounds").waiting._waiting
+    by_sink = feature_of(server, "rounds").waiting._waiting
     return [channel for waits in by_sink.values() for channel in waits.values()]
 
 
@@ -233,7 +236,7 @@ def test_a_thousand_questions_without_an_answer_leave_few_threads(most: int) -> 
         before = set(threading.enumerate())
         firsts = [act(client, str(number)) for number in range(1000)]
         assert len(waiting(effects.server)) == most
-        (channel,) = effects.server._connections.values()
+        (channel,) = connections_of(effects.server)
         assert eventually(lambda: channel.requests.running == most)
         # On a busy machine some threads have not unwound their handlers yet.
         assert len(set(threading.enumerate()) - before) <= most + 100
@@ -252,7 +255,7 @@ def test_the_handler_that_has_waited_longest_gives_way() -> None:
         two = act(client, "two", questions=2, **again(two))  # so it waits since then
         three, four = act(client, "three"), act(client, "four")
         assert [
-            channel._incoming.request.params["arguments"]["name"]
+            incoming_of(channel).request.params["arguments"]["name"]
             for channel in waiting(effects.server)
         ] == [
             "three",
@@ -478,7 +481,7 @@ def test_a_retry_is_cancelled_like_any_request() -> None:
         params = {"requestId": id, "reason": "enough"}
         client.peer.send({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params})
         assert {ended.get(timeout=WAIT), ended.get(timeout=WAIT)} == {"callback", "cancelled True"}
-        (channel,) = server._connections.values()
+        (channel,) = connections_of(server)
         assert eventually(lambda: channel.requests.running == 0 and len(channel.requests) == 0)
     server.close()
 
@@ -573,8 +576,8 @@ def test_of_two_things_that_end_a_wait_the_first_does(
     client = RawClient(effects.server, R5, {})
     question = act(client, "held")
     (channel,) = waiting(effects.server)
-    waits = effects.server._config.feature("rounds").waiting
-    sink, other = channel._incoming.sink, WaitingChannel(channel._incoming)
+    waits = feature_of(effects.server, "rounds").waiting
+    sink, other = incoming_of(channel).sink, WaitingChannel(incoming_of(channel))
     answers: List[Any] = []
 
     def expect(id: Any) -> None:
@@ -726,7 +729,7 @@ def test_under_stress_each_request_has_one_answer(ask_timeout: float) -> None:
                 del open_ids[take()["id"]]
             assert len(late) == len(set(late)), "a second answer"
             assert finished > 50 and cancelled
-            (channel,) = effects.server._connections.values()
+            (channel,) = connections_of(effects.server)
             assert eventually(lambda: channel.requests.running <= 3 and len(channel.requests) == 0)
     finally:
         sys.setswitchinterval(interval)

@@ -36,6 +36,8 @@ from tests.support import WAIT, eventually
 from tests.transports.http_app import HANDSHAKE, Stage, alone, call, message, post
 from tests.wire.messages import hello
 
+from ..inside import feature_of, streams_with_changes
+
 requirement = pytest.mark.requirement
 
 
@@ -120,7 +122,7 @@ def test_streams_of_notices_are_off_until_they_are_allowed(server: Server) -> No
     body.close()
     body.close()
     assert list(body) == []
-    assert eventually(lambda: not server._registry.feature("subscriptions")._streams)
+    assert eventually(lambda: not streams_with_changes(feature_of(server, "subscriptions")))
 
 
 @for_each(

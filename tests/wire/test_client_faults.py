@@ -16,6 +16,7 @@ import pytest
 import minimcp
 from minimcp.stdio import child
 
+from ..inside import session_of
 from ..scripted import Task
 from ..support import WAIT, child_processes, eventually
 from .clients import ERAS, NEVER, Script, lives
@@ -65,7 +66,7 @@ def test_k09_a_loud_stderr_is_drained_and_its_end_is_kept(scripted: Script) -> N
 
 def kill(client: minimcp.Client, pid: int) -> None:
     """Kill a server and wait until the client knows."""
-    session = client._sessions.newest
+    session = session_of(client)
     os.kill(pid, signal.SIGKILL)
     assert session.wait_until_ended(WAIT)
 

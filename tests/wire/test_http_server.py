@@ -31,6 +31,8 @@ from tests.rows import for_each
 from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_peer import Peer
 
+from ..inside import kept_connections
+
 PATIENT = Timeouts(head=WAIT, body=WAIT, idle=WAIT, leave=WAIT)
 """For peers that may be slow because the machine is."""
 TEXT = [("Content-Type", "text/plain")]
@@ -472,7 +474,7 @@ def test_connections_that_never_said_a_word_go_first_when_there_is_no_room(
         kept = stack.enter_context(Peer(running.port))
         assert kept.get().response().status == 200
         silent = [stack.enter_context(Peer(running.port)) for _ in range(20)]
-        assert eventually(lambda: len(running._kept) == 5)
+        assert eventually(lambda: len(kept_connections(running)) == 5)
         with Peer(running.port) as new:
             assert new.get().response().status == 200 and kept.get().response().status == 200
         for each in silent:
@@ -535,7 +537,7 @@ def test_a_peer_may_have_any_time_to_take_something(endpoint: Endpoint) -> None:
         probe(running)
 
 
-@pytest.mark.parametrize("flag", [0, server_module._DONT_WAIT])
+@pytest.mark.parametrize("flag", [0, getattr(socket, "MSG_DONTWAIT", 0)])
 def test_a_refusal_waits_for_nobody(
     running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int
 ) -> None:
@@ -598,8 +600,8 @@ CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"
 def test_a_peer_that_drips_is_told_that_its_time_is_over(
     begins: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sent, accept = threading.Event(), RunningHttp._accept
-    monkeypatch.setattr(RunningHttp, "_accept", lambda running: (sent.wait(WAIT), accept(running)))
+    sent, accept = threading.Event(), socket.socket.accept
+    monkeypatch.setattr(socket.socket, "accept", lambda sock: (sent.wait(WAIT), accept(sock))[1])
     with serving(
         Endpoint(), timeouts=Timeouts(head=0.5, body=0.5, idle=WAIT, leave=WAIT)
     ) as running:

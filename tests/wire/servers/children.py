@@ -35,7 +35,11 @@ CODE = ': > "$0"; exec sleep "$1"'
 def work(path: str, seconds: float) -> int:
     """What a child does: show that it runs, and last."""
     Path(path).touch()
-    time.sleep(seconds)
+    end = time.monotonic() + seconds
+    # Sleep in short steps: a signal that arrives between Python's check for signals and the system
+    # call does not interrupt the call. Python handles it only after the call has returned.
+    while time.monotonic() < end:
+        time.sleep(min(0.05, seconds))
     return 7
 
 
@@ -58,15 +62,24 @@ def _process(method: str, daemon: bool, path: str, seconds: float) -> int:
 
 
 def _pool(method: str, path: str, seconds: float) -> int:
+    before = _started()
     pool: Any = multiprocessing.get_context(method).Pool(1)
     KEPT.append((pool, pool.apply_async(work, (path, seconds))))
-    return int(pool._pool[0].pid)
+    (pid,) = _started() - before
+    return pid
 
 
 def _executor(method: str, path: str, seconds: float) -> int:
+    before = _started()
     executor: Any = ProcessPoolExecutor(1, multiprocessing.get_context(method))
     KEPT.append((executor, executor.submit(work, path, seconds)))
-    return int(next(iter(executor._processes)))
+    (pid,) = _started() - before
+    return pid
+
+
+def _started() -> set[int]:
+    """The processes of `multiprocessing` that run."""
+    return {int(child.pid) for child in multiprocessing.active_children() if child.pid}
 
 
 def _subprocess(path: str, seconds: float, **options: Any) -> int:
@@ -118,7 +131,7 @@ def end(pid: int) -> str:
                 return "broken"
     with pool:
         # A pool starts another worker in the place of one that was killed; its job is lost.
-        while pid in [worker.pid for worker in pool._pool]:
+        while pid in _started():
             if result.ready():
                 return str(result.get())
             time.sleep(0.005)

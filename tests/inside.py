@@ -1,0 +1,150 @@
+"""The one place where tests look inside the library: what they find there has other tests, and an
+internal name that changes is changed here."""
+
+from __future__ import annotations
+
+from typing import Any, List
+
+from minimcp.client import client as client_module
+from minimcp.http import client_sse
+
+
+def sessions_of(client: Any) -> Any:
+    """The sessions that a client has had: it opens another when one is lost."""
+    return client._sessions
+
+
+def session_of(client: Any) -> Any:
+    """The newest session of a client."""
+    return client._sessions.newest
+
+
+def config_of(server: Any) -> Any:
+    """What the features of a server share: its store, its limits, its processes."""
+    return server._config
+
+
+def registry_of(server: Any) -> Any:
+    """What a server offers."""
+    return server._registry
+
+
+def feature_of(server: Any, name: str) -> Any:
+    """A feature of a server."""
+    return server._registry.feature(name)
+
+
+def tasks_of(server: Any) -> Any:
+    """The `Tasks` of a server."""
+    return next(each for each in config_of(server).features if type(each).__name__ == "Tasks")
+
+
+def connections_of(server: Any) -> List[Any]:
+    """The connections of a server that are open."""
+    return list(server._connections.values())
+
+
+def incoming_of(context: Any) -> Any:
+    """The request that a context belongs to."""
+    return context._incoming
+
+
+def forget_servers() -> None:
+    """Forget which URLs speak the transport of 2024-11-05."""
+    client_sse._known.clear()
+
+
+def waits_on(owner: Any, condition: str = "_changed") -> int:
+    """How many threads wait on a condition of an object."""
+    return len(getattr(owner, condition)._waiters)
+
+
+def stop_hearing(processes: Any) -> None:
+    """Have the `Processes` of a server hear no more, whoever uses them, as if killed."""
+    processes._stopped.cancel()
+    processes._called.cancel()
+
+
+def running_tasks(tasks: Any) -> Any:
+    """The requests of tasks whose handlers have not ended."""
+    return tasks._running
+
+
+def endpoint_of(running: Any) -> Any:
+    """The endpoint of a running HTTP server."""
+    return running._http
+
+
+def open_responses(core: Any) -> List[Any]:
+    """The responses of an endpoint that have not ended."""
+    return list(core._open.values())
+
+
+def kept_connections(running: Any) -> Any:
+    """The connections of an HTTP server that no thread serves: idle, slow or leaving."""
+    return running._kept
+
+
+def left_connections(running: Any) -> Any:
+    """The connections of an HTTP server whose handlers run, though the client has left."""
+    return running._left
+
+
+def token_checks(core: Any) -> Any:
+    """The responses of an endpoint whose token is checked again."""
+    return core._token_checks
+
+
+def turns_of(shares: Any) -> Any:
+    """Of each client, how many of its handlers count."""
+    return shares._turns
+
+
+def waiting_turns(shares: Any) -> Any:
+    """The handlers that wait for their client's turn."""
+    return shares._waiting
+
+
+def pauses_of(deadline: Any) -> int:
+    """How many questions pause a deadline."""
+    return int(deadline._pauses)
+
+
+def waiters_of(store: Any) -> Any:
+    """The events of threads that wait in a store, by key."""
+    return store._waiters
+
+
+def sessions_with_changes(subscriptions: Any) -> Any:
+    """The sessions that are notified of changes, by peer."""
+    return subscriptions._sessions
+
+
+def streams_with_changes(subscriptions: Any) -> Any:
+    """The streams of `subscriptions/listen`, by request."""
+    return subscriptions._streams
+
+
+def cached(cache: Any) -> int:
+    """How many results a cache holds."""
+    return len(cache._entries)
+
+
+def callbacks_of(token: Any) -> Any:
+    """The functions that a token calls when it is cancelled."""
+    return token._callbacks
+
+
+def sweep(calls: Any) -> None:
+    """Look for calls whose time is over, as the timer does."""
+    calls._look()
+
+
+def written_streams(events: Any) -> Any:
+    """The streams of which an event store of several processes knows, by session."""
+    return events._written
+
+
+def close_clients_at_exit() -> None:
+    """Close the clients that nobody has closed, as the interpreter does when it exits."""
+    client_module._close_at_exit()
