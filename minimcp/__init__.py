@@ -21,7 +21,7 @@ A client::
     with minimcp.connect("server.py") as client:
         print(client.call_tool("greet", {"name": "Ada"}).text)
 
-Importing this package starts nothing and imports neither third-party code nor an event loop.
+Importing this package does not start threads, and does not import third-party code or `asyncio`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ from .errors import (
     UrlElicitationRequired,
 )
 
-if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
+if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first use
     from . import testing as testing
     from .auth.bearer import AccessToken, Bearer
     from .auth.grants import ClientCredentials, EnterpriseManaged, WorkloadIdentity
@@ -252,8 +252,8 @@ __all__ = [
     "tool",
 ]
 
-# Modules of the names that are imported on first use: a client does not pay for the server, nor a
-# server for it. Every other name of `__all__` is in `types`.
+# The modules of names that are imported on first use, so that a client does not load the server and
+# a server does not load the client. The other names of `__all__` are in `types`.
 _MODULES = {
     "auth.bearer": "AccessToken Bearer",
     "auth.grants": "ClientCredentials EnterpriseManaged WorkloadIdentity",
@@ -287,8 +287,8 @@ _MODULES = {
     "stores.sqlite": "SqliteStore",
 }
 
-# Names of other libraries: what is written here. An ImportError says so; Python drops the words of
-# an AttributeError.
+# Names of other libraries, with the name to use in this one. The error is an ImportError, because
+# `from minimcp import ...` does not show the message of an AttributeError.
 _ELSEWHERE = {
     "FastMCP": "Server",
     "MCPServer": "Server",

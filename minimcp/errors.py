@@ -1,9 +1,9 @@
-"""Every exception that a program sees: one flat tree, nothing of the libraries below leaks through.
+"""The exceptions of this package and the error codes of the protocol.
 
-Not here: `Suspend` of `features.questions` and `HandOver` of `server.feature`, which unwind a handler and are not to be
-caught.
-Codes and their meaning: https://modelcontextprotocol.io/specification/2026-07-28/basic An error
-that a peer sent has ``from_peer`` true; one made here and raised in a handler becomes the answer.
+The package raises no exceptions of other libraries. Two exceptions are not here, because programs
+must not catch them: `features.questions.Suspend` and `server.feature.HandOver` unwind a handler.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
 
 USER_REJECTED = -1
-"""What a host answers when its user, or its own judgement, refuses a question."""
+"""The code of a host that refuses a question because its user or the host itself rejects it."""
 
 STATE_REJECTED = "invalid_request_state"
-"""The ``reason`` in the data of an error that refuses a ``requestState``."""
+"""The ``reason`` in the data of an error that rejects a ``requestState``."""
 
 RESERVED_CODES = range(-32768, -31999)
-"""The range of JSON-RPC and of the protocol."""
+"""The codes that JSON-RPC reserves."""
 
 SERVER_CODES = range(-32099, -31999)
-"""The part of it that JSON-RPC leaves to servers. An application may raise those that the protocol
-gives no meaning. They are sent in sessions with a handshake. The revisions after that keep them for
-the protocol, so -32603 is sent."""
+"""The reserved codes that JSON-RPC leaves to servers. An application may raise those that are not
+in `KINDS`. They are sent in revisions with a handshake. 2026-07-28 reserves them for the protocol,
+so -32603 is sent there."""
 
 
 def _blank(kind: type[BaseException]) -> BaseException:
@@ -52,27 +52,31 @@ def _blank(kind: type[BaseException]) -> BaseException:
 
 
 class McpError(Exception):
-    """The root of everything that this library raises about the protocol or a connection."""
+    """The base class of all exceptions of this package."""
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         return _blank, (type(self),), {**self.__dict__, "args": self.args}
 
 
 class RpcError(McpError):
-    """A JSON-RPC error: raised in a handler it becomes the answer, raised by a call it is the
-    peer's answer.
+    """A JSON-RPC error response.
+
+    If a handler raises it, it is sent as the response to the request. If the peer responds with an
+    error, the call raises it.
 
     Args:
-        code: The number. An application's own lies outside -32768 to -32000, or in -32099 to -32000
-            where the protocol has no meaning for it; 2026-07-28 keeps those for the protocol, and
-            -32603 is sent in its place there.
+        code: The error code. The codes of an application are outside -32768 to -32000. A code from
+            -32099 to -32000 is possible if the protocol does not define it. In 2026-07-28, -32603
+            is sent instead of such a code.
         message: One short sentence.
-        data: Any JSON value; None sends none.
+        data: Any JSON value; None sends no data.
+
+    Attributes:
+        from_peer: Whether the peer sent the error.
 
     Raises:
-        ValueError: The code is one that JSON-RPC reserves (-32768 to -32100), and no class here
-            stands for it.
-        TypeError: The code is no integer or the message no string.
+        ValueError: JSON-RPC reserves the code (-32768 to -32100) and does not define it.
+        TypeError: The code is not an int, or the message is not a str.
     """
 
     from_peer: bool = False
@@ -96,7 +100,7 @@ class RpcError(McpError):
 
 
 class _Kind(RpcError):
-    """An RpcError whose code is its class's."""
+    """An RpcError whose class defines its code."""
 
     CODE = INTERNAL_ERROR
 
@@ -105,37 +109,38 @@ class _Kind(RpcError):
 
 
 class ParseError(_Kind):
-    """What arrived was no JSON (-32700)."""
+    """The message is not JSON (-32700)."""
 
     CODE = PARSE_ERROR
 
 
 class InvalidRequest(_Kind):
-    """What arrived was JSON but no message that may be sent at this point (-32600)."""
+    """The message is JSON, but not a valid request at this point (-32600)."""
 
     CODE = INVALID_REQUEST
 
 
 class MethodNotFound(_Kind):
-    """The receiver does not have this method, or did not advertise it (-32601)."""
+    """The receiver does not have the method, or did not declare it (-32601)."""
 
     CODE = METHOD_NOT_FOUND
 
 
 class InvalidParams(_Kind):
-    """The params of a request do not fit (-32602): unknown tool or prompt, a bad cursor, a missing
-    member."""
+    """The params of a request are invalid (-32602).
+
+    For example, the tool is unknown, the cursor is invalid, or a member is missing.
+    """
 
     CODE = INVALID_PARAMS
 
 
 class RequestStateRejected(InvalidParams):
-    """The server refused the ``requestState`` it was handed back: expired, altered or another
-    request's."""
+    """The server rejected a ``requestState``: it is expired, altered or of another request."""
 
 
 class InternalError(_Kind):
-    """The receiver failed (-32603)."""
+    """The receiver has failed (-32603)."""
 
     CODE = INTERNAL_ERROR
 
@@ -147,13 +152,13 @@ class ResourceNotFound(_Kind):
 
 
 class ResourceAccessDenied(_Kind):
-    """The resource exists and this caller may not read it."""
+    """The resource exists, but the caller may not read it."""
 
     CODE = RESOURCE_NOT_FOUND
 
 
 class HeaderMismatch(_Kind):
-    """An HTTP header and the body disagree (-32020)."""
+    """An HTTP header and the body contradict each other (-32020)."""
 
     CODE = HEADER_MISMATCH
 
@@ -165,22 +170,24 @@ class UnsupportedRevision(_Kind):
 
 
 class CapabilityNotSupported(_Kind):
-    """The peer did not declare what this needs, or the revision does not have it (-32021 since
-    2026-07-28)."""
+    """The peer did not declare a required capability (-32021 since 2026-07-28).
+
+    Also raised if the revision does not have the capability.
+    """
 
     CODE = MISSING_CAPABILITY
 
 
 class UrlElicitationRequired(_Kind):
-    """The request needs the user to open a URL first (-32042, 2025-11-25 only).
+    """The user must open a URL before the request is sent again (-32042, only in 2025-11-25).
 
     Args:
         message: One short sentence.
-        data: ``{"elicitations": [...]}``, each with ``mode`` "url", ``message``, ``url`` and an
-            ``elicitationId`` of its own; None sends none.
+        data: ``{"elicitations": [...]}``. Each element is an object with ``mode`` "url",
+            ``message``, ``url`` and a unique ``elicitationId``. None sends no data.
 
     Raises:
-        ValueError: The data is something else.
+        ValueError: The data does not have this form.
     """
 
     CODE = URL_ELICITATION_REQUIRED
@@ -217,19 +224,19 @@ KINDS: dict[int, type[RpcError]] = {
         UrlElicitationRequired,
     )
 }
-"""The class for each code that the protocol gives a meaning."""
+"""The exception class for each code that the protocol defines."""
 
 
 def error_from_peer(
     code: int, message: str, data: Any = None, *, kind: Optional[type[RpcError]] = None
 ) -> RpcError:
-    """The exception for an error that a peer sent; an unknown code is kept as it came.
+    """Return the exception for an error that a peer sent.
 
     Args:
-        code: The peer's number, whatever it is.
-        message: The peer's sentence.
-        data: The peer's data, None when there was none.
-        kind: The class to use instead of the code's own; None lets the code decide.
+        code: The code of the error. It may be any integer.
+        message: The message of the error.
+        data: The data of the error, or None.
+        kind: The exception class; None means the class in `KINDS` for the code.
     """
     chosen = kind or KINDS.get(code, RpcError)
     reason = data.get("reason") if isinstance(data, dict) else None
@@ -245,13 +252,14 @@ def error_from_peer(
 
 
 class ToolError(McpError):
-    """A tool failed in a way its caller should read: the answer is a result with ``isError``.
+    """A tool failed, and the model should read why. The response is a result with ``isError``.
 
     Args:
-        message: What the model is told.
-        content: Content blocks to send instead of the message as text; None sends the message.
+        message: The message for the model.
+        content: Content blocks to send instead of the message; None sends the message.
 
-    On the client side ``result`` is the whole `CallToolResult`; it is None on the server side.
+    Attributes:
+        result: The complete `CallToolResult` in a client; None in a server.
     """
 
     def __init__(self, message: str = "", *, content: Optional[Sequence[Any]] = None) -> None:
@@ -261,15 +269,15 @@ class ToolError(McpError):
 
 
 class ProtocolViolation(McpError):
-    """The peer broke the protocol.
+    """The peer violated the protocol.
 
     Args:
-        rule: What it should have done.
-        message: What it sent instead, as it was decoded; None when that is not known.
+        rule: The rule that the peer violated.
+        message: The decoded message, which becomes ``peer_message``; None if it is unknown.
 
     Attributes:
-        result: The `CallToolResult` whose structured content does not match the tool's output
-            schema, or whose schema cannot be checked; None for any other violation.
+        result: The `CallToolResult` whose structured content does not match the output schema of
+            the tool, or whose schema cannot be checked. None for other violations.
     """
 
     def __init__(self, rule: str, message: Any = None) -> None:
@@ -295,34 +303,37 @@ class _ConnectionTrouble(McpError, ConnectionError):
 
 
 class ConnectionFailed(_ConnectionTrouble):
-    """No connection came about.
+    """The connection could not be established.
 
     Args:
-        message: What was tried and how it ended.
-        exit_code: Of the server's process; None when it did not exit or there was none.
-        signal: Number of the signal that ended it; None when none did.
-        stderr_tail: The last lines that it wrote to stderr.
+        message: What was tried, and how it ended.
+        exit_code: The exit code of the server's process; None if it did not exit, or without a
+            process.
+        signal: The number of the signal that killed the process, or None.
+        stderr_tail: The last lines that the process wrote to stderr.
     """
 
 
 class ConnectionLost(_ConnectionTrouble):
-    """The connection ended while it was needed, or is used after `close()`. Arguments as
-    `ConnectionFailed`."""
+    """The connection has ended, or was closed before it was used. See `ConnectionFailed`."""
 
 
 class SessionGone(ConnectionLost):
-    """The server has ended the session. ``refused`` says that it refused a request for it, which so
-    was not run."""
+    """The server has ended the session.
+
+    Attributes:
+        refused: Whether the server rejected a request for this reason. If so, it was not run.
+    """
 
     refused = False
 
 
 class Busy(ConnectionLost):
-    """The server did not run a request and says when to send it again (HTTP 429 and 503).
+    """The server rejected a request and asks to send it again later (HTTP 429 and 503).
 
     Args:
-        message: The server's status and words.
-        seconds: How long the server asks to wait.
+        message: The status and the message of the server.
+        seconds: How long the client should wait, in seconds.
         answer: The JSON-RPC response in the body, as a result or a failure; None without one.
     """
 
@@ -333,20 +344,23 @@ class Busy(ConnectionLost):
 
 
 class RequestTimeout(McpError, TimeoutError):
-    """No answer came in time; the peer was told that nobody waits any more."""
+    """No response arrived in time. The peer was notified that the call is cancelled."""
 
 
 class Cancelled(McpError):
-    """The call was cancelled: raised to the caller, and in a handler by the next thing it does with
-    its Context."""
+    """The call was cancelled.
+
+    The call raises it to its caller. In a handler, the next method of its `Context` raises it.
+    """
 
 
 class Refused(McpError):
-    """A host's handler refuses a question (raise it there), or a question was refused (raised to
-    the asker).
+    """A question was refused.
+
+    A host's handler raises it to refuse the question. The server's handler that has asked gets it.
 
     Args:
-        reason: Why; empty says nothing.
+        reason: The reason, or an empty string.
     """
 
     def __init__(self, reason: str = "") -> None:
@@ -355,13 +369,12 @@ class Refused(McpError):
 
 
 class HandlerFailed(Refused):
-    """A question is refused because the host's handler raised something else, or returned what is
-    no answer."""
+    """The host's handler failed: it raised another exception or returned an invalid answer."""
 
 
 class Declined(Refused):
-    """The user declined or dismissed a question (`Answer.require()`)."""
+    """The user declined or dismissed a question. `Answer.require` raises it."""
 
 
 class AuthorizationError(McpError):
-    """No token could be had, or the server refused the one that was sent."""
+    """The client could not obtain a token, or the server rejected the token."""

@@ -1,4 +1,4 @@
-"""The loggers of this package, and the gate that stops its threads while the interpreter exits."""
+"""The loggers of this package, and a gate that stops its threads while the interpreter exits."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from .text import printable
 
 
 class _ExitGate:
-    """A gate around code that may write to a stream, closed when the interpreter exits.
+    """A gate around code that may write to a stream. It is closed when the interpreter exits.
 
-    If the exit stops a thread inside a write, that thread keeps the lock of the stream's buffer,
-    and the interpreter aborts when it flushes the stream. Background threads of this library
-    therefore run handlers and callbacks inside ``with exit_gate``.
+    If the interpreter stops a thread during a write, that thread keeps the lock of the stream's
+    buffer. Then the interpreter aborts when it flushes the stream. Background threads of this
+    library therefore run handlers and callbacks inside ``with exit_gate``.
     """
 
-    # How long the exit waits for threads inside the gate. The lock of a stream is held for less
-    # time, unless nobody reads the other end.
+    # How long the exit waits for threads inside the gate, in seconds. A write takes less time,
+    # unless no process reads the other end of the stream.
     seconds = 0.5
 
     def __init__(self) -> None:
         self._closed = False
-        # How many times each thread is inside. Threads use different keys, so no lock is needed.
+        # How often each thread has entered. Threads use different keys, so no lock is necessary.
         self._inside: dict[int, int] = {}
         # The other threads do not exist in a forked process.
         getattr(os, "register_at_fork", lambda **_: None)(after_in_child=self._inside.clear)
@@ -74,13 +74,13 @@ class _OneLine(logging.Filter):
     """
 
     MAX_MESSAGE = 2_000
-    """Characters of a message that are logged."""
+    """Maximum length of a logged message, in characters."""
 
     MAX_TRACEBACK = 20_000
-    """Characters of a traceback that are logged."""
+    """Maximum length of a logged traceback, in characters."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        with exit_gate:  # `logging` waits at exit for the handlers, which run next
+        with exit_gate:  # the handlers, for which `logging` waits at exit, run after this filter
             pass
         try:
             text = record.getMessage()
@@ -102,11 +102,11 @@ _one_line = _OneLine()
 
 
 def logger(name: str) -> logging.Logger:
-    """Return a logger whose records a peer cannot use to forge lines or to reach a terminal.
+    """Return a logger that escapes text from peers, so that it cannot forge lines of the log.
 
     If a handler or filter of the program raises, the traceback is printed to stderr, as
-    `logging.Handler.handleError` does. The thread that logs continues: the response to a request or
-    the end of a connection may follow the record.
+    `logging.Handler.handleError` does. The thread that logs must continue, because it may be about
+    to send a response or to end a connection.
     """
     found = logging.getLogger(name)
     found.addFilter(_one_line)

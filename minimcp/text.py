@@ -1,4 +1,4 @@
-"""Text that is safe to show in a log, a message or a terminal, whatever a peer sent."""
+"""Functions that make text from a peer safe for a log, a message or a terminal."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def one_line(value: Any, limit: int = 200) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    """Escape everything in a text that a terminal or a log would obey or hide.
+    """Escape the characters of a text that are not printable.
 
-    This covers control characters, line ends and characters that change the direction of text.
+    These are control characters, line ends and characters that change the direction of text.
 
     Args:
         text: The text, in any alphabet.
-        keep: Characters to leave as they are, such as line feeds.
+        keep: Characters that are not escaped, such as line feeds.
     """
     if text.isprintable():
         return text
@@ -34,7 +34,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def json_printable(text: str) -> str:
-    """Return JSON of the same meaning in which everything that `printable` escapes is escaped.
+    """Escape the characters of a JSON text that are not printable. The value stays the same.
 
     Args:
         text: Valid JSON. Its line feeds are kept.
@@ -52,9 +52,8 @@ def _json_escape(character: str) -> str:
 def describe(error: BaseException) -> str:
     """Return the message of an exception, or the name of its class if it has no message.
 
-    A message that only shows a value, such as that of ``KeyError("x")``, does not say what
-    happened. Neither does the message of a `BaseException` such as `SystemExit`. Both follow the
-    class's name.
+    The name comes first if the message only shows a value, as in ``KeyError("x")``, and for a
+    `BaseException` such as `SystemExit`.
     """
     name = type(error).__name__
     try:

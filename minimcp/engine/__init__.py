@@ -1,1 +1,1 @@
-"""One connection with its threads: transport, reader, writer, requests, worker pool, timer."""
+"""A connection with its threads: transport, reader, writer, calls, requests, worker pool, timer."""

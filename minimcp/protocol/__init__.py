@@ -1,1 +1,1 @@
-"""The protocol without I/O: messages, revisions, lifecycle, event streams, URI templates."""
+"""The protocol without I/O: messages, revisions, lifecycle, URIs and URI templates."""

@@ -1,9 +1,11 @@
-"""How two peers agree on what they speak: the two eras of the protocol, a server's session, a
-client's probe.
+"""Agreement on a revision and on capabilities: sessions of servers and the probe of clients.
 
-`Handshake`: `initialize` once, then both sides may send requests. `PerRequest`: every request
-carries its revision and the client's capabilities in its ``_meta``, and only clients send requests.
-No thread, no lock, no clock, no I/O.
+The protocol has two eras. In the older one (`Handshake`), the client sends `initialize` once, and
+then both sides may send requests. In the newer one (`PerRequest`), every request has its revision
+and the client's capabilities in ``_meta``, and only clients send requests.
+
+This module has no threads, locks, clocks or I/O.
+
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
@@ -37,14 +39,15 @@ SERVER_KEY = _PREFIX + "serverInfo"
 LOG_LEVEL_KEY = _PREFIX + "logLevel"
 SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
 
+# The request that opens a stream of change notifications.
 LISTEN = "subscriptions/listen"
-# The request that stays open, and the first notification on its stream.
+# The first notification of that stream.
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
-# The ``resultType`` of a result that holds questions to the client.
+# The ``resultType`` of a result with questions to the client.
 INPUT_REQUIRED = "input_required"
 
-# The levels of the protocol and their rank, rising.
+# The levels of log messages with their rank.
 LOG_LEVELS = {
     "debug": 0,
     "info": 1,
@@ -56,35 +59,38 @@ LOG_LEVELS = {
     "emergency": 7,
 }
 
-# Bytes of memory that a server keeps of how a client describes itself, and as many of what it
-# declares: the members that fit, these before others.
+# Maximum memory of a client's info in a server, and of its capabilities, in bytes.
 PEER_BYTES = 8 * 1024
+
+# The members that a server keeps first.
 _FIRST = ("name", "version", "title", "roots", "sampling", "elicitation", "extensions", "tasks")
 
 
 def _bounded(members: Mapping[str, Json]) -> dict[str, Json]:
-    """The members that fit into `PEER_BYTES` of memory together."""
+    """Return the members that fit into `PEER_BYTES` together."""
     kept: dict[str, Json] = {}
     left = PEER_BYTES
     for name in dict.fromkeys((*(name for name in _FIRST if name in members), *members)):
         size = size_of(name) + size_of(members[name], left)
         if size <= left:
-            kept[name], left = members[name], left - size
+            kept[name] = members[name]
+            left -= size
     return kept
 
 
 class Peer:
-    """What the other side said about itself, for one session or for one request.
+    """The other side of a session or the sender of a request, as it described itself.
 
     Args:
-        revision: That is spoken with it.
-        info: Its name and version; None where it gave none.
-        capabilities: What it declared; None is nothing.
-        log_rank: The lowest rank of log messages that it wants; None wants none.
+        revision: The revision in use.
+        info: Its name and version; None if it sent none.
+        capabilities: The capabilities that it declared; None if it declared none.
+        log_rank: The minimum rank of log messages that it wants; None means no log messages.
 
-    ``initialized`` is False while a client has still to send `notifications/initialized`.
-    ``session`` is a dict that lives as long as a handshake session; None where there is no session.
-    ``principal`` names who was authenticated; None where nobody is.
+    Attributes:
+        initialized: False until a client has sent `notifications/initialized`.
+        session: A dict that lives as long as a handshake session; None without a session.
+        principal: The authenticated principal; None without authentication.
     """
 
     initialized = True
@@ -101,11 +107,13 @@ class Peer:
         self.principal: Optional[str] = None
 
     def supports(self, name: str) -> bool:
-        """Whether a capability was declared, by its dotted name: ``"elicitation.url"``,
-        ``"ext:com.example/x"``.
+        """Return whether the peer declared a capability.
 
-        A capability is an object, maybe an empty one, and some parts of one are ``true``; other
-        values declare nothing. Elicitation without any mode is elicitation by forms.
+        Only an object, or ``true`` for some parts, declares a capability. Elicitation without a
+        mode means forms.
+
+        Args:
+            name: The dotted name, such as ``"elicitation.url"`` or ``"ext:com.example/x"``.
         """
         if name == "elicitation.form":
             modes = self.capabilities.get("elicitation")
@@ -125,10 +133,10 @@ class Peer:
 
 
 def read_capabilities(declared: Json) -> Optional[dict[str, Json]]:
-    """Return what a peer declares, or None if it is not an object.
+    """Return the capabilities that a peer declares, or None if they are not an object.
 
-    PHP writes ``[]`` for an empty object, and some peers write ``true``. Both stand for an empty
-    object in the place of the capabilities, of one of them, or of an extension.
+    Some peers send ``[]`` (as PHP does) or ``true`` instead of an empty object. Both are accepted
+    for the capabilities, for one capability and for an extension.
     """
     if declared == [] or declared is True:
         return {}
@@ -155,39 +163,47 @@ def _path(capability: str) -> list[str]:
     )
 
 
-# What a client that `connect` makes is given, to declare a capability and those below it.
+# The option of `connect` that declares each capability.
 DECLARING = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}
 
 
 def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
-    """The error that says which capability a client would have to declare, or which revisions have
-    it at all."""
+    """Return the error for a capability that the client did not declare.
+
+    Args:
+        name: The dotted name of the capability.
+        who: The subject of the message, such as "tool 'x'".
+        revision: The revision in use. If it does not have the capability, the message says which
+            revisions have it.
+    """
     needed: dict[str, Json] = {}
     for step in reversed(_path(name)):
         needed = {step: needed}
-    option = (
-        "extensions=[...]" if name.startswith("ext:") else DECLARING.get(name.partition(".")[0])
-    )
-    way = f", such as connect(..., {option})" if option else ""
+    if name.startswith("ext:"):
+        described = f"the extension {name[4:]}"
+        option: Optional[str] = "extensions=[...]"
+    else:
+        described = name
+        option = DECLARING.get(name.partition(".")[0])
+    advice = f", such as connect(..., {option})" if option else ""
     having = [each.name for each in REVISIONS if each.has(name)]
     if having and not revision.has(name):
-        way = f": {revision.name} has none, {', '.join(having)} have"
-    told = f"the extension {name[4:]}" if name.startswith("ext:") else name
+        advice = f": {revision.name} has none, {', '.join(having)} have"
     return CapabilityNotSupported(
-        f"{who} needs a client with {told}{way}", {"requiredCapabilities": needed}
+        f"{who} needs a client with {described}{advice}", {"requiredCapabilities": needed}
     )
 
 
 def log_rank(level: Json) -> int:
-    """The rank of a level that a peer names.
+    """Return the rank of a log level.
 
     Raises:
-        InvalidParams: It is none of the protocol's.
+        InvalidParams: The protocol does not have this level.
     """
     if isinstance(level, str):
         level = PARAPHRASE_LEVELS.get(level, level)
     if not isinstance(level, str) or level not in LOG_LEVELS:
-        raise InvalidParams(f"level is one of {', '.join(LOG_LEVELS)}")
+        raise InvalidParams(f"level must be one of {', '.join(LOG_LEVELS)}")
     return LOG_LEVELS[level]
 
 
@@ -196,14 +212,14 @@ def log_rank(level: Json) -> int:
 
 @dataclass(eq=False)
 class Agreement:
-    """What two peers speak.
+    """The agreement of two peers on a revision and on capabilities.
 
     Args:
-        revision: What was agreed on; the newest that a server speaks where each request says its
-            own.
+        revision: The revision in use. In a server without a handshake, it is the newest revision
+            that the server supports.
         peer: The other side, as it described itself.
-        envelope: What every request carries in ``_meta`` (client).
-        instructions: What the server says to the model (client); None where it says nothing.
+        envelope: In a client, the members of ``_meta`` in every request.
+        instructions: In a client, the server's instructions for the model; None without them.
     """
 
     revision: Revision
@@ -213,20 +229,20 @@ class Agreement:
 
 
 class Handshake(Agreement):
-    """One session that `initialize` has opened."""
+    """A session that `initialize` has opened."""
 
     @classmethod
     def opened_by(cls, params: Mapping[str, Json], offer: Offer) -> Handshake:
-        """The server's half of `initialize`: agree on a revision.
+        """Open a session in a server, given the params of `initialize`.
 
         Args:
-            params: The request's.
-            offer: What this server speaks.
+            params: The params of the request.
+            offer: The revisions of the server.
 
         Raises:
-            InvalidParams: A member is missing or of the wrong kind, or the revision is not served
-                and must be.
-            UnsupportedRevision: This server speaks no revision with a handshake.
+            InvalidParams: A member is missing or invalid, or the server is strict and does not
+                support the revision.
+            UnsupportedRevision: The server does not support any revision with a handshake.
         """
         wanted = params.get("protocolVersion")
         refused = {"supported": offer.names, "requested": wanted}
@@ -235,7 +251,7 @@ class Handshake(Agreement):
                 f"this server has no initialize: it speaks {', '.join(offer.names)}", refused
             )
         if not isinstance(wanted, str):
-            raise InvalidParams("protocolVersion is a string")
+            raise InvalidParams("protocolVersion must be a string")
         revision = next(
             (revision for revision in offer.handshakes if revision.name == wanted),
             offer.handshakes[-1],
@@ -245,12 +261,14 @@ class Handshake(Agreement):
         info = params.get("clientInfo")
         capabilities = read_capabilities(params.get("capabilities"))
         if not isinstance(info, dict) or not isinstance(capabilities, dict):
-            raise InvalidParams(
-                f"{'capabilities' if isinstance(info, dict) else 'clientInfo'} is an object"
-            )
-        info, capabilities = _bounded(info), _bounded(capabilities)
-        rank = LOG_LEVELS["info"]  # until the client names a level, the server chooses
-        peer = Peer(revision, info=info, capabilities=capabilities, log_rank=rank)
+            invalid = "capabilities" if isinstance(info, dict) else "clientInfo"
+            raise InvalidParams(f"{invalid} must be an object")
+        peer = Peer(
+            revision,
+            info=_bounded(info),
+            capabilities=_bounded(capabilities),
+            log_rank=LOG_LEVELS["info"],  # until the client sets a level
+        )
         peer.initialized = False
         return cls(revision, peer)
 
@@ -258,7 +276,7 @@ class Handshake(Agreement):
     def opening(
         revision: Revision, info: Mapping[str, Json], capabilities: Mapping[str, Json]
     ) -> dict[str, Json]:
-        """The client's half: the params of `initialize`."""
+        """Return the params of `initialize` for a client."""
         described = {
             name: value
             for name, value in info.items()
@@ -272,19 +290,24 @@ class Handshake(Agreement):
 
     @classmethod
     def from_result(cls, result: Mapping[str, Json], wanted: Sequence[Revision]) -> Handshake:
-        """The client's half: the session that a result of `initialize` opens.
+        """Open a session in a client, given the result of `initialize`.
 
-        The name and the instructions of the server are for people: if they cannot be read, they
-        count as absent, and a warning says so.
+        The name and the instructions of the server are not essential. If they are invalid, they are
+        ignored and a warning is logged.
+
+        Args:
+            result: The result.
+            wanted: The revisions that the client may use.
 
         Raises:
             ProtocolViolation: The result has no protocolVersion or no capabilities.
-            UnsupportedRevision: The server answered a revision that is not wanted.
+            UnsupportedRevision: The server chose a revision that is not in `wanted`.
         """
-        name, capabilities = result.get("protocolVersion"), result.get("capabilities")
+        name = result.get("protocolVersion")
+        capabilities = result.get("capabilities")
         if not isinstance(name, str) or read_capabilities(capabilities) is None:
             raise ProtocolViolation(
-                "initialize answers protocolVersion, capabilities and serverInfo", result
+                "initialize must answer protocolVersion, capabilities and serverInfo", result
             )
         revision = BY_NAME.get(name)
         if revision is None or revision not in wanted or not revision.handshake:
@@ -298,23 +321,23 @@ class Handshake(Agreement):
 def described_server(
     method: str, revision: Revision, info: Json, result: Mapping[str, Json]
 ) -> tuple[Peer, Optional[str]]:
-    """Return a server as it describes itself, and its instructions; log what cannot be read.
+    """Return the `Peer` of a server and its instructions. Log a warning for invalid members.
 
     Args:
-        method: The request that it answered.
-        revision: The revision that was agreed on.
-        info: Its name and version, as they arrived.
-        result: The answer, with ``capabilities`` that can be read, and maybe ``instructions``.
+        method: The method of the request.
+        revision: The revision in use.
+        info: The server's name and version. They may be invalid.
+        result: The result, with valid ``capabilities``. Its ``instructions`` may be invalid.
     """
     capabilities = read_capabilities(result.get("capabilities"))
     instructions = result.get("instructions")
     faults = []
     if revision.handshake and not _names_itself(info):
-        faults.append(f"serverInfo must have a name, and is {one_line(info)}")
+        faults.append(f"serverInfo must have a name, not be {one_line(info)}")
     if not isinstance(instructions, (str, type(None))):
         faults.append(f"instructions must be a string, not {one_line(instructions)}")
     for fault in faults:
-        log.warning("<-- %s: %s: read as if it were absent", method, fault)
+        log.warning("<-- %s: %s: it is ignored", method, fault)
     peer = Peer(revision, info=info if isinstance(info, dict) else None, capabilities=capabilities)
     return peer, instructions if isinstance(instructions, str) else None
 
@@ -324,11 +347,11 @@ def _names_itself(info: Json) -> bool:
 
 
 class PerRequest(Agreement):
-    """Requests that stand alone."""
+    """Requests without a session, each with its own revision and capabilities."""
 
     @staticmethod
     def carries_metadata(request: Request) -> bool:
-        """Return whether a request carries metadata: its ``_meta`` names the revision."""
+        """Return whether the ``_meta`` of a request names its revision."""
         meta = request.params.get("_meta")
         return type(meta) is dict and VERSION_KEY in meta
 
@@ -336,7 +359,7 @@ class PerRequest(Agreement):
     def envelope_for(
         revision: Revision, info: Optional[Mapping[str, Json]], capabilities: Mapping[str, Json]
     ) -> dict[str, Json]:
-        """What every request of a client carries in ``_meta``."""
+        """Return the members of ``_meta`` in every request of a client."""
         envelope: dict[str, Json] = {
             VERSION_KEY: revision.name,
             CAPABILITIES_KEY: dict(capabilities),
@@ -346,17 +369,16 @@ class PerRequest(Agreement):
         return envelope
 
     def adopt(self, error: UnsupportedRevision) -> bool:
-        """Whether a request that was refused for its revision is worth sending once more (client).
+        """Use the newest revision that the server supports, after it rejected a request.
 
-        The newest revision that the server names and this library speaks is used from now on; it
-        may be the one that was refused.
+        Return whether the client should send the request again. The revision may be the one that
+        was rejected.
         """
         revision = _newest(_supported(error), REVISIONS, handshake=False)
         if revision is not None:
             self.revision = revision
-            self.envelope[VERSION_KEY] = (
-                revision.name
-            )  # no copy: another thread may set the log level now
+            # Changed in place, because another thread may set the log level now.
+            self.envelope[VERSION_KEY] = revision.name
         return revision is not None
 
 
@@ -364,12 +386,13 @@ class PerRequest(Agreement):
 
 
 class Offer:
-    """What a server offers on every connection: its revisions and how strictly it takes them.
+    """The revisions that a server offers on every connection.
 
     Args:
-        revisions: Oldest first.
-        strict_version: Refuse an unknown revision at `initialize` instead of offering another.
-        accept_batches: Take arrays of messages in every revision.
+        revisions: The revisions, oldest first.
+        strict_version: Whether to reject `initialize` with an unknown revision instead of offering
+            another one.
+        accept_batches: Whether to accept arrays of messages in every revision.
     """
 
     def __init__(
@@ -390,14 +413,11 @@ class Offer:
 
 
 class ServerSession:
-    """What a server has agreed on with the client of one connection, or HTTP session: who may send
-    what now.
+    """The state of a server's connection or HTTP session: the revision that was agreed on.
 
-    Both eras are served on one connection at once: each message says by itself which one it belongs
-    to.
+    A connection may have both eras at the same time, because each message shows its era.
 
-    Thread safety: used by the threads that take messages in, over HTTP several at once; only
-    `initialize` changes it.
+    Thread-safe. Only `initialize` changes the state.
     """
 
     def __init__(self, offer: Offer) -> None:
@@ -405,15 +425,16 @@ class ServerSession:
         self.era: Optional[Handshake] = None
 
     def admit(self, request: Request) -> Peer:
-        """Who sends this request.
+        """Return the sender of a request.
 
-        A second `initialize` opens the session anew: bridges pass on those of several clients. What
-        is in flight goes on for the peer that it came from.
+        A second `initialize` opens a new session, because a bridge may forward the requests of
+        several clients. Running requests keep their peer.
 
         Raises:
-            RpcError: It cannot be served at this point, or not in the revision that it names.
+            RpcError: The request is not possible at this point, or its revision is not supported.
         """
-        offer, meta = self.offer, request.params.get("_meta")
+        offer = self.offer
+        meta = request.params.get("_meta")
         has_metadata = type(meta) is dict and VERSION_KEY in meta
         if request.method == "initialize" and (offer.handshakes or not has_metadata):
             self.era = Handshake.opened_by(request.params, offer)
@@ -425,30 +446,28 @@ class ServerSession:
         if request.method == "ping" and offer.handshakes:
             return Peer(offer.handshakes[0])
         if offer.per_request:
-            return self.admit_alone(request)  # which says what is missing
+            return self.admit_alone(request)  # raises an error that names the missing members
         raise InvalidRequest(f"{request.method} before initialize")
 
     def admit_alone(self, request: Request) -> Peer:
-        """Who sends a request, by its own words only.
+        """Return the sender of a request without a session, from its ``_meta``.
 
         Raises:
-            InvalidParams: What every request must carry is missing or of the wrong kind.
-            UnsupportedRevision: Its revision is not served.
+            InvalidParams: A required member of ``_meta`` is missing or invalid.
+            UnsupportedRevision: The server does not support its revision.
         """
         meta = request.params.get("_meta")
         meta = meta if type(meta) is dict else {}
         if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
             missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
-            raise InvalidParams(f"every request carries {' and '.join(missing)} in params._meta")
-        version, capabilities, info = (
-            meta[VERSION_KEY],
-            read_capabilities(meta[CAPABILITIES_KEY]),
-            meta.get(CLIENT_KEY),
-        )
+            raise InvalidParams(f"every request must have {' and '.join(missing)} in params._meta")
+        version = meta[VERSION_KEY]
+        capabilities = read_capabilities(meta[CAPABILITIES_KEY])
+        info = meta.get(CLIENT_KEY)
         if type(version) is not str:
-            raise InvalidParams(f"{VERSION_KEY} is a string")
+            raise InvalidParams(f"{VERSION_KEY} must be a string")
         if type(capabilities) is not dict:
-            raise InvalidParams(f"{CAPABILITIES_KEY} is an object")
+            raise InvalidParams(f"{CAPABILITIES_KEY} must be an object")
         revision = self.offer.per_request.get(version)
         if revision is None:
             supported = [name for name in self.offer.names if name != version]
@@ -456,37 +475,37 @@ class ServerSession:
             raise UnsupportedRevision(f"this server does not speak {version[:40]}", data)
         level = meta.get(LOG_LEVEL_KEY)
         rank = None if level is None else log_rank(level)
-        if request.method == LISTEN:  # which may stay open for ever
-            info, capabilities = (
-                _bounded(info) if type(info) is dict else None,
-                _bounded(capabilities),
-            )
-        return Peer(
-            revision,
-            info=info if type(info) is dict else None,
-            capabilities=capabilities,
-            log_rank=rank,
-        )
+        if type(info) is not dict:
+            info = {}
+        if request.method == LISTEN:  # the stream keeps the peer in memory
+            info = _bounded(info)
+            capabilities = _bounded(capabilities)
+        return Peer(revision, info=info, capabilities=capabilities, log_rank=rank)
 
     @property
     def takes_batches(self) -> bool:
-        """Whether an array may arrive now."""
+        """Whether the client may send an array of messages now."""
         return self.offer.accept_batches or (self.era is not None and self.era.revision.batches)
 
     @property
     def error_without_id(self) -> bool:
-        """How an error is written now whose request's id could not be read."""
-        return not self.offer.handshakes if self.era is None else self.era.revision.error_without_id
+        """Whether an error omits the id if the id of the request is unreadable."""
+        if self.era is None:
+            return not self.offer.handshakes
+        return self.era.revision.error_without_id
 
 
 # ---------------------------------------------------------------- a client's probe
 
 
 class Verdict(NamedTuple):
-    """What a client does after its probe.
+    """What a client must do after its probe.
 
-    ``next`` is "per-request" (go on with ``revision``), "again" (probe once more with
-    ``revision``), "handshake" (send `initialize`), or "fail" (with ``error``).
+    Args:
+        next: "per-request" (use ``revision``), "again" (probe again with ``revision``), "handshake"
+            (send `initialize`) or "fail" (raise ``error``).
+        revision: The revision, or None.
+        error: The exception, or None.
     """
 
     next: str
@@ -497,11 +516,11 @@ class Verdict(NamedTuple):
 def judge_probe(
     answer: Union[Mapping[str, Json], BaseException, None], wanted: Sequence[Revision]
 ) -> Verdict:
-    """The client's verdict on the answer to `server/discover`.
+    """Return what a client must do after the response to `server/discover`.
 
     Args:
-        answer: The result, the exception that came instead, or None for silence.
-        wanted: What this client may speak, oldest first.
+        answer: The result, the exception that was raised, or None if there is no response.
+        wanted: The revisions that the client may use, oldest first.
     """
     if isinstance(answer, (HeaderMismatch, CapabilityNotSupported)):
         return Verdict("fail", error=answer)
@@ -513,12 +532,12 @@ def judge_probe(
         reason = "it did not answer server/discover"
     else:
         versions = answer.get("supportedVersions")
-        names = (
-            [each for each in versions if isinstance(each, str)] if type(versions) is list else []
-        )
+        names = []
+        if type(versions) is list:
+            names = [each for each in versions if isinstance(each, str)]
         if names and read_capabilities(answer.get("capabilities")) is not None:
             return _judge_versions(names, wanted, "per-request")
-        reason = "its answer to server/discover makes no sense"
+        reason = "its answer to server/discover is invalid"
     if any(revision.handshake for revision in wanted):
         return Verdict("handshake")
     ours = ", ".join(revision.name for revision in wanted)
@@ -528,8 +547,7 @@ def judge_probe(
 
 
 def _judge_versions(theirs: Json, wanted: Sequence[Revision], agreed: str) -> Verdict:
-    """The verdict on the revisions that a server names; `agreed` is what comes next with one of the
-    newer era."""
+    """Return the verdict on the revisions of a server; `agreed` is for one of the newer era."""
     revision = _newest(theirs, wanted, handshake=False)
     if revision is not None:
         return Verdict(agreed, revision)
@@ -540,12 +558,10 @@ def _judge_versions(theirs: Json, wanted: Sequence[Revision], agreed: str) -> Ve
 
 def _nothing_in_common(theirs: Json, wanted: Sequence[Revision]) -> UnsupportedRevision:
     ours = [revision.name for revision in wanted]
-    spoken = (
-        ", ".join(map(str, theirs))
-        if isinstance(theirs, list) and theirs
-        else "nothing that it would name"
-    )
-    text = f"the server speaks {one_line(spoken)}; this client {', '.join(ours)}"
+    supported = "unknown revisions"
+    if isinstance(theirs, list) and theirs:
+        supported = ", ".join(map(str, theirs))
+    text = f"the server speaks {one_line(supported)}; this client speaks {', '.join(ours)}"
     return UnsupportedRevision(text, {"supported": theirs, "requested": ours})
 
 
@@ -554,7 +570,7 @@ def _supported(error: RpcError) -> Json:
 
 
 def _newest(names: Json, wanted: Sequence[Revision], *, handshake: bool) -> Optional[Revision]:
-    """The newest wanted revision of an era that a peer names."""
+    """Return the newest wanted revision of an era that is in a peer's list, or None."""
     names = names if isinstance(names, list) else []
     common = [
         revision
@@ -565,7 +581,7 @@ def _newest(names: Json, wanted: Sequence[Revision], *, handshake: bool) -> Opti
 
 
 def server_info(result: Mapping[str, Json]) -> Optional[Mapping[str, Json]]:
-    """How a result says who made it; None when it does not, or not in the right shape."""
+    """Return the server's name and version from the ``_meta`` of a result, or None."""
     meta = result.get("_meta")
     info = meta.get(SERVER_KEY) if isinstance(meta, dict) else None
     return info if _names_itself(info) else None

@@ -1,48 +1,45 @@
-"""The five revisions of the protocol as five rows of a table, each the previous one with its
-changes.
+"""The five revisions of the protocol. Each is the previous one with its changes.
 
-This file reads like the changelog of the specification. Other code asks a named fact
-(``revision.batches``), never a revision's name: a revision is a member of a set, not a number, and
-an unknown one compares to nothing.
-The words of the specification: https://modelcontextprotocol.io/specification/<name of the revision>
+This file reads like the changelog of the specification. Other code uses a named property such as
+``revision.batches`` and does not compare names, because unknown revisions have no order.
+
+The text of each revision: https://modelcontextprotocol.io/specification/<name of the revision>
 """
 
-# No postponed annotations in this file: `NamedTuple` would compile the text of each, which every
-# start would pay for.
+# No postponed annotations in this file: `NamedTuple` would compile the text of each annotation, and
+# each start of a program would take longer.
 
 from typing import Mapping, NamedTuple, Optional, Sequence
 
 
 class Revision(NamedTuple):
-    """What is true in one revision of the protocol."""
+    """The properties of one revision of the protocol."""
 
-    # Its date, as it is written on the wire.
+    # Its date, which is its name on the wire.
     name: str
 
-    # True: `initialize` agrees on revision and capabilities for a session, and either side may send
-    # requests.
-    # False: every request carries all of that itself, and only the client sends requests.
+    # Whether `initialize` opens a session with one revision and fixed capabilities, in which both
+    # sides may send requests. If False, every request has the revision and the capabilities, and
+    # only the client sends requests.
     handshake: bool
 
-    # Whether an array of messages may arrive as one message.
+    # Whether a peer may send an array of messages.
     batches: bool
 
-    # Whether an event stream may be left early and asked for again: it begins with an event that
-    # only has an id.
+    # Whether a server may close an event stream early, so that the client reconnects. Such a stream
+    # begins with an event that has only an id.
     polling: bool
 
-    # How an error names a request whose id could not be read: True leaves the id out, False writes
-    # null.
+    # Whether an error omits the id if the id of the request is unreadable. If False, it is null.
     error_without_id: bool
 
-    # Whether a progress notification may carry a text.
+    # Whether a progress notification may have a message.
     progress_message: bool
 
-    # What a tool's structured result may be: "none", "object" or "any".
+    # The kind of structured results of tools: "none", "object" or "any".
     structured: str
 
-    # Whether the text asks for wrong arguments of a tool to be answered by a result with
-    # ``isError``.
+    # Whether the specification wants a result with ``isError`` for invalid arguments of a tool.
     argument_errors_are_results: bool
 
     # Kinds of content blocks in tool results and prompts.
@@ -57,72 +54,76 @@ class Revision(NamedTuple):
     # Members of a template in `resources/templates/list`.
     template_members: frozenset[str]
 
-    # Members of an item that reading a resource gives.
+    # Members of an item in the result of `resources/read`.
     contents_members: frozenset[str]
 
     # Members of a prompt in `prompts/list`.
     prompt_members: frozenset[str]
 
-    # Members of a prompt's argument there.
+    # Members of an argument of a prompt in `prompts/list`.
     argument_members: frozenset[str]
 
     # Members of the annotations of a resource.
     annotation_members: frozenset[str]
 
-    # Members of the description that each side gives of itself.
+    # Members of `clientInfo` and `serverInfo`.
     implementation_members: frozenset[str]
 
-    # Whether a server declares that it completes arguments.
+    # Whether a server must declare a capability for completions.
     completions_capability: bool
 
-    # Whether a client says which arguments are chosen already when it asks for completions.
+    # Whether a request for completions has the arguments that the user has already chosen.
     completion_context: bool
 
-    # Whether every result says by ``resultType`` what it is, and by ``_meta`` who made it.
+    # Whether every result has a ``resultType``, and the server's name in ``_meta``.
     result_type: bool
 
-    # Whether lists and reads say how long, and for whom, they stay true.
+    # Whether the results of lists and reads say how long, and by whom, they may be cached.
     cache_hints: bool
 
     # The error code for a resource that does not exist.
     resource_missing: int
 
-    # Whether an error may say that the user has to open a URL first.
+    # Whether an error may ask the user to open a URL.
     url_errors: bool
 
-    # Whether a URL that a user is asked to open has an id, by which it is said later that this is
-    # done.
+    # Whether a question that asks the user to open a URL has an id, which a later notification
+    # repeats.
     elicitation_ids: bool
 
-    # Whether forms know titled choices, lists of choices, patterns and defaults of every type.
+    # Whether forms may have titled choices, lists of choices, patterns and defaults of every type.
     full_forms: bool
 
-    # Kinds of content blocks in messages to and from a client's model.
+    # Kinds of content blocks in messages to and from the client's model.
     sampling_kinds: frozenset[str]
 
-    # Whether a client's model may be given tools, and one message several blocks.
+    # Whether the client's model may use tools, and a message may have several blocks.
     sampling_tools: bool
 
-    # Methods that a client may call.
+    # Methods of requests to a server.
     requests_to_server: frozenset[str]
 
-    # Methods that a server may call. Notifications have no such sets: where they differ,
-    # `handshake` and `elicitation_ids` say so.
+    # Methods of requests to a client. Notifications have no such sets, because `handshake` and
+    # `elicitation_ids` determine them.
     requests_to_client: frozenset[str]
 
-    # What a client may declare that it can be asked for, and the parts of each.
+    # The capabilities that a client may declare, each with its parts.
     client_capabilities: Mapping[str, tuple[str, ...]]
 
-    # Which design of tasks there may be: "none", "core" or "extension".
+    # The design of tasks: "none", "core" or "extension".
     tasks: str
 
-    # Methods whose handlers may ask the client: by requests after a handshake, else by a result
-    # that is questions.
+    # Methods whose handlers may ask the client questions. After a handshake, the questions are
+    # requests. Otherwise they are in a result.
     asking_methods: frozenset[str]
 
     def has(self, capability: str) -> bool:
-        """Whether clients can declare a capability in it, by its dotted name; elicitation without
-        parts is by forms."""
+        """Return whether a client can declare a capability in this revision.
+
+        Args:
+            capability: Its dotted name. "elicitation.form" and "elicitation" are the same in
+                revisions where elicitation has no parts.
+        """
         kind, _, part = capability.partition(".")
         parts = self.client_capabilities.get(kind)
         return parts is not None and (part in ("", *parts) or capability == "elicitation.form")
@@ -131,7 +132,7 @@ class Revision(NamedTuple):
 _2024_11_05 = Revision(
     name="2024-11-05",
     handshake=True,
-    batches=True,  # neither defined nor forbidden: taken when they come, never sent
+    batches=True,  # neither defined nor forbidden, so they are accepted and never sent
     polling=False,
     error_without_id=False,
     progress_message=False,
@@ -262,18 +263,18 @@ BY_NAME: dict[str, Revision] = {revision.name: revision for revision in REVISION
 
 NEWEST_HANDSHAKE = _2025_11_25
 
-# The lists of a server that change, in all revisions: the capability of each to its member in the
-# filter of `subscriptions/listen`. Some names are made of it: ``tools.listChanged``,
-# ``notifications/tools/list_changed``. A new one also has to be written elsewhere: see "Adding a
-# notification" in examples/design.rst.
+# The lists of a server that can change: by capability, the member of the filter of
+# `subscriptions/listen`. Other names are derived from the capability: ``tools.listChanged`` and
+# ``notifications/tools/list_changed``. To add a list, see "Adding a notification" in
+# examples/design.rst.
 LISTS = {
     "tools": "toolsListChanged",
     "prompts": "promptsListChanged",
     "resources": "resourcesListChanged",
 }
 
-# The methods whose results say how long they stay true, in revisions with `cache_hints`. By each,
-# the kind of change that makes its results stale.
+# The methods whose results may be cached, in revisions with `cache_hints`, and the kind of change
+# that makes the results of each stale.
 CACHEABLE = {
     "server/discover": None,
     "resources/read": "resource_updated",
@@ -283,30 +284,28 @@ CACHEABLE = {
     "resources/templates/list": "resources_list_changed",
 }
 
-# What a client speaks over HTTP when neither a header nor a session says it.
+# The revision of an HTTP client without a version header and without a session.
 WITHOUT_HEADER = _2025_03_26
 
 
 def choose(names: Optional[Sequence[str]]) -> tuple[Revision, ...]:
-    """The revisions that somebody wants to speak, oldest first.
+    """Return the revisions with these names, oldest first.
 
     Args:
-        names: Their names, in any order; None means all.
+        names: The names in any order; None means all revisions.
 
     Raises:
-        ValueError: A name is unknown, or there is none.
-        TypeError: This is one name, not a sequence of them.
+        ValueError: A name is unknown, or the sequence is empty.
+        TypeError: The argument is a str, not a sequence of them.
     """
     if names is None:
         return REVISIONS
     if isinstance(names, str):
-        raise TypeError(f"revisions is a sequence of names: did you mean [{names!r}]?")
-    unknown = [name for name in names if name not in BY_NAME]
-    if unknown or not names:
-        known = ", ".join(BY_NAME)
-        raise ValueError(
-            f"unknown revision {unknown[0]!r}: known are {known}"
-            if unknown
-            else f"name one of {known}"
-        )
+        raise TypeError(f"revisions must be a sequence of names: did you mean [{names!r}]?")
+    known = ", ".join(BY_NAME)
+    for name in names:
+        if name not in BY_NAME:
+            raise ValueError(f"unknown revision {name!r}: known are {known}")
+    if not names:
+        raise ValueError(f"revisions must not be empty: name one of {known}")
     return tuple(revision for revision in REVISIONS if revision.name in names)

@@ -56,13 +56,13 @@ SENT = {
 
 # Why `decode` refuses an object. Other reasons of it are limits of this library, and no breaches.
 REASONS = {
-    'a message has "jsonrpc": "2.0"': "BASE-01 M:BASE-1",
-    "a method is a non-empty string": "BASE-01 M:BASE-1",
-    "params is an object": "BASE-12 M:BASE-21",
-    "an id is a string or an integer": "BASE-02 M:BASE-2",
-    "a message has a method, a result or an error, and one of them only": "BASE-06 M:BASE-21",
-    "a result is an object and names its request's id": "BASE-11 M:BASE-6",
-    "an error has an integer code, a message and its request's id": "BASE-07 M:BASE-7",
+    'a message must have "jsonrpc": "2.0"': "BASE-01 M:BASE-1",
+    "a method must be a non-empty string": "BASE-01 M:BASE-1",
+    "params must be an object": "BASE-12 M:BASE-21",
+    "an id must be a string or an integer": "BASE-02 M:BASE-2",
+    "a message must have a method, a result or an error, and only one of them": "BASE-06 M:BASE-21",
+    "a result must be an object and have its request's id": "BASE-11 M:BASE-6",
+    "an error must have an integer code, a message and its request's id": "BASE-07 M:BASE-7",
 }
 NO_MESSAGES = {"client": "STDIO-05 M:STD-3", "server": "STDIO-04 M:STD-2"}
 
@@ -181,7 +181,7 @@ class Judge:
             self._client = arrow
         side = "client" if arrow == (self._client or "-->") else "server"
         found: list[tuple[Breach, ...]] = []
-        for message in messages or [InvalidMessage(0, "a message is an object")]:
+        for message in messages or [InvalidMessage(0, "a message must be an object")]:
             self._found = []
             if messages is decoded and not found and self._has_no_arrays:
                 self._mark(
@@ -213,12 +213,15 @@ class Judge:
     def _invalid(self, side: str, message: InvalidMessage) -> None:
         if message.id is not None and message.kind == "response":
             self._asked[OTHER[side]].pop(message.id, None)
-        elif not message.reason.startswith("this is no JSON: Expecting value: line 1 column 1"):
+        elif not message.reason.startswith("this is not JSON: Expecting value: line 1 column 1"):
             self._unread.add(side)
         if message.reason in REASONS:
             self._mark(REASONS[message.reason], message.reason)
-        elif message.reason.startswith(("this is no JSON", "a message is")):
-            self._mark(NO_MESSAGES[side], f"the {side} writes what is no message: {message.reason}")
+        elif message.reason.startswith(("this is not JSON", "a message must be")):
+            self._mark(
+                NO_MESSAGES[side],
+                f"the {side} writes a line that is not a message: {message.reason}",
+            )
 
     # ------------------------------------------------------------ requests
 

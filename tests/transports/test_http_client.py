@@ -146,7 +146,7 @@ WRONG: Dict[str, Any] = {
     "names its request": lambda heard, wire: wire.whole(
         200, b'{"jsonrpc": "2.0", "id": null, "result": []}'
     ),
-    "an error has an integer code": lambda heard, wire: wire.whole(
+    "an error must have an integer code": lambda heard, wire: wire.whole(
         200, b'{"jsonrpc":"2.0","id":%d,"error":"x"}' % wire.id
     ),
     "unasked": lambda heard, wire: wire.whole(200, zlib.compress(b"{}"), Content_Encoding="gzip"),

@@ -141,7 +141,7 @@ def test_log_levels_have_a_rank() -> None:
     assert list(LOG_LEVELS) == levels and [log_rank(level) for level in levels] == list(range(8))
     assert log_rank("warn") == log_rank("warning")
     for level in ("", "WARNING", "fatal", None, 3, True, [], {}):
-        with pytest.raises(InvalidParams, match="^level is one of debug, info, "):
+        with pytest.raises(InvalidParams, match="^level must be one of debug, info, "):
             log_rank(level)
 
 
@@ -293,12 +293,15 @@ def test_a_request_before_initialize_is_refused(
     [
         (
             {VERSION_KEY: "2099", CAPABILITIES_KEY: ...},
-            f"every request carries {CAPABILITIES_KEY} in params._meta",
+            f"every request must have {CAPABILITIES_KEY} in params._meta",
         ),
-        *(({VERSION_KEY: odd}, f"{VERSION_KEY} is a string") for odd in (5, None, [MODERN])),
-        *(({CAPABILITIES_KEY: odd}, f"{CAPABILITIES_KEY} is an object") for odd in ("x", None)),
+        *(({VERSION_KEY: odd}, f"{VERSION_KEY} must be a string") for odd in (5, None, [MODERN])),
         *(
-            ({LOG_LEVEL_KEY: odd}, f"level is one of {', '.join(LOG_LEVELS)}")
+            ({CAPABILITIES_KEY: odd}, f"{CAPABILITIES_KEY} must be an object")
+            for odd in ("x", None)
+        ),
+        *(
+            ({LOG_LEVEL_KEY: odd}, f"level must be one of {', '.join(LOG_LEVELS)}")
             for odd in ("fatal", 5)
         ),
     ],
@@ -320,7 +323,7 @@ def test_the_key_of_the_version_makes_an_envelope(params: dict[str, Any]) -> Non
         enveloped(**{VERSION_KEY: None})
     )
     with pytest.raises(
-        InvalidParams, match=f"^every request carries {VERSION_KEY} (and {CAPABILITIES_KEY} )?in "
+        InvalidParams, match=f"^every request must have {VERSION_KEY} (and {CAPABILITIES_KEY} )?in "
     ):
         session().admit(request)
 
@@ -544,14 +547,14 @@ def test_the_table_of_verdicts(answer: Any, wanted: Any, verdict: str, revision:
         (None, "the server does not seem to speak 2026-07-28: it did not answer server/discover"),
         (
             {},
-            "the server does not seem to speak 2026-07-28: its answer to server/discover makes no sense",
+            "the server does not seem to speak 2026-07-28: its answer to server/discover is invalid",
         ),
         (error_from_peer(-32601, "what?"), "it answered server/discover with: what? (-32601)"),
         (
             discovered("2025-11-25", "a\nb"),
-            "the server speaks 2025-11-25, a\\nb; this client 2026-07-28",
+            "the server speaks 2025-11-25, a\\nb; this client speaks 2026-07-28",
         ),
-        (refused(), "the server speaks nothing that it would name; this client 2026-07-28"),
+        (refused(), "the server speaks unknown revisions; this client speaks 2026-07-28"),
     ],
 )
 def test_a_failed_probe_says_what_either_side_speaks(answer: Any, message: str) -> None:

@@ -64,12 +64,14 @@ def test_an_id_is_a_string_or_an_integer() -> None:
     assert Failure(None, 1, "x").id is None
     for id in (*NO_IDS, b"1", object(), "a\ud800"):
         assert not is_id(id)
-        with pytest.raises(ValueError, match="^a request's id is a string or an integer, not "):
+        with pytest.raises(
+            ValueError, match="^a request's id must be a string or an integer, not "
+        ):
             Request(id, "m")
-        with pytest.raises(ValueError, match="^a response has the request's id"):
+        with pytest.raises(ValueError, match="^a response must have the request's id"):
             Response(id, {})
         if id is not None:
-            with pytest.raises(ValueError, match="^an error's id is"):
+            with pytest.raises(ValueError, match="^an error's id must be"):
                 Failure(id, 1, "x")
 
 
@@ -79,10 +81,12 @@ def test_a_method_is_a_text_and_params_an_object(make: Any) -> None:
     assert make("m").params == make("m", None).params == {}
     assert make("m", {"a": 1}).params == {"a": 1}
     for method in ("", None, 1, b"m", ["m"]):
-        with pytest.raises(ValueError, match="^a method is a text, not "):
+        with pytest.raises(ValueError, match="^a method must be a non-empty str, not "):
             make(method)
     for params in ([], [1], "x", 0, False):
-        with pytest.raises(ValueError, match=f"^params is an object, not {type(params).__name__}$"):
+        with pytest.raises(
+            ValueError, match=f"^params must be an object, not {type(params).__name__}$"
+        ):
             make("m", params)
 
 
@@ -298,7 +302,7 @@ def test_the_default_limit_is_256_and_counts_depth_only() -> None:
     twice = nested(10, '{"a":1,"a":', "}", "1")
     for depth in (5, 256):
         assert decode(twice, max_depth=depth) == InvalidMessage(
-            INVALID, "an object names a member twice", 7, "request"
+            INVALID, "an object has a member twice", 7, "request"
         )
 
 
@@ -323,7 +327,7 @@ def test_the_limit_of_python_is_met_without_an_exception(opener: str) -> None:
             '{"jsonrpc":"2.0","id":5,"method":"m","a":1,"a":2,"x":"',
             '"}',
             INVALID,
-            "an object names a member twice",
+            "an object has a member twice",
             5,
         ),
         (
@@ -347,15 +351,15 @@ def test_the_limit_of_python_is_met_without_an_exception(opener: str) -> None:
             "a number is too large",
             5,
         ),
-        ('{"jsonrpc":"2.0","id":5,"method":"m","x":"', '",}', PARSE, "this is no JSON", None),
+        ('{"jsonrpc":"2.0","id":5,"method":"m","x":"', '",}', PARSE, "this is not JSON", None),
         (
             '{"jsonrpc":"2.0","id":5,"method":"m","x":"',
             '"} {}',
             PARSE,
-            "there is more after its end",
+            "more text follows the value",
             None,
         ),
-        ("x", "", PARSE, "this is no JSON", None),
+        ("x", "", PARSE, "this is not JSON", None),
     ],
 )
 def test_why_a_long_line_cannot_be_read_is_not_looked_for_by_reading_it_again(

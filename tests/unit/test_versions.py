@@ -112,7 +112,9 @@ def test_an_unknown_revision_is_refused_by_name() -> None:
             ValueError, match=f"^unknown revision {unknown!r}: known are {', '.join(NAMES)}$"
         ):
             choose([R1, unknown])
-    with pytest.raises(ValueError, match=f"^name one of {', '.join(NAMES)}$"):
+    with pytest.raises(
+        ValueError, match=f"^revisions must not be empty: name one of {', '.join(NAMES)}$"
+    ):
         choose([])
     with pytest.raises(TypeError, match=r"did you mean \['2025-06-18'\]\?$"):
         choose(R3)
