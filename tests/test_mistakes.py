@@ -293,7 +293,7 @@ def answered(status: int, kind: str, body: bytes) -> Mistake:
 NO_LIST = "a function named list hides Python's list: call it list_ and write name='list'"
 A_LIST = "@server.tool\ndef list() -> str:\n    'All.'\n    return ''\n"
 OF_CONFIG = "did you mean the server 'todo' of mcp.json (config='mcp.json')?"
-A_FOLDER = "it is a folder: name the server's file in it"
+A_FOLDER = "it is a directory: name the server's file in it"
 AN_INT = "@server.tool\ndef f() -> int:\n    'F.'\n    return 'x'\n"
 BARE_EXCEPT = "try:\n        ctx.elicit('?', {'n': int})\n    except:\n        pass"
 A_GUARD = (
@@ -376,14 +376,14 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: no program": [connects("nosuchcommand --flag"), NO_PROGRAM],
     "connect: a line in a list": [connects(["python3 server.py"]), '"args": ["server.py"]'],
     "connect: a file in a list": [connects(["server.py"]),
-        "it is a file, and a list is a command line, which begins with a program: [sys.executable, 'server.py']"],
+        "it is not a program: begin the list with a program, as in [sys.executable, 'server.py']"],
     "connect: Client": [lambda: minimcp.Client("server.py"),  # type: ignore[arg-type]
         "TypeError: a Client is made by minimcp.connect(...), which takes 'server.py'"],
     "connect: another name": [lambda: minimcp.connnect,  # type: ignore[attr-defined]
         "AttributeError: module 'minimcp' has no attribute 'connnect', did you mean connect?"],
     "connect: another limit": [lambda: minimcp.Limits(worker=3),  # type: ignore[call-arg]
         "TypeError: Limits(...) has no option worker=: did you mean workers=?"],
-    "connect: no executable": [connects("./server.sh"), "is not executable: name what runs it first, as in ['bash', "],
+    "connect: no executable": [connects("./server.sh"), "is not executable: begin with a program, as in ['bash', "],
     "connect: raises at import": [connects("raises.py"), "exited with code 1 ... RuntimeError: no database"],
     "connect: the class": [connects(Server), "TypeError: Server is a class: give an instance of it"],
     "connect: no scheme": [connects("localhost:8000/mcp"), "write 'http://localhost:8000/mcp' for a URL"],

@@ -1,9 +1,9 @@
-"""A server as a child process: started without a shell, spoken to over its stdin and stdout, always
-reaped.
+"""A server as a child process, which communicates over its stdin and stdout.
 
-https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and, for how it is
-ended, https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle (shutdown). Windows:
-written for, not run on.
+The process is started without a shell and is always reaped. The code for Windows was never run.
+
+https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio)
+https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle (shutdown)
 """
 
 from __future__ import annotations
@@ -40,40 +40,43 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.stdio")
 
-# What a server gets to exit after the end of its input, and again after SIGTERM.
+# How long a server may take to exit after the end of its input, and again after SIGTERM.
 CLOSE_SECONDS = 2.0
 
-# How long `ChildTransport.lost` waits for the exit status and the last of stderr.
+# How long `ChildTransport.lost` waits for the exit code and the end of stderr.
 SETTLE_SECONDS = 0.5
 
-# How long closing waits for a killed process, which may hang in the kernel.
+# How long `close` waits for a killed process, which may hang in the kernel.
 KILLED_SECONDS = 2.0
 
-# How long closing waits for the end of stderr, which something else may hold, and for who gets the
-# last of it.
-STDERR_SECONDS, CONSUMER_SECONDS = 0.1, 0.5
+# How long `close` waits for the end of stderr, which another process may hold open.
+STDERR_SECONDS = 0.1
 
-# How long closing waits for what has come from stderr, and was not read yet because the machine is
-# busy.
+# How long `close` waits for the consumer of stderr.
+CONSUMER_SECONDS = 0.5
+
+# How long `close` waits until stderr is read to its end. On a busy machine, that may take a while.
 UNREAD_SECONDS = 2.0
 
-# Lines of stderr that the message of an error shows.
+# Maximum number of stderr lines in an error message.
 SHOWN_LINES = 10
 
-# Lines of stderr among which these are looked for, and how a frame of this library begins in a
-# traceback.
-MOST_LINES = 200
+# Number of lines at the end of stderr from which these are chosen.
+MAX_LINES = 200
+
+# Matches a traceback line of this library, which an error message omits.
 _INSIDE = re.compile(
-    r'  File ".*[\\/](minimcp[\\/](client|engine|schema|server|types)[\\/]\w+|contextlib)\.py", line '
+    r'  File ".*[\\/](minimcp[\\/](client|engine|schema|server|types)[\\/]\w+|contextlib)\.py",'
+    " line "
 )
 
-# Bytes of the end of stderr that are kept.
+# Size of the end of stderr that is kept.
 TAIL_BYTES = 64 * 1024
 
-# Pieces of stderr, of 64 KiB at most, that may wait for their consumer.
+# Maximum number of queued pieces of stderr, of at most 64 KiB each.
 QUEUED_PIECES = 16
 
-# How long the child is held up by a consumer that takes nothing, before text is left out.
+# How long the child waits for a slow consumer of its stderr. After that, text is dropped.
 PATIENCE_SECONDS = 1.0
 
 _LINE_BYTES = 64 * 1024
@@ -81,18 +84,21 @@ _WINDOWS = os.name == "nt"
 
 
 class StdioServer:
-    """How to start a server as a child process.
+    """A server that `connect` starts as a child process.
 
     Args:
-        command: The program and its arguments; never given to a shell.
-        env: Environment variables laid over this process's own. None adds none.
-        cwd: Working directory of the server. None means this process's own.
-        inherit_env: False starts the server with `env` alone.
+        command: The program and its arguments. They are not passed to a shell.
+        env: Environment variables that are added to those of this process; None adds none.
+        cwd: The working directory of the server; None means that of this process.
+        inherit_env: Whether the server gets the environment variables of this process. If False, it
+            gets only `env`.
 
     Raises:
-        TypeError: The command is a str (split it: `shlex.split`) or holds something else than str
-            and paths, or `env` holds something else than str.
+        TypeError: The command is a str (use `shlex.split`), or an item of the command or of `env`
+            is not a str.
         ValueError: The command is empty.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
     """
 
     @keywords_shown
@@ -106,13 +112,12 @@ class StdioServer:
         **misplaced: NoReturn,
     ) -> None:
         if "stderr" in misplaced:
-            raise TypeError("StdioServer has no option stderr=: say connect(..., stderr=...)")
+            raise TypeError("StdioServer has no option stderr=: write connect(..., stderr=...)")
         if misplaced:
             refuse_options("StdioServer(...)", misplaced, StdioServer.__init__)
         if not isinstance(command, (list, tuple)):
-            raise TypeError(
-                f"command must be a list such as ['python', 'server.py'], not {type(command).__name__}"
-            )
+            given = type(command).__name__
+            raise TypeError(f"command must be a list such as ['python', 'server.py'], not {given}")
         if not command:
             raise ValueError("command is empty: it must name a program")
         self.command: tuple[str, ...] = tuple([_text("command", part) for part in command])
@@ -123,7 +128,7 @@ class StdioServer:
         self.inherit_env = bool(inherit_env)
 
     def environment(self) -> dict[str, str]:
-        """The environment that the server gets."""
+        """Return the environment variables of the server."""
         return {**os.environ, **self.env} if self.inherit_env else dict(self.env)
 
     def __repr__(self) -> str:
@@ -132,16 +137,16 @@ class StdioServer:
 
 
 def this_python(instead: str) -> str:
-    """Return the path of this Python interpreter, to start a server with.
+    """Return the path of this Python interpreter, which can run a server.
 
-    In a frozen program (PyInstaller, cx_Freeze) ``sys.executable`` is the program itself, which
+    In a frozen program (PyInstaller, cx_Freeze), ``sys.executable`` is the program itself, which
     would start itself again and again.
 
     Args:
-        instead: What to write where the interpreter is not known.
+        instead: What to write instead, for the message of the error.
 
     Raises:
-        ConnectionFailed: This program is frozen, or embeds Python.
+        ConnectionFailed: The program is frozen or embeds Python.
     """
     if not knows_python():
         is_frozen = bool(getattr(sys, "frozen", False))
@@ -151,7 +156,7 @@ def this_python(instead: str) -> str:
 
 
 def knows_python() -> bool:
-    """Whether ``sys.executable`` is a Python interpreter."""
+    """Return whether ``sys.executable`` is a Python interpreter."""
     return bool(sys.executable) and not getattr(sys, "frozen", False)
 
 
@@ -163,25 +168,26 @@ def _text(what: str, value: Any) -> str:
 
 
 def _clean(line: str, limit: int) -> str:
-    """Text from outside for one line of a message: what a terminal would obey is shown as an
-    escape."""
+    """Return text from a server as one printable line of at most `limit` characters."""
     shown = printable(line.rstrip().replace("\t", "    "))
     return shown if len(shown) <= limit else shown[:limit] + "..."
 
 
 def _shown(command: Sequence[str]) -> str:
-    """A command as a person would type it, on one line."""
+    """Return a command as a person would type it, on one line."""
     return _clean(
         " ".join([part if part and " " not in part else repr(part) for part in command]), 200
     )
 
 
 def _poll_process(pid: int) -> None:
-    """Wait for the end of a process where it can be polled: gevent replaces `select.poll`, but not
-    `os.waitid`."""
+    """Wait for the end of a process with `select.poll`, if the system supports that.
+
+    gevent replaces `select.poll`, but `os.waitid` would block all its greenlets.
+    """
     try:
         number = os.pidfd_open(pid)  # type: ignore[attr-defined,unused-ignore]
-    except (AttributeError, OSError):  # not Linux, or none is left
+    except (AttributeError, OSError):  # not Linux, or the process has too many descriptors
         return
     try:
         poller = select.poll()
@@ -192,23 +198,25 @@ def _poll_process(pid: int) -> None:
 
 
 class ChildTransport(StreamTransport):
-    """The client's end of a connection to a server that it started itself. Made by `start`.
+    """The client's end of a connection to a server that it starts as a child process.
 
     Args:
-        server: What to start.
-        stderr: Where its stderr goes besides the kept tail: None to this process's own, a text or
-            binary file, a logger, or a callable that gets each line.
-        limit: Bytes of one line from the server; None sets no limit.
-        grace: Seconds that `close` gives it to exit, and again after SIGTERM; None takes
-            `CLOSE_SECONDS`.
+        server: The server to start.
+        stderr: The destination of the server's stderr: None (this process's stderr), a text or
+            binary file, a logger, or a function that receives each line.
+        limit: Maximum length of a line from the server, in bytes; None means no limit.
+        grace: How long `close` waits for the server to exit, and again after SIGTERM, in seconds.
+            None means `CLOSE_SECONDS`.
+
+    Attributes:
+        advice: The end of the message when the connection is lost; empty for none.
 
     Raises:
-        ConnectionFailed: It cannot be started; nothing is left behind.
-        TypeError: `stderr` is none of these.
+        ConnectionFailed: The server cannot be started.
+        TypeError: `stderr` has another type.
     """
 
     advice = ""
-    """What the message of a loss ends with; empty for nothing."""
 
     def __init__(
         self,
@@ -218,12 +226,12 @@ class ChildTransport(StreamTransport):
         limit: Optional[int],
         grace: Optional[float] = None,
     ) -> None:
-        name, consume = _shown(server.command), consumer_of(stderr)
+        name = _shown(server.command)
+        consume = consumer_of(stderr)
         own: list[tuple[int, int]] = []
         try:
-            own = pipes(
-                5
-            )  # before the start: a process that nobody can speak to would be left behind
+            # Before the start, because a process without pipes could not be used.
+            own = pipes(5)
             self._process, (reading, writing, errors) = _started(server)
         except (OSError, ValueError) as error:
             close_quietly(*(number for pair in own for number in pair))
@@ -246,7 +254,7 @@ class ChildTransport(StreamTransport):
         try:
             watching.start()
             self._stderr.start()
-        except RuntimeError as error:  # at the end of an interpreter no thread can be started
+        except RuntimeError as error:  # no thread can be started, as while the interpreter exits
             self._process.kill()
             self._process.wait()
             if watching.ident is None:
@@ -255,13 +263,12 @@ class ChildTransport(StreamTransport):
             raise ConnectionFailed(f"cannot start {name}: {error}") from error
 
     def _watch(self, ending: int) -> None:
-        """Wait for the end of the process, and tell who waits for it."""
+        """Wait for the end of the process, and wake the threads that wait for it."""
         _poll_process(self.pid)
         if hasattr(os, "waitid"):
             with suppress(ChildProcessError):  # the program, or gevent, has reaped it
-                os.waitid(
-                    os.P_PID, self.pid, os.WEXITED | os.WNOWAIT
-                )  # reaped later: its number names its group
+                # Do not reap it yet, because `close` needs its number for the process group.
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         else:
             self._process.wait()
         close_quietly(ending)
@@ -269,7 +276,7 @@ class ChildTransport(StreamTransport):
 
     @property
     def pid(self) -> int:
-        """Of the server's process, which leads a process group of its own."""
+        """The id of the server's process and of its process group."""
         return self._process.pid
 
     @property
@@ -279,22 +286,21 @@ class ChildTransport(StreamTransport):
 
     @property
     def returncode(self) -> Optional[int]:
-        """As `subprocess.Popen.returncode`: negative for a signal, None while it runs. Reaps it."""
-        with (
-            self._reaping
-        ):  # of two that poll at once `subprocess` would tell one that it still runs
+        """The exit code of the process, negative for a signal, or None while it runs. Reaps it."""
+        # If two threads poll at the same time, `subprocess` returns None to one of them.
+        with self._reaping:
             return self._process.poll()
 
     def close(self) -> None:
-        """As `Transport.close`: end of input, the grace, SIGTERM to the group, the grace again,
-        SIGKILL; always reaped.
+        """End the server's process and release all resources; see `Transport.close`.
 
-        What a server has started, and has left behind in its group when it exits in time, gets
-        SIGTERM too; not when the exit code was asked for before: the number of the group may be
-        another one's then.
+        The server gets the end of its input. If it does not exit within the grace period, its
+        process group gets SIGTERM, and after another grace period SIGKILL. If it exits in time, the
+        processes that it has left in its group get SIGTERM, unless `returncode` has reaped the
+        server before: then another group may have its number.
 
-        It waits for the server's process, not for its pipes, which a process started by it may hold
-        for ever.
+        This does not wait for the end of the server's pipes, because a process that the server
+        started may hold them open forever.
         """
         self.close_writing()
         with self._closing:
@@ -303,7 +309,8 @@ class ChildTransport(StreamTransport):
             if not self._exited.wait(self.grace):
                 self._end_group()
             self._stderr.ended.wait(STDERR_SECONDS)
-            with self._reaping:  # before that the number is that of its group for certain
+            with self._reaping:
+                # The number belongs to its group until the process is reaped.
                 if self._process.returncode is None:
                     self._signal("SIGTERM")
             self._stderr.finish(CONSUMER_SECONDS)
@@ -315,15 +322,14 @@ class ChildTransport(StreamTransport):
         self._signal("SIGTERM")
         limit = Deadline(self.grace)
         if self._exited.wait(limit.to_wait()):
-            self._stderr.ended.wait(
-                limit.to_wait()
-            )  # a wrapper (npx, sh) may be gone before the server it started
+            # A wrapper (npx, sh) may exit before the server that it started.
+            self._stderr.ended.wait(limit.to_wait())
         self._signal("SIGKILL")
         if not self._exited.wait(KILLED_SECONDS):
-            log.error("process %s does not end after SIGKILL, it is left behind", self.pid)
+            log.error("process %s has not ended after SIGKILL", self.pid)
 
     def _signal(self, name: str) -> None:
-        """Send a signal to the whole group; its number stays taken while anybody is in it."""
+        """Send a signal to the process group."""
         try:
             if _WINDOWS:
                 self._process.terminate()
@@ -333,21 +339,22 @@ class ChildTransport(StreamTransport):
             log.debug("%s for process group %s: %s", name, self.pid, error)
 
     def close_in_fork(self) -> None:
-        """As `Transport.close_in_fork`."""
+        """Close the descriptors; see `Transport.close_in_fork`."""
         super().close_in_fork()
         self._stderr.close_in_fork()
         self._closing = threading.RLock()
         self._gone = True
-        self._process.returncode = 0  # keeps the destructor from warning and waiting for a stranger
+        # The destructor must not wait for a process that is not a child of the fork.
+        self._process.returncode = 0
 
     def peer_has_read(self) -> bool:
-        """As `Transport.peer_has_read`. `lost` finds it out, while the pipe is open."""
+        """Return whether the server has read anything. It is known after `lost` was called."""
         return self._peer_has_read is not False
 
     def lost(self, reason: str) -> ConnectionLost:
-        """As `Transport.lost`, with what was run, how it ended and the last lines of its stderr.
+        """Return the exception, with the command, the exit code and the end of stderr.
 
-        Waits up to half a second, once, for these to arrive.
+        The first call waits up to half a second for the exit code and the end of stderr.
         """
         if self._settling is None:
             self._settling = Deadline(SETTLE_SECONDS)
@@ -355,7 +362,8 @@ class ChildTransport(StreamTransport):
             self._stderr.ended.wait(self._settling.to_wait())
         if self._peer_has_read is None:
             self._peer_has_read = self.sent > self._unread()
-        code, tail = self.returncode, self.stderr_tail
+        code = self.returncode
+        tail = self.stderr_tail
         reason = reason.replace("the peer", "the server", 1)
         advice = f" ({self.advice})" if self.advice else ""
         return ConnectionLost(
@@ -366,8 +374,7 @@ class ChildTransport(StreamTransport):
         )
 
     def _unread(self) -> int:
-        """Bytes in the pipe that nobody has taken out; 0 where the system does not tell (macOS,
-        Windows)."""
+        """Return how many bytes in the pipe are unread, or 0 if the system does not know it."""
         try:
             return int.from_bytes(
                 fcntl.ioctl(self._out.number, termios.FIONREAD, bytes(4)), sys.byteorder
@@ -380,7 +387,7 @@ class ChildTransport(StreamTransport):
 
 
 def _started(server: StdioServer) -> tuple[subprocess.Popen[bytes], list[int]]:
-    """The process, in a group of its own, and our ends of its stdout, stdin and stderr."""
+    """Start the process in a group of its own. Return it with its stdout, stdin and stderr."""
     import subprocess
 
     process = subprocess.Popen(
@@ -400,7 +407,7 @@ def _started(server: StdioServer) -> tuple[subprocess.Popen[bytes], list[int]]:
         for stream in streams:
             numbers.append(os.dup(stream.fileno()))
             stream.close()
-    except OSError:  # other threads have opened what there was
+    except OSError:  # the process has too many descriptors
         close_quietly(*numbers)
         process.kill()
         with process:
@@ -409,18 +416,17 @@ def _started(server: StdioServer) -> tuple[subprocess.Popen[bytes], list[int]]:
 
 
 class _Stderr(StreamTransport):
-    """A child's stderr: always taken, its end kept, handed on as asked.
+    """Reads a child's stderr, keeps its end and passes it to a consumer.
 
-    Two threads, because taking must not stop while who gets the text is slow, raises or never
-    returns: one reads and keeps the tail, the other hands on. What it cannot hand on waits in a
-    small queue; then the child waits too, for a second; then text is left out, and the log says so
-    once.
+    One thread reads and keeps the end. A second thread calls the consumer, because the consumer may
+    be slow, raise or never return. If a small queue between them is full, the child waits up to
+    `PATIENCE_SECONDS`. Then text is dropped, which is logged once.
 
     Args:
-        name: Of the child.
-        reading: The descriptor.
-        consume: From `consumer_of`.
-        wakers: As `StreamTransport`.
+        name: The name of the child, for log records.
+        reading: The descriptor to read from.
+        consume: The consumer, from `consumer_of`.
+        wakers: See `StreamTransport`.
     """
 
     def __init__(
@@ -438,15 +444,18 @@ class _Stderr(StreamTransport):
         self._warned = False
         self._pieces: queue.Queue[bytes] = queue.Queue(QUEUED_PIECES)
         self._consumer = threading.Thread(
-            target=self._hand_on, name=f"minimcp-{name}-stderr-consumer", daemon=True
+            target=self._pass_on, name=f"minimcp-{name}-stderr-consumer", daemon=True
         )
 
     def start(self) -> None:
-        """Begin to read."""
-        threading.Thread(target=self._take, name=f"minimcp-{self.name}-stderr", daemon=True).start()
+        """Start the threads."""
+        reader = threading.Thread(
+            target=self._read_all, name=f"minimcp-{self.name}-stderr", daemon=True
+        )
+        reader.start()
         self._consumer.start()
 
-    def _take(self) -> None:
+    def _read_all(self) -> None:
         piece = self.read()
         while piece:
             self.tail = (self.tail + piece)[-TAIL_BYTES:]
@@ -461,25 +470,25 @@ class _Stderr(StreamTransport):
             self._dropping = False
         except queue.Full:
             if not self._warned:
-                log.warning("stderr of %s: its consumer takes nothing, text is left out", self.name)
+                log.warning("stderr of %s: its consumer is too slow, text is dropped", self.name)
             self._dropping = True
             self._warned = True
 
-    def _hand_on(self) -> None:
-        piece, complained = b".", False
+    def _pass_on(self) -> None:
+        piece = b"."
+        has_failed = False
         while piece:
             piece = self._pieces.get()
             try:
                 with exit_gate:
                     self._consume(piece)
             except Exception as error:
-                if not complained:
+                if not has_failed:
                     log.warning("stderr of %s: its consumer raised %s", self.name, error)
-                complained = True
+                has_failed = True
 
-    def _has_come(self) -> bool:
-        """Whether something, or the end, can be read now; False where the system does not tell
-        (Windows)."""
+    def _is_readable(self) -> bool:
+        """Return whether text or the end can be read now; False on Windows, where it is unknown."""
         number = self._in.number
         if number < 0 or not hasattr(select, "poll"):
             return False
@@ -488,36 +497,34 @@ class _Stderr(StreamTransport):
         return bool(poller.poll(0))
 
     def finish(self, seconds: float) -> None:
-        """Stop reading when what has come is read; then a consumer gets so many seconds to take
-        what is queued.
+        """Read the text that is available, stop reading, and wait for the consumer.
 
-        Blocks: for `UNREAD_SECONDS` and these at most. A consumer that does not return is left
-        behind.
+        Args:
+            seconds: How long to wait for the consumer, in seconds. Its thread is daemonic, so a
+                consumer that does not return cannot keep the program alive.
         """
         limit = Deadline(UNREAD_SECONDS)
-        while (
-            not self.ended.is_set() and self._has_come() and not limit.expired
-        ):  # the reading thread is slow
+        while not self.ended.is_set() and self._is_readable() and not limit.expired:
             self.ended.wait(0.01)
         self.close()
         if self._consumer.is_alive() and self._consumer is not threading.current_thread():
             self._consumer.join(seconds)
             if self._consumer.is_alive():
                 log.warning(
-                    "stderr of %s: its consumer does not return, its thread is left behind",
+                    "stderr of %s: its consumer does not return, its thread is still running",
                     self.name,
                 )
 
 
 def consumer_of(wanted: Any) -> Callable[[bytes], None]:
-    """What hands a piece of stderr to `wanted`, and its last, empty piece at the end.
+    """Return a function that passes pieces of stderr to `wanted`. An empty piece is the last.
 
     Args:
-        wanted: None for this process's own stderr, a text or binary file, a logger, or a callable
-            that gets each line as str without its line end.
+        wanted: None for this process's stderr, a text or binary file, a logger, or a function that
+            receives each line as a str without its line end.
 
     Raises:
-        TypeError: It is none of these.
+        TypeError: `wanted` has another type.
     """
     if wanted is None:
         return partial(_write, 2)
@@ -535,13 +542,12 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
 
 
 def _write(number: int, piece: bytes) -> None:
-    """Write to a descriptor, as a child that had inherited it would; if that is impossible, drop
-    the rest."""
+    """Write to a descriptor. On an error, or if the reader is too slow, drop the rest."""
     while piece:
         try:
             piece = piece[os.write(number, piece) :]
         except BlockingIOError:
-            # Somebody who shares it made it non-blocking.
+            # Another process that shares the open file made it non-blocking.
             if not select.select([], [number], [], PATIENCE_SECONDS)[1]:
                 return
         except OSError:
@@ -555,7 +561,7 @@ def _to_file(file: Any) -> Callable[[bytes], None]:
 
     def write(piece: bytes) -> None:
         text = decoder.decode(piece, final=not piece)
-        if outlet is not None:  # past the file's buffer
+        if outlet is not None:  # without the file's buffer
             _write(outlet.own, text.encode(file.encoding, file.errors) if is_text else piece)
             return
         file.write(text if is_text else piece)
@@ -580,7 +586,7 @@ def _by_line(consume: Callable[[str], Any]) -> Callable[[bytes], None]:
         for line in lines:
             try:
                 consume(line.decode("utf-8", "replace").rstrip("\r"))
-            except Exception as error:  # it gets the other lines all the same
+            except Exception as error:  # the consumer must still get the other lines
                 failure = error
         if failure is not None:
             raise failure
@@ -589,25 +595,24 @@ def _by_line(consume: Callable[[str], Any]) -> Callable[[bytes], None]:
 
 
 def _why(error: Exception, server: StdioServer) -> str:
-    """What went wrong at the start, in words."""
+    """Return the reason for which a server cannot be started, and what to write instead."""
     if server.cwd is not None and isinstance(error, OSError) and not os.path.isdir(server.cwd):
-        return f"its working directory {server.cwd!r} is no directory"
+        return f"its working directory {server.cwd!r} is not a directory"
     first = server.command[0]
-    if os.path.isdir(os.path.join(server.cwd or "", first)):
-        return "it is a folder: name the server's file in it"
-    if isinstance(error, FileNotFoundError) and os.path.isfile(
-        os.path.join(server.cwd or "", first)
-    ):
+    path = os.path.join(server.cwd or "", first)
+    if os.path.isdir(path):
+        return "it is a directory: name the server's file in it"
+    if isinstance(error, FileNotFoundError) and os.path.isfile(path):
         python = "sys.executable" if knows_python() else "'python3'"
-        return f"it is a file, and a list is a command line, which begins with a program: [{python}, {first!r}]"
+        return f"it is not a program: begin the list with a program, as in [{python}, {first!r}]"
     if isinstance(error, FileNotFoundError):
         program, *words = first.split() or [first]
+        if not words:
+            return "there is no such program"
         split = f'"command": "{program}", "args": {json.dumps([*words, *server.command[1:]])}'
-        return "there is no such program" + (
-            f': put arguments into "args", as in {split}' if words else ""
-        )
+        return f'there is no such program: put arguments into "args", as in {split}'
     if isinstance(error, PermissionError):
-        return "it is not executable: name what runs it first, as in ['bash', 'server.sh']"
+        return "it is not executable: begin with a program, as in ['bash', 'server.sh']"
     return getattr(error, "strerror", None) or str(error)
 
 
@@ -618,14 +623,14 @@ def _ending(code: Optional[int]) -> str:
 
 
 def _last_lines(tail: str) -> str:
-    """The end of a server's stderr for a message; of tracebacks without what happened inside of
-    this library."""
-    lines, inside = [], False
-    for line in tail.split("\n")[-MOST_LINES:]:
-        inside = bool(_INSIDE.match(line)) or (inside and line.startswith("    "))
-        if line.strip() and not inside:
+    """Return the end of stderr for a message, without traceback lines of this library."""
+    lines = []
+    is_inside = False
+    for line in tail.split("\n")[-MAX_LINES:]:
+        is_inside = bool(_INSIDE.match(line)) or (is_inside and line.startswith("    "))
+        if line.strip() and not is_inside:
             lines.append(line)
-    shown = [_clean(line, 300) for line in lines[-SHOWN_LINES:]]
-    return (
-        "\nits stderr ended with:\n" + "\n".join(["    " + line for line in shown]) if shown else ""
-    )
+    if not lines:
+        return ""
+    shown = ["    " + _clean(line, 300) for line in lines[-SHOWN_LINES:]]
+    return "\nits stderr ended with:\n" + "\n".join(shown)

@@ -1,8 +1,8 @@
-"""The server's end of stdio: this process's own stdin and stdout, taken aside so that nothing else
-uses them.
+"""`StandardStreams`: this process's stdin and stdout as a transport, for a server.
 
-While they are taken, descriptor 1 and `sys.stdout` are stderr and descriptor 0 is empty, so that
-neither `print()` nor a C library nor a child process can write between the messages or read one.
+While the transport is open, descriptor 1 and `sys.stdout` are stderr, and descriptor 0 is empty. So
+`print()`, a C library or a child process cannot write between the messages or read one.
+
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio)
 """
 
@@ -24,8 +24,10 @@ except ImportError:  # pragma: no cover - Windows
 
 
 class StandardStreams(StreamTransport):
-    """This process's stdin and stdout as a transport to the client that started it. Made by `take`,
-    once at a time."""
+    """This process's stdin and stdout as a transport to the client. Use `take` to create it.
+
+    A process may have only one of these at a time.
+    """
 
     def __init__(
         self, reading: int, writing: int, limit: Optional[int], found: Sequence[bool]
@@ -38,33 +40,29 @@ class StandardStreams(StreamTransport):
         self._restored = False
         _point_at_nothing(0)
         os.dup2(2, 1)
-        _flush(self._stdout)  # what was printed before and not written yet goes to stderr as well
+        _flush(self._stdout)  # text that was printed before also goes to stderr
         if self._stdout is not None and self._stderr is not None:
             sys.stdout = self._stderr
 
     @classmethod
     def take(cls, limit: Optional[int]) -> StandardStreams:
-        """Take stdin and stdout aside, whatever they are: pipes, sockets, files, terminals,
-        nothing.
+        """Return a transport over stdin and stdout, and replace both for other code.
 
-        Call it before anything was read from `sys.stdin`: what that has read ahead is not seen
-        here. A `sys.stdout` that does not write to descriptor 1 (None, a notebook's, a test's) is
-        left alone.
+        They may be pipes, sockets, files, terminals or closed. Call this before anything was read
+        from `sys.stdin`, because its buffer is lost. `sys.stdout` is not replaced if it does not
+        write to descriptor 1, as in a notebook or in a test.
 
         Args:
-            limit: Bytes of one line from the client; None sets no limit.
+            limit: Maximum length of a line from the client, in bytes; None means no limit.
 
         Raises:
-            OSError: No descriptor is left.
+            OSError: The process has too many descriptors.
         """
         found = tuple([_is_open(number) for number in (0, 1, 2)])
         own: list[int] = []
         try:
-            for number in (
-                0,
-                1,
-                2,
-            ):  # filled first: the next descriptor that is opened would be one of them
+            # Open the closed ones first. Otherwise the system would reuse their numbers below.
+            for number in (0, 1, 2):
                 if not found[number]:
                     _point_at_nothing(number)
             own += [_private(0)]
@@ -78,10 +76,10 @@ class StandardStreams(StreamTransport):
             raise
 
     def restore(self, *, stdout: bool = True) -> None:
-        """Make descriptors 0, 1 and 2 what they were. Part of `close`. Idempotent.
+        """Restore descriptors 0, 1 and 2. Part of `close`. Idempotent.
 
         Args:
-            stdout: Whether `sys.stdout` becomes what it was, too.
+            stdout: Whether to restore `sys.stdout`, too.
         """
         with self._restoring:
             if stdout and self._stdout is not None and sys.stdout is self._stderr:
@@ -89,11 +87,9 @@ class StandardStreams(StreamTransport):
             if self._restored:
                 return
             self._restored = True
-            for stream in (
-                self._stdout,
-                sys.__stdout__,
-            ):  # what is still buffered belongs on stderr like the rest
-                _flush(stream)
+            # Buffered text must go to stderr, like all other text that was printed.
+            _flush(self._stdout)
+            _flush(sys.__stdout__)
             _flush_c()
             for number, own in ((0, self._in.number), (1, self._out.number)):
                 if not self._found[number]:
@@ -104,13 +100,12 @@ class StandardStreams(StreamTransport):
                 close_quietly(2)
 
     def close(self) -> None:
-        """As `Transport.close`. Restores all but `sys.stdout`: a handler may still print."""
+        """Restore all except `sys.stdout`, because a handler may still print. Then close."""
         self.restore(stdout=False)
         super().close()
 
     def close_in_fork(self) -> None:
-        """As `Transport.close_in_fork`: nothing is put back, or what is printed there would go to
-        the client."""
+        """Close without restoring anything, because a fork must not print to the client."""
         self._restoring = threading.RLock()
         self._restored = True
         super().close_in_fork()
@@ -124,7 +119,7 @@ def _is_open(number: int) -> bool:
 
 
 def _private(number: int) -> int:
-    """A duplicate that is no standard stream and that no child process inherits."""
+    """Return a duplicate that is not 0, 1 or 2, and that child processes do not inherit."""
     if fcntl is None:  # pragma: no cover - Windows
         return os.dup(number)
     return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
@@ -140,34 +135,33 @@ def _point_at_nothing(number: int) -> None:
 
 
 def is_shared(number: int) -> bool:
-    """Whether it must not be made non-blocking, because others may share that flag: stderr, for
-    one."""
+    """Return whether a descriptor must not be made non-blocking, because others share the file.
+
+    A terminal is shared with other processes. A pipe may be stderr, too.
+    """
     status = os.fstat(number)
     blocks_long = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode)
     return not blocks_long or (_is_open(2) and os.path.samestat(status, os.fstat(2)))
 
 
 def _number_of(stream: Any) -> int:
-    """The descriptor that a text stream writes to, -1 for none."""
+    """Return the descriptor of a text stream, or -1."""
     with suppress(AttributeError, OSError, ValueError, TypeError):
         return int(stream.fileno())
     return -1
 
 
 def _flush(stream: Any) -> None:
-    with suppress(AttributeError, OSError, ValueError):  # there may be none
+    with suppress(AttributeError, OSError, ValueError):  # the stream may be None or closed
         stream.flush()
 
 
 def _flush_c() -> None:
-    """Write out what C code has printed: its buffer is not Python's, and would reach the client at
-    the exit."""
-    with suppress(
-        ImportError, OSError, AttributeError, TypeError, ValueError
-    ):  # no ctypes, or another C library
+    """Flush the buffer of C code, which otherwise would reach the client when the process exits."""
+    # Not all systems have ctypes, or a C library with this name.
+    with suppress(ImportError, OSError, AttributeError, TypeError, ValueError):
         import ctypes
 
         library = ctypes.CDLL(None)
-        library.fflush(
-            ctypes.c_void_p.in_dll(library, "__stdoutp" if sys.platform == "darwin" else "stdout")
-        )
+        name = "__stdoutp" if sys.platform == "darwin" else "stdout"
+        library.fflush(ctypes.c_void_p.in_dll(library, name))

@@ -57,7 +57,9 @@ def test_a_command_is_a_list_of_words(arguments: Any, error: Any, words: str) ->
 
 
 def test_what_becomes_of_stderr_is_said_to_connect() -> None:
-    with pytest.raises(TypeError, match=r"no option stderr=: say connect\(\.\.\., stderr=\.\.\.\)"):
+    with pytest.raises(
+        TypeError, match=r"no option stderr=: write connect\(\.\.\., stderr=\.\.\.\)"
+    ):
         StdioServer(["a"], stderr=sys.stderr)
 
 
@@ -72,7 +74,7 @@ def test_a_server_keeps_its_environment_secret(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("command", "options", "words"), [
     (["/no/such/program"], {}, "there is no such program"), ([str(ROOT / "README.rst")], {}, "it is not executable"),
-    ([sys.executable, "-c", "a\nb"], {"cwd": "/no/such/place"}, "'/no/such/place' is no directory"),
+    ([sys.executable, "-c", "a\nb"], {"cwd": "/no/such/place"}, "'/no/such/place' is not a directory"),
     ([sys.executable, "\0"], {}, "null byte"),
 ])  # fmt: skip
 def test_why_it_cannot_be_started(command: List[str], options: Any, words: str) -> None:
@@ -278,7 +280,7 @@ def test_a_consumer_that_raises_or_never_returns_holds_up_nobody(
     transport = start(flood, stderr=lambda line: release.wait(WAIT))
     assert transport.receive() == []
     transport.close()
-    assert caplog.text.count("text is left out") == 1 and "does not return" in caplog.text
+    assert caplog.text.count("text is dropped") == 1 and "does not return" in caplog.text
     release.set()
 
 

@@ -233,7 +233,7 @@ def test_an_unknown_revision_is_answered_with_the_newest_or_refused(wanted: str)
 )
 def test_initialize_names_the_member_that_is_wrong(member: str, value: Any) -> None:
     served = session()
-    with pytest.raises(InvalidParams, match=f"^{member} is "):
+    with pytest.raises(InvalidParams, match=f"^{member} must be "):
         served.admit(initialize(**{member: value}))
     assert served.era is None
 
