@@ -53,7 +53,7 @@ from ..stores.base import (
     read_record,
     report_unreadable,
 )
-from ..stores.processes import AGAIN_SECONDS, RENEW_SECONDS, Processes, Told
+from ..stores.processes import RENEW_SECONDS, RETRY_SECONDS, Message, Processes
 from .events import LAST, EventStore
 from .headers import Headers, HttpError, ResponseWriter
 from .responses import STREAM_HEADERS, EventStream
@@ -158,7 +158,7 @@ class SharedEvents(EventStore):
     def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
         """As `EventStore.begin`. Never raises, like `add`: when the store is away, the stream
         cannot be resumed."""
-        head = {"process": self._processes.id, "ids": ids, "told": self._processes.heard}
+        head = {"process": self._processes.id, "ids": ids, "told": self._processes.log_position}
         self._do(lambda: self._kept.put(self.key(stream), to_json(head).encode(), self._ttl))
 
     def add(self, stream: str, number: int, data: bytes, mark: int = 0) -> None:
@@ -283,7 +283,7 @@ class SharedSession(Session):
         self.saving = threading.RLock()
         self._version, self._stored = 0, Record()
         self._asked_elsewhere: set[str] = set()
-        self.holder, self.told = "", shared.processes.heard
+        self.holder, self.told = "", shared.processes.log_position
         self.stream_name = ""
         self.connection: Optional[ResponseWriter] = None
 
@@ -539,7 +539,7 @@ class SharedSessions:
     def end(self, session: Session) -> None:
         """Have a session end everywhere. Raises StoreUnavailable: the store is away."""
         self._store.delete(self._key(session.principal, session.key))
-        self.processes.tell(session=session.key, ended=True)
+        self.processes.broadcast(session=session.key, ended=True)
 
     def forget(self, session: Session) -> None:
         """Drop the copy."""
@@ -562,7 +562,7 @@ class SharedSessions:
         if isinstance(message, Notification):
             brief = _brief(message)
             if brief is not None:
-                self.processes.tell(session=session.key, message=encode(brief).decode())
+                self.processes.broadcast(session=session.key, message=encode(brief).decode())
             return
         found = _QUESTION_ID.fullmatch(str(message.id))
         if found is None or not session.is_asked_elsewhere(message.id):
@@ -575,8 +575,8 @@ class SharedSessions:
             log.debug("<-- an answer to %s, whose process has ended", message.id)
             session.close_questions(process + "-")
 
-    def hear(self, told: Told) -> None:
-        """As `Receiver.hear`."""
+    def receive(self, told: Message) -> None:
+        """See `Receiver.receive`."""
         session = self._known.get(str(told.get("session")))
         if session is None:
             return
@@ -739,7 +739,7 @@ class SharedSessions:
                     writer.write(KEEP_ALIVE)
             except StoreUnavailable as error:
                 log.warning("a stream waits for the store: %s", error)
-                time.sleep(AGAIN_SECONDS)
+                time.sleep(RETRY_SECONDS)
         writer.end()
 
 

@@ -278,7 +278,7 @@ def test_a_cancellation_reaches_the_process_that_runs_the_request(site: Site) ->
 def test_a_cancellation_reaches_a_process_that_has_just_begun_to_hear(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, hear = threading.Event(), processes.Processes._hear
+    told, hear = threading.Event(), processes.Processes._work
     first, second = (server._config.processes for server in site.servers[:2])
     assert second is not None
 
@@ -287,7 +287,7 @@ def test_a_cancellation_reaches_a_process_that_has_just_begun_to_hear(
             told.wait(WAIT)
         hear(self, stopped)
 
-    monkeypatch.setattr(processes.Processes, "_hear", late)
+    monkeypatch.setattr(processes.Processes, "_work", late)
     client = Roaming(site.cores)
     held = client.at(site.cores[0]).begin("tools/call", {"name": "hold"}, id="h")
     assert site.begun.wait(WAIT)
@@ -374,11 +374,11 @@ def test_who_listens_while_redis_is_away_is_served(
     filter = {"notifications": {"resourceSubscriptions": ["notes://one"]}}
     listening = Served(far.cores[0], alone("subscriptions/listen", filter))
     listening.writer.wait_for(lambda: listening.writer.messages)
-    assert "what other processes tell may not get here" in caplog.text
+    assert "messages of other processes may be missed" in caplog.text
     redis.start()
     processes = far.servers[0]._config.processes
     assert processes is not None
-    assert eventually(lambda: processes.heard), "it is back"
+    assert eventually(lambda: processes.log_position), "it is back"
     far.servers[1].resource_updated("notes://one")
     listening.writer.wait_for(lambda: len(listening.writer.messages) > 1)
     listening.writer.lose()
@@ -413,7 +413,7 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that reads the log of changes has read nothing yet as the first stream opens."""
-    read, passed, pass_on = threading.Event(), threading.Event(), processes.Processes._pass_on
+    read, passed, pass_on = threading.Event(), threading.Event(), processes.Processes._exchange
     slow = site.servers[0]._config.processes
 
     def late(self: processes.Processes) -> bool:
@@ -428,7 +428,7 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
     client = roaming.at(site.cores[0])
     for uri in ("notes://one", "notes://two"):
         client.request("resources/subscribe", {"uri": uri})
-    monkeypatch.setattr(processes.Processes, "_pass_on", late)
+    monkeypatch.setattr(processes.Processes, "_exchange", late)
     site.servers[2].resource_updated("notes://one")
     assert eventually(lambda: not site.servers[2]._config.processes._unsent)
     first = client.listen()
@@ -497,7 +497,7 @@ def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     """A change is passed on while the stream is known, and before it has caught up, or behind."""
-    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.hear
+    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.receive
     client = Roaming(site.cores).at(site.cores[0])
     for uri in ("notes://one", "notes://two"):
         client.request("resources/subscribe", {"uri": uri})
@@ -509,7 +509,7 @@ def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
             assert heard.wait(WAIT)
         take(self, *arguments)
 
-    def held(told: processes.Told) -> None:
+    def held(told: processes.Message) -> None:
         if when == "before":
             hear(told)
             heard.set()
@@ -519,7 +519,7 @@ def test_what_is_heard_just_as_a_stream_opens_is_told_on_it_once(
             hear(told)
 
     monkeypatch.setattr(SharedSessions, "take_stream", taken)
-    monkeypatch.setattr(site.cores[0].subscriptions, "hear", held)
+    monkeypatch.setattr(site.cores[0].subscriptions, "receive", held)
     if when == "behind":
         site.servers[1].resource_updated("notes://one")
         assert heard.wait(WAIT)
@@ -558,13 +558,13 @@ def test_a_change_of_this_process_as_a_stream_opens_is_told_on_it_once(
 def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told, hear = threading.Event(), processes.Processes._hear
+    told, hear = threading.Event(), processes.Processes._work
 
     def late(self: processes.Processes, stopped: Any) -> None:
         told.wait(WAIT)
         hear(self, stopped)
 
-    monkeypatch.setattr(processes.Processes, "_hear", late)
+    monkeypatch.setattr(processes.Processes, "_work", late)
     client = Roaming(site.cores).at(site.cores[0])
     client.request("resources/subscribe", {"uri": "notes://one"})
     site.servers[0].resource_updated(
@@ -580,16 +580,16 @@ def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
 def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.hear
+    heard, opened, hear = threading.Event(), threading.Event(), site.cores[0].subscriptions.receive
     client = Roaming(site.cores).at(site.cores[0])
     client.request("resources/subscribe", {"uri": "notes://one"})
 
-    def held(told: processes.Told) -> None:
+    def held(told: processes.Message) -> None:
         hear(told)
         heard.set()
         opened.wait(WAIT)
 
-    monkeypatch.setattr(site.cores[0].subscriptions, "hear", held)
+    monkeypatch.setattr(site.cores[0].subscriptions, "receive", held)
     site.servers[1].resource_updated("notes://one")
     assert heard.wait(WAIT)
     stream = client.listen()  # there was none yet, and the log has not been told here so far
@@ -976,7 +976,7 @@ def test_what_is_told_of_a_session_as_its_copy_is_made_is_for_no_half_one(
 
     def told(self: SharedSession, *arguments: Any) -> None:
         assert shared is not None
-        shared.hear({"session": self.key})
+        shared.receive({"session": self.key})
         begin(self, *arguments)
 
     monkeypatch.setattr(SharedSession, "begin", told)
@@ -1133,7 +1133,7 @@ def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) ->
             ("append", b""),
             ("delete",),
         ):
-            store._away = None
+            store._failure = None
             with pytest.raises(StoreUnavailable):
                 getattr(store, name)("a/", *values)
         store.close()  # the probes end
@@ -1196,7 +1196,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
-        def hear(self, told: Any) -> None:
+        def receive(self, told: Any) -> None:
             raise OSError("no")
 
     client = Roaming(site.cores)
@@ -1207,7 +1207,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(
     client.at(site.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
     assert site.cancelled.wait(WAIT)
     held.finished()
-    assert eventually(lambda: "was not taken" in caplog.text)
+    assert eventually(lambda: "a message of another process failed" in caplog.text)
 
 
 def test_a_process_with_nothing_to_hear_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1240,7 +1240,7 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     told.follow()
     assert waits.wait(WAIT)
     told._stopped.on_cancel(ends.set)
-    told.tell(resource="notes://one")
+    told.broadcast(resource="notes://one")
     told.stop()
     assert [json.loads(data).get("resource") for _, data in store.read(told._log)] == [
         None,
@@ -1268,11 +1268,11 @@ def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
 
     monkeypatch.setattr(SharedMemory, "append", slow)
     monkeypatch.setattr(store, "delete", deleted.append)
-    told.tell(list=1)
+    told.broadcast(list=1)
     assert waits.wait(WAIT)
     first = told._thread
     told.stop()
-    told.tell(list=2)  # starts another
+    told.broadcast(list=2)  # starts another
     first.join(WAIT)
     assert eventually(lambda: not told._unsent)
     said = [json.loads(data).get("list") for _, data in store.read(told._log)]
