@@ -60,7 +60,7 @@ from ..protocol.lifecycle import (
 )
 from ..protocol.messages import Failure, Json, Notification, Request, Result, encode, size_of
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
-from ..server.registry import TAKEN, Registry, ServerRole
+from ..server.registry import SPECIFIED_METHODS, Registry, ServerRole
 from ..server.server import Server
 from ..types import Tool
 from . import Parser, UsageError, print_error, split_command
@@ -762,7 +762,10 @@ def check_method(request: Request, peer: Peer) -> None:
     Raises:
         MethodNotFound: The method exists, but not in the client's revision.
     """
-    if request.method in TAKEN and request.method not in peer.revision.requests_to_server:
+    if (
+        request.method in SPECIFIED_METHODS
+        and request.method not in peer.revision.requests_to_server
+    ):
         raise MethodNotFound(f"Method not found: {request.method}")
 
 

@@ -184,7 +184,7 @@ class Extension(Feature):
                 listen to.
             key: What it is about, as `listened` names it.
         """
-        self.subscriptions.extension_tells(
+        self.subscriptions.notify_extension(
             "ext:" + self.identifier, method, dict(params), member, key
         )
 

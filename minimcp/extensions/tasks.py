@@ -592,12 +592,12 @@ class Tasks(Extension):
                 running.told = record["version"]
             if session is not None:
                 task = self._view(record, False)
-                session.tell(
+                session.notify(
                     ("task", record["id"]), "notifications/tasks/status", task, newest=True
                 )
-            if self.subscriptions.listens("taskIds", key):
+            if self.subscriptions.has_listener("taskIds", key):
                 params = self._detailed(record)
-                self.subscriptions.extension_tells(
+                self.subscriptions.notify_extension(
                     "", "notifications/tasks", params, "taskIds", key, sessions=False
                 )
 

@@ -1,4 +1,4 @@
-"""Who may use what, by the token of an HTTP request: ``@server.tool(scopes=...)``.
+"""Authorization of calls by the scopes of their token: ``@server.tool(scopes=...)``.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/authorization
 """
@@ -20,7 +20,7 @@ SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 
 class Access(Feature):
-    """Rejects calls whose token lacks a scope. Over stdio nobody is asked for a token.
+    """Rejects calls whose token lacks a scope. Calls over stdio have no token and are not rejected.
 
     Args:
         registry: The server's registry.
@@ -32,17 +32,17 @@ class Access(Feature):
         self._registry = registry
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
-        """Check the scopes; they are not listed."""
+        """Check the scopes, which are not listed."""
         for scope in options.get("scopes", ()):
             if not isinstance(scope, str) or not SCOPE.fullmatch(scope):
                 raise ValueError(
-                    f"{kind} {name!r}: a scope is text without blanks and quotes, unlike "
-                    f"{scope!r:.60}"
+                    f"{kind} {name!r}: a scope must be a str without spaces and quotes, not"
+                    f" {scope!r:.60}"
                 )
         return {}
 
     def static_scopes(self) -> list[str]:
-        """Return each scope that something offered here needs, in the order of registration."""
+        """Return every scope that an entry of this server needs, in order of registration."""
         scopes = [
             scope
             for table in self._registry.tables()
@@ -54,8 +54,8 @@ class Access(Feature):
     def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Reject a call whose token lacks a scope.
 
-        A response over HTTP says so by its status. This is for requests without a response of their
-        own.
+        A response over HTTP reports that by its status. This covers requests without their own
+        response.
 
         Raises:
             InvalidRequest: A scope is missing.
@@ -76,8 +76,7 @@ def missing_scopes(entry: RegisteredEntry, headers: Any) -> set[str]:
 
     Args:
         entry: The tool, prompt or resource.
-        headers: The headers of the HTTP request; of a request that came otherwise, no scope is
-            missing.
+        headers: The headers of the HTTP request. Requests of other transports lack no scope.
     """
     scopes = set(scopes_of(entry))
     if not scopes or not hasattr(headers, "auth"):

@@ -1,6 +1,6 @@
-"""Handlers whose arguments are text, and the completion of these arguments.
+"""Handlers whose arguments are strings, and the completion of these arguments.
 
-The arguments of prompts and the variables of resource templates are text.
+The arguments of prompts and the variables of resource templates are strings on the wire.
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
 """
 
@@ -30,22 +30,22 @@ from ..types.content import Completion
 if TYPE_CHECKING:
     from ..server.registry import Registry
 
-# Suggestions that one answer may hold.
+# Maximum number of suggestions in a result.
 MAX_VALUES = 100
 
-# The option of handlers whose arguments are text.
+# The option of handlers whose arguments are strings.
 COMPLETE = OptionSpec((Mapping, NONE), 'a mapping such as {"city": ["Oslo"]} or None')
 
-# From the text typed so far, and the arguments chosen already, to suggestions that may be sent.
+# Returns suggestions for the text typed so far and the arguments chosen already.
 Completer = Callable[[str, Mapping[str, str]], Completion]
 
 
 class TextHandler(RegisteredFunction):
-    """A function whose arguments arrive as text: from a URI, or as those of a prompt.
+    """A function whose arguments are strings on the wire: a prompt, a resource or a template.
 
     Raises:
-        TypeError, ValueError: As `RegisteredFunction`; or ``complete`` names no argument, or gives
-            no completer.
+        TypeError, ValueError: See `RegisteredFunction`; or ``complete`` names an unknown argument
+            or holds something that is not a completer.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class TextHandler(RegisteredFunction):
         check_names(
             given, self._kinds, f"{self.owner}: no argument to complete is called", error=ValueError
         )
-        # What completes each argument; None where nothing does.
+        # The completer of each argument; None if it has none.
         self.completers = {
             name: _completer_of(
                 function, given.get(name), kind, f"{self.owner}: the completer of {name!r}"
@@ -71,10 +71,10 @@ class TextHandler(RegisteredFunction):
         self.completes = any(self.completers.values())
 
     def arguments(self, texts: Mapping[str, str]) -> dict[str, Any]:
-        """The keyword arguments that these texts stand for.
+        """Return the keyword arguments for strings from the wire.
 
         Raises:
-            Mismatch: They do not fit; the message names the argument.
+            Mismatch: A string does not match its parameter; the message names the argument.
         """
         kinds = self._kinds
         values = {
@@ -85,10 +85,10 @@ class TextHandler(RegisteredFunction):
         return self.signature.completed(self.signature.read_arguments(values))
 
     def _may_lack(self, name: str) -> bool:
-        """Whether an empty text for an argument means that it was not given.
+        """Return whether an empty string means that an argument was not given.
 
-        Hosts send one for each field of a form that the user leaves empty. It counts as a value if
-        the argument is required or an empty text is one of its values.
+        Hosts send an empty string for each field of a form that the user leaves empty. It counts as
+        a value if the argument is required or accepts an empty string.
         """
         field = next((each for each in self.signature.parameters if each.name == name), None)
         if field is None or field.required:
@@ -107,12 +107,12 @@ class TextHandler(RegisteredFunction):
         arguments: dict[str, Any],
         context: Optional[Context] = None,
     ) -> Any:
-        """Call the function; its exceptions pass.
+        """Call the function. Its exceptions are not caught.
 
         Args:
             incoming: The request.
-            arguments: By keyword.
-            context: What it is given; None makes one.
+            arguments: The keyword arguments.
+            context: The context for the function; None creates one.
 
         Raises:
             CapabilityNotSupported: The client lacks a capability that the function needs.
@@ -124,18 +124,16 @@ class TextHandler(RegisteredFunction):
 
 
 def value_of(text: str, kind: Kind) -> Json:
-    """The JSON value that a text stands for.
+    """Return the JSON value for a string.
 
-    A text that fits as it is stays text: "5" for ``Union[int, str]``. If nothing fits, it is the
-    last reading of an accepted type, so that the error says what is wrong with the value; the text
-    itself if there is none.
+    If the parameter accepts the string itself, it remains a string: "5" for ``Union[int, str]``. If
+    no reading is accepted, this returns the last reading of an accepted type, so that the error
+    names the fault of the value; or the string itself if there is no such reading.
     """
     readings: list[Json] = [text]
     if text.lower() in _WORDS:
         readings.append(_WORDS[text.lower()])
-    elif (
-        text[0] in "-0123456789[{" and text[-1] in "0123456789]}"
-    ):  # without the blanks that JSON would allow
+    elif text[0] in "-0123456789[{" and text[-1] in "0123456789]}":  # JSON without outer spaces
         with suppress(ValueError, RecursionError):
             readings.append(json.loads(text))
     closest: Json = text
@@ -155,11 +153,10 @@ _WORDS: Mapping[str, Json] = {"true": True, "false": False, "null": None, "": No
 
 
 def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional[Completer]:
-    """What completes an argument: what was given, or the values that its type names; None where
-    nothing does.
+    """Return the completer of an argument; None if it has none.
 
-    In the class of the handler's object a completer is a method as the handler is, and is called on
-    that object.
+    That is the given completer, or the values that the argument's type names. A completer that is
+    defined in the class of the handler's object is called as a method of that object.
     """
     given = choices_of(kind.schema) if given is None else given
     if given is None:
@@ -176,7 +173,7 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
         if not isinstance(complete, (list, tuple)) or not all(
             isinstance(value, str) for value in complete
         ):
-            raise TypeError(f"{owner} is a list of strings or a function, not {complete!r}")
+            raise TypeError(f"{owner} must be a list of strings or a function, not {complete!r}")
         values = tuple(complete)
         return lambda text, chosen: suggestions(
             [value for value in values if value.startswith(text)], owner
@@ -184,7 +181,7 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
     code = None if hasattr(complete, "__func__") else getattr(complete, "__code__", None)
     if code is not None and code.co_varnames[: code.co_argcount][:1] == ("self",):
         raise TypeError(
-            f"{owner}, {source_location(complete)}, begins with self: give the method of an object"
+            f"{owner}, {source_location(complete)}, begins with self: pass the method of an object"
         )
     if count_positional(complete, owner, ("value", "arguments"), least=1) == 2:
         return lambda text, chosen: suggestions(complete(text, dict(chosen)), owner)
@@ -192,7 +189,7 @@ def _completer_of(function: Any, given: Any, kind: Kind, owner: str) -> Optional
 
 
 def choices_of(schema: Mapping[str, Any]) -> Optional[list[str]]:
-    """All texts that stand for a value of this schema; None when there are too many to name."""
+    """Return all strings for values of a schema; None if they are not limited."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if values is not None:
         return [
@@ -208,10 +205,10 @@ def choices_of(schema: Mapping[str, Any]) -> Optional[list[str]]:
 
 
 def suggestions(found: Any, owner: str) -> Completion:
-    """Suggestions cut to what one answer may hold.
+    """Return suggestions, cut to the number that a result may hold.
 
     Raises:
-        TypeError: These are none.
+        TypeError: The completer returned something else.
     """
     if isinstance(found, Completion):
         made = copy(found)
@@ -225,12 +222,16 @@ def suggestions(found: Any, owner: str) -> Completion:
             f"{owner} returned {type(found).__name__}: return a list of strings, or a Completion"
         )
     values = list(islice(found, MAX_VALUES + 1))
-    more = len(values) > MAX_VALUES
+    has_more = len(values) > MAX_VALUES
     wrong = [value for value in values if not isinstance(value, str)]
     if wrong:
-        raise TypeError(f"{owner} returned a value that is no string but {type(wrong[0]).__name__}")
-    total = len(found) if hasattr(found, "__len__") else None if more else len(values)
-    return Completion(values[:MAX_VALUES], total, more)
+        raise TypeError(f"{owner} must return strings, not {type(wrong[0]).__name__}")
+    total: Optional[int] = None
+    if hasattr(found, "__len__"):
+        total = len(found)
+    elif not has_more:
+        total = len(values)
+    return Completion(values[:MAX_VALUES], total, has_more)
 
 
 class Completions(Feature):
@@ -247,20 +248,20 @@ class Completions(Feature):
         self._config = registry.config
 
     def routes(self) -> Mapping[str, Destination]:
-        """Return the method."""
+        """Return the route of `completion/complete`."""
         return {"completion/complete": self.route}
 
     def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
-        """Declare completions, in the revisions that have a capability for them."""
+        """Declare completions, in revisions with this capability."""
         if not revision.completions_capability or not self._registry.offers("completions"):
             return {}
         return {"completions": {}}
 
     def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
-        """Return the route of a request. The completers of a mounted server run where it says.
+        """Return the route of a request. Completers of a mounted server run on its executor.
 
         Raises:
-            InvalidParams: The request refers to nothing that exists.
+            InvalidParams: The reference is unknown.
         """
         executor = self._config.executor
         if self._registry.loaded("mounting") is not None:
@@ -287,7 +288,7 @@ class Completions(Feature):
         if not isinstance(chosen, dict) or not all(
             isinstance(each, str) for each in chosen.values()
         ):
-            raise InvalidParams("context is an object, and its arguments an object of strings")
+            raise InvalidParams("context must be an object, and its arguments an object of strings")
         completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
         found = suggestions(
             owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}"
@@ -308,14 +309,14 @@ class Completions(Feature):
             name = _member(ref, "uri", str)
             owner = self._registry.feature("resources").template(name)
         else:
-            raise InvalidParams("the type of ref is one of ref/prompt, ref/resource")
+            raise InvalidParams("the type of ref must be ref/prompt or ref/resource")
         if owner is None:
-            raise InvalidParams(f"{kind}: there is no {one_line(name)}")
+            raise InvalidParams(f"Unknown {kind[4:]}: {one_line(name)}")
         return owner
 
 
 def _member(of: Mapping[str, Json], name: str, kind: type) -> Any:
     value = of.get(name)
     if not isinstance(value, kind):
-        raise InvalidParams(f"{name} is {'an object' if kind is dict else 'a string'}")
+        raise InvalidParams(f"{name} must be {'an object' if kind is dict else 'a string'}")
     return value

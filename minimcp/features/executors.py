@@ -1,9 +1,8 @@
-"""Executors: where handlers run that need a thread of somebody's own choice (``executor=``).
+"""Executors: threads that the author chooses for handlers (``executor=``).
 
-An executor keeps requests in a queue, in order of arrival, until its thread takes them; there they
-hold no worker, and count as begun. A request that is cancelled there, or lost with its connection,
-leaves the queue and is never run. What a handler waits for in an executor keeps the executor's
-thread waiting.
+An executor queues requests in order of arrival until its thread takes them. A queued request does
+not occupy a worker, but it counts as begun. If it is cancelled, or lost with its connection, it
+leaves the queue and never runs. While a handler waits, it keeps the executor's thread.
 """
 
 from __future__ import annotations
@@ -26,31 +25,31 @@ log = logger("minimcp.executors")
 
 
 class HasSubmit(Protocol):
-    """Such as the executors of ``concurrent.futures``."""
+    """An object such as the executors of ``concurrent.futures``."""
 
     def submit(self, fn: Callable[[], None], /) -> Any:
-        """Have a function run somewhere."""
+        """Run a function on some thread."""
 
 
-# What ``executor=`` may be: None, "main", a `Serial`, what has ``submit``, or a callable that is
-# given a function to run.
+# The values of ``executor=``: None, "main", a `Serial`, an object with ``submit``, or a callable
+# that receives a function to run.
 ExecutorOption = Union[None, str, HasSubmit, Callable[[Callable[[], None]], object]]
 
 
 class Executor:
-    """A queue of requests and the thread that takes them out of it. Thread-safe, and safe in signal
+    """A queue of requests and the thread that serves it. Thread-safe, and safe in signal
     handlers."""
 
-    # What ``executor=`` was, if that is no executor.
+    # The value of ``executor=``, if it is not an `Executor`.
     submit: Any = None
 
     def __init__(self) -> None:
-        # What waits. Who takes an entry out serves it, so once.
+        # The queued requests. The thread that removes an entry serves it, so it is served once.
         self._queue: dict[object, IncomingRequest] = {}
         self._changed = threading.Condition()
 
     def start(self, incoming: IncomingRequest) -> None:
-        """Queue a request (the ``start`` of a `Route`), or refuse it; never blocks."""
+        """Queue a request or reject it. This is the ``start`` of a `Route`. Never blocks."""
         try:
             incoming.sink.requests.advance(incoming, BEGIN)
         except RpcError as error:
@@ -62,51 +61,50 @@ class Executor:
             with self._changed:
                 self._queue[key] = incoming
                 self._arrived(key, incoming)
-        except RuntimeError as error:  # the system gives no thread
+        except RuntimeError as error:  # the system cannot start a thread
             self._queue.pop(key, None)
             incoming.refuse(error)
             return
-        # By the thread that cancels: whoever waits all the same is answered.
+        # The thread that cancels removes the request and answers it.
         incoming.token.on_cancel(partial(self._run, key))
 
     def route_to(self, handle: Handler) -> Route:
-        """Return the route of a handler that runs here."""
+        """Return the route of a handler that runs on this executor."""
         return Route(handle, start=self.start)
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
-        """There is one more in the queue (`_changed` is held)."""
+        """Note that a request was queued. The caller holds `_changed`."""
         raise NotImplementedError
 
     def _run(self, key: object) -> bool:
-        """Serve a request on this thread, or answer that it was cancelled; False when it was run
-        before."""
+        """Serve a request on this thread, or answer that it was cancelled. Return False if it has
+        run."""
         incoming = self._queue.pop(key, None)
-        if incoming is None or incoming.state == DONE:  # the parent of a forked process runs it
+        if incoming is None or incoming.state == DONE:  # after a fork, the parent runs it
             return False
         incoming.run()
         if incoming.interrupted and threading.current_thread() is threading.main_thread():
-            # Ctrl-C struck in the handler, which was answered with an error
+            # Ctrl-C was pressed while the handler ran; an error response has been sent.
             raise KeyboardInterrupt
         return True
 
     def leave(self, user: object) -> None:
-        """A server that used this is closed."""
+        """Note that a server that used this executor is closed."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._queue)} waiting>"
 
 
 class Serial(Executor):
-    """``executor=Serial()``: one thread, always the same, for all handlers that name this object.
-    Thread-safe.
+    """One thread for all handlers that name this object: ``executor=Serial()``. Thread-safe.
 
-    They run one after the other, in order of arrival, whatever server or connection they belong to;
-    so they need no locks among themselves, and may keep what belongs to a thread, such as a
-    connection to SQLite. A handler that waits (``ctx.sleep``, a question to the client) keeps the
-    thread: the others wait with it.
+    Handlers run one after the other in order of arrival, whatever server or connection they belong
+    to. They need no locks among themselves, and can keep objects that belong to a thread, such as a
+    SQLite connection. A handler that waits (``ctx.sleep``, a question to the client) keeps the
+    thread, so the other handlers wait, too.
 
-    The thread begins with the first call. It ends when every server that names this object is
-    closed, or when nothing refers to it any more; the next call would begin a new one.
+    The thread starts with the first call. It ends when every server that uses this object is
+    closed, or when the object is garbage collected. Another call starts a new thread.
     """
 
     def __init__(self) -> None:
@@ -117,10 +115,10 @@ class Serial(Executor):
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._users.add(incoming.server)
-        # In a forked process, the thread of its parent is not alive.
+        # In a forked child process, the thread of the parent is not alive.
         if self._jobs is None or self._thread is None or not self._thread.is_alive():
             jobs: SimpleQueue[Any] = SimpleQueue()
-            work = partial(_work, jobs, self._thread)  # which does not keep this alive
+            work = partial(_work, jobs, self._thread)  # without a reference to this object
             thread = threading.Thread(
                 target=work, name=f"minimcp-{type(self).__name__.lower()}", daemon=True
             )
@@ -130,7 +128,7 @@ class Serial(Executor):
         self._jobs.put(partial(self._serve, key))
 
     def _serve(self, key: object) -> None:
-        """What the thread does with one request."""
+        """Serve one request, on the thread of this executor."""
         self._run(key)
 
     def leave(self, user: object) -> None:
@@ -148,25 +146,24 @@ class Serial(Executor):
 
 
 def _work(jobs: SimpleQueue[Any], before: Optional[threading.Thread]) -> None:
-    """The thread of a `Serial`: does its jobs in order, up to one that is None."""
+    """Run the jobs of a `Serial` in order, until one is None."""
     if before is not None:
-        before.join()  # it finishes what it has, so that no two handlers meet
+        before.join()  # it finishes its jobs, so that two handlers never run at the same time
     for job in iter(jobs.get, None):
         try:
-            with exit_gate:  # a handler may print
+            with exit_gate:  # because a handler may print
                 job()
-        except BaseException as error:  # those behind it are still served
+        except BaseException as error:  # later jobs still run
             log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
-        del job  # a thread that waits keeps nothing of what it did
+        del job  # a waiting thread must not keep a job's objects alive
 
 
 class Submitting(Serial):
-    """Hands each request, as a function without arguments, to a callable of the author, which runs
-    it somewhere.
+    """Passes each request, as a function without arguments, to a callable of the author.
 
-    The callable is called on a thread of this object, one call at a time and in order; if it waits
-    for the function to end, the others wait too. A function that was run, or whose request was
-    cancelled, does nothing when it is run again.
+    The callable runs on a thread of this object, one call at a time and in order. If it waits for
+    the function to return, the other requests wait, too. The function does nothing if it has run
+    before or if its request was cancelled.
 
     Args:
         submit: The callable.
@@ -175,7 +172,7 @@ class Submitting(Serial):
     def __init__(self, submit: Callable[[Callable[[], None]], object]) -> None:
         super().__init__()
         self.submit = submit
-        # What runs now, on threads that may keep the process when it ends.
+        # The running handlers. Their threads may keep the process alive when it should end.
         self.running: set[object] = set()
 
     def _serve(self, key: object) -> None:
@@ -196,61 +193,58 @@ class Submitting(Serial):
 
 
 class Main(Executor):
-    """``executor="main"``: requests wait until a thread of the author pumps.
+    """The queue of ``executor="main"``. Requests wait until a thread of the author pumps.
 
     Args:
-        on_needed: Called on another thread when the queue turns non-empty, or is so after a `pump`;
-            None calls nothing.
+        on_needed: Called on another thread when the queue is no longer empty, or is not empty after
+            a `pump`; None calls nothing.
     """
 
     submit = "main"
 
     def __init__(self, on_needed: Optional[Callable[[], object]] = None) -> None:
         if on_needed is not None and not callable(on_needed):
-            raise TypeError(f"on_pump_needed is a callable, not {on_needed!r}")
+            raise TypeError(f"on_pump_needed must be a callable, not {on_needed!r}")
         super().__init__()
         self._on_needed = on_needed
         self._stops = 0
         self._pumping: set[int] = set()
 
     def route_to(self, handle: Handler) -> Route:
-        """As `Executor.route_to`, for the `Main` of the server that serves the request."""
+        """Return a route to the `Main` of the server that serves the request."""
         return Route(handle, start=_start_in_main)
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._changed.notify_all()
         if self._on_needed is not None and len(self._queue) == 1 and not self._pumping:
-            incoming.sink.spawn(self._tell_author)
+            incoming.sink.spawn(self._call_on_needed)
 
-    def _tell_author(self) -> None:
+    def _call_on_needed(self) -> None:
         try:
             self._on_needed()  # type: ignore[misc]
         except Exception as error:
             log.error("on_pump_needed failed: %s", error, exc_info=error)
 
     def pump(self, timeout: Optional[float] = 0, over: Callable[[], bool] = lambda: False) -> int:
-        """Run what waits now, on this thread; returns how many requests that were.
+        """Run the requests that are queued now, on this thread, and return their number.
 
         Args:
-            timeout: Seconds to wait for the first; None waits until there is one, or until it is
-                over.
-            over: Says whether that is so, and is asked again after each `wake`; it is over after
-                `clear`, too.
+            timeout: Seconds to wait for the first request; None waits for a request or for the end.
+            over: Returns whether to stop waiting; called again after each `wake`. `clear` also ends
+                the wait.
 
         Raises:
-            RuntimeError: This thread is pumping already.
-            KeyboardInterrupt: Ctrl-C struck in a handler, which was answered; what is left is for
-                the next time.
+            RuntimeError: This thread is already pumping.
+            KeyboardInterrupt: Ctrl-C was pressed while a handler ran. That request was answered;
+                the others remain in the queue.
         """
         me = threading.get_ident()
         stops = self._stops
         if me in self._pumping:
-            raise RuntimeError(
-                "pump is running on this thread already: what it runs cannot call it"
-            )
+            raise RuntimeError("this thread is already pumping: a pumped handler cannot pump")
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._stops != stops or over(), timeout)
-            keys = list(self._queue)  # what comes now is for the next time
+            keys = list(self._queue)  # later requests wait for the next call
             self._pumping.add(me)
         try:
             return sum(self._run(key) for key in keys)
@@ -258,16 +252,17 @@ class Main(Executor):
             with self._changed:
                 self._pumping.discard(me)
                 left = list(self._queue.values())
-            if left and self._on_needed is not None:  # what came meanwhile, or is left after Ctrl-C
-                left[0].sink.spawn(self._tell_author)
+            # Requests that arrived in the meantime, or remain after Ctrl-C.
+            if left and self._on_needed is not None:
+                left[0].sink.spawn(self._call_on_needed)
 
     def wake(self) -> None:
-        """Have `pump` ask again whether it is over."""
+        """Make `pump` call its function ``over`` again."""
         with self._changed:
             self._changed.notify_all()
 
     def clear(self, reason: str) -> None:
-        """Cancel what waits, and let those go who wait for it."""
+        """Cancel all queued requests, and end `pump` in all threads."""
         for incoming in list(self._queue.values()):
             incoming.token.cancel(reason)
         self._stops += 1
@@ -280,28 +275,28 @@ def _start_in_main(incoming: IncomingRequest) -> None:
 
 
 def executor_of(given: Any, known: set[Executor]) -> Optional[Executor]:
-    """Return the executor that ``executor=`` means; None for the pool of workers.
+    """Return the executor for a value of ``executor=``; None is the pool of workers.
 
     Args:
         given: The value of the option.
-        known: The executors of the server; a new one is added.
+        known: The executors of the server. A new one is added.
 
     Raises:
-        ValueError: There is no executor of this name.
+        ValueError: The name is unknown.
         TypeError: The value is not an executor.
     """
     if given is None:
         return None
     submit = getattr(given, "submit", None) or given
-    for executor in list(known):  # the first request of a mounted server adds one
+    for executor in list(known):  # a copy: the first request of a mounted server adds one
         if executor is given or executor.submit == submit:
             return executor
     if isinstance(given, type) or not (isinstance(given, Executor) or callable(submit)):
-        choices = (
-            "executor is None, 'main', an object with submit(), such as a Serial(), or a callable"
-        )
         error = ValueError if isinstance(given, str) else TypeError
-        raise error(f"{choices}, not {given!r}")
+        raise error(
+            "executor must be None, 'main', an object with submit(), such as a Serial(), or a"
+            f" callable, not {given!r}"
+        )
     made = given if isinstance(given, Executor) else Submitting(submit)
     known.add(made)
     return made
@@ -323,11 +318,11 @@ class Executors(Feature):
         self.known: set[Executor] = {self.main}
 
     def find(self, given: Any) -> Optional[Executor]:
-        """Return the executor that ``executor=`` means, as `executor_of`."""
+        """Return the executor for a value of ``executor=``, see `executor_of`."""
         return executor_of(given, self.known)
 
     def is_busy(self) -> bool:
-        """Return whether a handler runs on a thread of an author's own."""
+        """Return whether a handler is running on a thread of an author's executor."""
         return any(isinstance(each, Submitting) and each.running for each in list(self.known))
 
     def leave(self, user: object) -> None:

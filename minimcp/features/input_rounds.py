@@ -1,15 +1,15 @@
-"""Questions in revisions where requests stand alone (2026-07-28): rounds of one request, and the
-state between them.
+"""Questions in stateless revisions (2026-07-28): the rounds of a request and the state between
+them.
 
 A question is the result of a request (``input_required``). The client sends the request again, with
 the answer and with a signed state that holds everything that an earlier run has found out. So a
 handler can always run again from the top, in any process that has the same keys, and its earlier
 questions and steps find their answers (`RerunChannel`).
 
-Over stdio and in memory a handler that asks also waits where it is (`WaitingChannel`). If the
-answer comes in time, the handler continues as the handler of the new request. At most
-``Limits.waiting_handlers`` handlers of a connection wait (`WaitingHandlers`): one more makes the
-one that has waited longest give way, and then the new request runs the handler again.
+Over stdio and in memory, a handler that asks also waits for the answer (`WaitingChannel`). If the
+answer arrives in time, the handler continues as the handler of the new request. At most
+``Limits.waiting_handlers`` handlers of a connection wait (`WaitingHandlers`). If one more asks, the
+handler that has waited longest gives way, and its new request runs it again.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -40,9 +40,9 @@ from .questions import (
     SentQuestion,
     Suspend,
     ask_now,
-    asked_again,
     canonical,
     digest,
+    log_invalid_answer,
     read_result,
     request_label,
 )
@@ -52,39 +52,36 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.rounds")
 
-# Characters of a state; longer ones are refused before anything is decoded.
+# Maximum length of a state. Longer ones are rejected before they are decoded.
 MAX_STATE_CHARACTERS = 256 * 1024
 
 MIN_KEY_BYTES = 32
 
 _making = threading.Lock()
 
-# Tools that were run again in this process: that is told once.
+# Tools that were run again in this process. That is logged once for each.
 _replayed: set[str] = set()
 
 
-def _too_often(most: int) -> errors.ToolError:
-    way = (
-        "ask several at once with ctx.ask_all, or raise Limits.rounds: Server(..., "
-        "limits=Limits(rounds=...))"
-    )
+def _too_many_rounds(most: int) -> errors.ToolError:
     return errors.ToolError(
-        f"the client was asked {most} times, and there are questions left: {way}"
+        f"the client was asked {most} times, and questions remain: ask several at once with"
+        " ctx.ask_all, or raise Limits.rounds: Server(..., limits=Limits(rounds=...))"
     )
 
 
 class RerunChannel(QuestionChannel):
-    """Knows the answers of earlier rounds, and unwinds the handler at the first question that has
-    none.
+    """Answers questions from earlier rounds, and unwinds the handler at the first question without
+    one.
 
     Args:
         incoming: The request.
-        state: The claims that came back; None when none did.
-        responses: The answers that came along, by key.
+        state: The claims of the state that the client sent; None if it sent none.
+        responses: The answers that the client sent, by key.
 
     Attributes:
-        gave_way: Whether the client has the questions already, because the handler waited for the
-            answers and was made to stop.
+        gave_way: Whether the handler waited and had to stop. Then the client already has the
+            questions.
     """
 
     gave_way = False
@@ -97,7 +94,7 @@ class RerunChannel(QuestionChannel):
     ) -> None:
         super().__init__(incoming)
         self.strict = incoming.server.check_replay
-        # The number of the next round, which is one more than how often the client was asked.
+        # The number of the next round: one more than the number of times the client was asked.
         self._rounds: int = 1
         asked: Optional[Mapping[str, str]] = None
         if state is not None:
@@ -108,7 +105,7 @@ class RerunChannel(QuestionChannel):
             self._answered = dict(state["ans"])
             self._steps = dict(state["steps"])
         for key, answer in (responses or {}).items():
-            if asked is None or key in asked:  # without a state the key alone says what it answers
+            if asked is None or key in asked:  # without a state, the key identifies the question
                 self._answered[key] = (asked[key] if asked else None, answer)
         known = [key for key, (pinned, _) in self._answered.items() if pinned is not None]
         self._expected = {*known, *(asked or ())} if self.strict else set()
@@ -120,27 +117,25 @@ class RerunChannel(QuestionChannel):
         raise Suspend
 
     def _check_rounds(self) -> None:
-        """Return if the client may be asked once more. Raises ToolError: it may not."""
+        """Raise `ToolError` if the client must not be asked again, because of ``Limits.rounds``."""
         most = self._incoming.server.limits.rounds
         peer = self._incoming.peer
         if most is not None and not peer.revision.handshake and self._rounds > most:
-            raise _too_often(most)
+            raise _too_many_rounds(most)
 
     def unasked(self) -> str:
-        """What is wrong with a checked run that did not ask all that the run before it asked; empty
-        when it did."""
-        left = min(self._expected - self._used, default=None)
-        return (
-            f"check_replay: {left!r} was asked when the handler ran before, and is not asked now"
-            if left
-            else ""
-        )
+        """Return an error text if a checked run omitted a question of the run before it, else
+        ""."""
+        missing = min(self._expected - self._used, default=None)
+        if missing is None:
+            return ""
+        return f"check_replay: {missing!r} was asked when the handler ran before, but not now"
 
     def claims(self, asked: Optional[Iterable[SentQuestion]] = None) -> dict[str, Json]:
-        """Return what the next run needs to know.
+        """Return the state that the next run needs.
 
         Args:
-            asked: The questions that it gets answers to; None takes those that wait.
+            asked: The questions that the next run gets answers to; None takes the pending ones.
         """
         with self._lock:
             asked = list(self.pending.values()) if asked is None else asked
@@ -154,7 +149,7 @@ class RerunChannel(QuestionChannel):
             }
 
 
-# What a handler finds in place of answers if it has to stop waiting for them.
+# Replaces the answers if a handler must stop waiting.
 _GIVE_WAY: Mapping[str, Json] = {}
 
 
@@ -162,8 +157,8 @@ class WaitingChannel(RerunChannel):
     """Answers the request with the questions, and waits for the retry that brings the answers.
 
     The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
-    with a retry (`take_retry`), because others wait (`give_way`), at a timeout, or with the
-    connection.
+    with a retry (`take_retry`), because too many others wait (`give_way`), at a timeout, or with
+    the end of the connection.
     """
 
     def __init__(
@@ -173,9 +168,9 @@ class WaitingChannel(RerunChannel):
         responses: Optional[Mapping[str, Json]] = None,
     ) -> None:
         super().__init__(incoming, state, responses)
-        self._one_round = threading.Lock()  # threads of one handler ask one after the other
+        self._one_round = threading.Lock()  # threads of one handler take turns
         # How the wait ends: the answers by key, `_GIVE_WAY`, or None if the handler is cancelled.
-        self._came: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
+        self._outcomes: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
 
     def again(self) -> WaitingChannel:
         """Return the channel of another run for the same request."""
@@ -186,21 +181,21 @@ class WaitingChannel(RerunChannel):
         return binding(self._incoming)
 
     def take_retry(self, retry: IncomingRequest, responses: Mapping[str, Json]) -> None:
-        """Have the handler go on, as the handler of this request. Never blocks."""
+        """Continue the handler as the handler of this request. Never blocks."""
         self._incoming.continue_with(retry)
-        self._came.put(responses)
+        self._outcomes.put(responses)
 
     def give_way(self) -> None:
-        """Have the handler stop waiting, because too many others wait. Never blocks."""
+        """Make the handler stop waiting, because too many others wait. Never blocks."""
         self.gave_way = True
-        self._came.put(_GIVE_WAY)
+        self._outcomes.put(_GIVE_WAY)
 
     def cancel(self, reason: str) -> None:
         """Cancel the handler."""
         self._incoming.token.cancel(reason)
 
     def step(self, key: str, function: Callable[[], Any]) -> Any:
-        if self.gave_way:  # the client has the state already, which cannot hold this step
+        if self.gave_way:  # the client already has the state, which cannot hold this step
             raise Suspend
         return super().step(key, function)
 
@@ -213,7 +208,7 @@ class WaitingChannel(RerunChannel):
         return found
 
     def _next_round(self, asked: list[SentQuestion]) -> dict[str, Any]:
-        """Ask the client once; return the answers that fit."""
+        """Ask the client once. Return the answers that are valid."""
         if self.gave_way:
             raise Suspend
         self._check_rounds()
@@ -223,82 +218,80 @@ class WaitingChannel(RerunChannel):
         if incoming.timeout is not None:
             incoming.timeout.pause()
         try:
-            came = self._wait(question, asked)
+            answers = self._wait(question, asked)
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.resume()
-        if came is _GIVE_WAY:
+        if answers is _GIVE_WAY:
             with self._lock:
                 self.pending.update((each.key, each) for each in asked)
             raise Suspend
         incoming.check()
-        assert came is not None
+        assert answers is not None
         found = {}
         for each in asked:
-            with asked_again(each):
-                if each.key in came:
-                    found[each.key] = each.question.read(came[each.key])
-                    self._answered[each.key] = (each.digest, came[each.key])
+            with log_invalid_answer(each):
+                if each.key in answers:
+                    found[each.key] = each.question.read(answers[each.key])
+                    self._answered[each.key] = (each.digest, answers[each.key])
         return found
 
     def _wait(
         self, question: Mapping[str, Json], asked: list[SentQuestion]
     ) -> Optional[Mapping[str, Json]]:
-        """Answer the request with a question, and return what `_came` gets."""
+        """Answer the request with a question, and return the next item of `_outcomes`."""
         incoming = self._incoming
         sink = self._incoming.sink
         state = question["requestState"]
         handlers: WaitingHandlers = incoming.server.feature("rounds").waiting
         seconds = incoming.server.limits.ask_timeout
-        forget = incoming.token.on_cancel(lambda: self._came.put(None))
+        forget = incoming.token.on_cancel(lambda: self._outcomes.put(None))
         try:
             incoming.check()
-            # Before the question is sent, because the retry may come at once.
+            # Before the question is sent, because the retry may arrive at once.
             handlers.add(sink, state, self, incoming.server.limits.waiting_handlers)
             latest = incoming.latest
             if latest is None or not latest.answer(question):
-                raise errors.Cancelled("the request was answered meanwhile")
+                raise errors.Cancelled("the request was answered in the meantime")
             with waiting():
-                return self._came.get(timeout=seconds)
+                return self._outcomes.get(timeout=seconds)
         except Empty:
             if not handlers.remove(sink, state, self):
-                return self._came.get()  # another thread ends the wait at this moment
+                return self._outcomes.get()  # another thread is ending the wait
             incoming.take_latest()
-            text = (
-                f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within "
-                f"{seconds:g} s"
-            )
-            raise errors.RequestTimeout(text) from None
+            raise errors.RequestTimeout(
+                f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within"
+                f" {seconds:g} s"
+            ) from None
         finally:
-            handlers.remove(sink, state, self)  # if something else ended this thread's wait
+            handlers.remove(sink, state, self)  # if an exception ended this thread's wait
             forget()
 
 
 class WaitingHandlers:
     """The handlers that wait for answers of their clients, for each connection of one server.
 
-    Whoever takes a handler out of here ends its wait, and nobody else does. Thread-safe.
+    The thread that removes a handler ends its wait, and no other thread does. Thread-safe.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        # By connection and by the state that the retry brings; those that have waited longest
-        # come first.
+        # By connection and by the state of the retry, the handler that has waited longest first.
         self._waiting: dict[Sink, dict[str, WaitingChannel]] = {}
 
     def add(self, sink: Sink, state: str, channel: WaitingChannel, most: Optional[int]) -> None:
         """Add a handler that is about to wait. If there are too many, one gives way.
 
         Args:
-            sink: The connection that the retry comes by.
-            state: The ``requestState`` that the retry brings.
-            channel: The handler's.
-            most: How many handlers of one connection may wait; None means no limit.
+            sink: The connection on which the retry will arrive.
+            state: The ``requestState`` of the retry.
+            channel: The handler's channel.
+            most: Maximum number of waiting handlers of one connection; None means no limit.
         """
         with self._lock:
             waits = self._waiting.setdefault(sink, {})
-            # Two runs of one call can ask the same at the same time: the client cannot tell them
-            # apart either.
+            # Two runs of one call may ask the same question at the same time. Neither the client
+            # nor this table can distinguish them, so the earlier one gives way.
             leaving = waits.pop(state, None)
             waits[state] = channel
             if most is not None and len(waits) > most:
@@ -313,7 +306,7 @@ class WaitingHandlers:
             return waits.get(state) if isinstance(state, str) else None
 
     def remove(self, sink: Sink, state: str, channel: WaitingChannel) -> bool:
-        """Take out a handler. Return False if another thread has done so before."""
+        """Remove a handler. Return False if another thread has removed it before."""
         with self._lock:
             waits = self._waiting.get(sink, {})
             if waits.get(state) is not channel:
@@ -324,18 +317,18 @@ class WaitingHandlers:
             return True
 
     def end(self, sink: Sink) -> None:
-        """Cancel the handlers of a connection that ends: no retry can come."""
+        """Cancel the handlers of a connection that ends, because no retry can arrive."""
         with self._lock:
             leaving = list(self._waiting.pop(sink, {}).values())
         for channel in leaving:
-            channel.cancel("the client will not come back")
+            channel.cancel("the connection is ending")
 
     def __repr__(self) -> str:
         return f"<WaitingHandlers {sum(map(len, list(self._waiting.values())))} waiting>"
 
 
 def channel_of(incoming: IncomingRequest) -> QuestionChannel:
-    """Who answers what the handler of a request asks; made with the first question."""
+    """Return the channel for the questions of a request. The first question creates it."""
     with _making:
         if incoming.asker is None:
             revision = incoming.peer.revision
@@ -351,7 +344,7 @@ def channel_of(incoming: IncomingRequest) -> QuestionChannel:
 
 
 def _kind_of(incoming: IncomingRequest) -> type[RerunChannel]:
-    """Return what answers a handler whose request stands alone: one that waits, if it can."""
+    """Return the class of the channel in a stateless revision: one that waits, if it can."""
     config = incoming.server
     connected = isinstance(incoming.sink, Connection)
     waits = connected and config.limits.waiting_handlers != 0 and not config.check_replay
@@ -362,15 +355,16 @@ def _kind_of(incoming: IncomingRequest) -> type[RerunChannel]:
 
 
 def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
-    """Take in what a request brings from an earlier round, if it is one whose handler may ask and
-    stands alone.
+    """Read the answers and the state of a retry.
+
+    Does nothing in revisions with a handshake, and for methods whose handlers cannot ask.
 
     Args:
         incoming: The request.
-        function: What the author wrote, for the log.
+        function: The author's function, for the log.
 
     Raises:
-        InvalidParams: The answers have a wrong form, or the state is none of this server's.
+        InvalidParams: The answers have a wrong form, or the state is not from this server.
     """
     revision = incoming.peer.revision
     token = incoming.request.params.get("requestState")
@@ -385,26 +379,29 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
     name = request_label(incoming)
     if incoming.request.method == "tools/call" and name not in _replayed:
         _replayed.add(name)
-        way = "what must not be done twice goes into ctx.step"
-        log.info("%s, %s, runs again from the top: %s", name, source_location(function), way)
+        log.info(
+            "%s, %s, runs again from the top: put actions that must not happen twice into ctx.step",
+            name,
+            source_location(function),
+        )
 
 
 def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
-    """What a client answers, by key. Raises InvalidParams: it is no object of objects."""
+    """Return the client's answers by key. Raise InvalidParams if they have a wrong form."""
     responses = incoming.request.params.get("inputResponses")
     if responses is None:
         return {}
     if not isinstance(responses, dict) or not all(
         isinstance(each, dict) for each in responses.values()
     ):
-        raise errors.InvalidParams("inputResponses is an object of objects")
+        raise errors.InvalidParams("inputResponses must be an object of objects")
     return responses
 
 
 def retry_route(find_route: Callable[[], Route], request: Request, peer: Peer) -> Route:
     """Return the route of a request with a ``requestState``.
 
-    If it may bring answers to a handler that waits for them, that is decided where it starts.
+    If a waiting handler may accept the answers, the start function of the route decides that.
 
     Args:
         find_route: Finds the route that runs the handler.
@@ -414,21 +411,21 @@ def retry_route(find_route: Callable[[], Route], request: Request, peer: Peer) -
     alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
     if not alone or request.params["requestState"] is None:
         return find_route()
-    start: Any = partial(resume_or_run, find_route)  # which gives it another route
+    start: Any = partial(resume_or_run, find_route)
     return Route(start, start=start)
 
 
 def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
-    """Hand the answers to the handler that waits for them. If none waits, run the handler again.
+    """Pass the answers to the handler that waits for them. If none waits, run the handler again.
 
-    This is the ``start`` of the route of a retry that came over stdio or in memory.
+    This is the ``start`` of the route of a retry over stdio or in memory.
 
     Args:
         find_route: Finds the route that runs the handler.
-        retry: The request that brings the answers.
+        retry: The request with the answers.
 
     Raises:
-        RpcError: The answers have a wrong form, or nothing serves the request.
+        RpcError: The answers have a wrong form, or the request has no route.
     """
     handlers = retry.server.feature("rounds").waiting
     state = retry.request.params["requestState"]
@@ -440,7 +437,7 @@ def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> No
         and handlers.remove(retry.sink, state, channel)
     ):
         channel.take_retry(retry, responses)
-        retry.sink.requests.advance(retry, LEAVE)  # it needs no thread
+        retry.sink.requests.advance(retry, LEAVE)  # the retry does not need a thread
         return
     route = retry.route = find_route()
     if route.gate is not None:
@@ -456,18 +453,17 @@ def end_round(
 ) -> Any:
     """Finish one run of a handler.
 
-    If questions are pending, return the result that asks them, and ignore what the run returned or
-    raised.
+    If questions are pending, return the result that asks them, and ignore the outcome of the run.
 
     Args:
         incoming: The request.
-        again: Serves it once more: with a handshake and ``check_replay`` this asks the client
-            meanwhile.
-        result: Of a run that returned.
-        error: What it raised in its place; None when it returned.
+        again: Serves the request once more. With a handshake and ``check_replay``, this asks the
+            client in between.
+        result: The result, if the run returned.
+        error: The exception, if the run raised one; otherwise None.
 
     Raises:
-        BaseException: That error.
+        BaseException: The exception of the run.
     """
     channel = incoming.asker
     if isinstance(channel, RerunChannel) and (error is None or isinstance(error, Suspend)):
@@ -482,9 +478,12 @@ def end_round(
             raise error
         return result
     if not isinstance(error, Suspend):
-        did = "went on" if error is None else f"raised {error!r}"
-        way = "it must let Suspend pass: catch Exception, not BaseException"
-        log.warning("%s %s while a question waits: %s", request_label(incoming), did, way)
+        log.warning(
+            "%s %s although a question is pending: let Suspend pass, and catch Exception instead of"
+            " BaseException",
+            request_label(incoming),
+            "continued" if error is None else f"raised {error!r}",
+        )
     asked = list(channel.pending.values())
     if channel.gave_way:
         incoming.take_latest()
@@ -499,14 +498,12 @@ def end_round(
 def _asking(
     incoming: IncomingRequest, asked: list[SentQuestion], claims: Mapping[str, Json]
 ) -> dict[str, Json]:
-    """The result that asks a client."""
-    requests = {
-        each.key: {
-            "method": each.question.method,
-            **({"params": each.params} if each.params else {}),
-        }
-        for each in asked
-    }
+    """Return the result that asks the client."""
+    requests: dict[str, Json] = {}
+    for each in asked:
+        requests[each.key] = {"method": each.question.method}
+        if each.params:
+            requests[each.key]["params"] = each.params
     state = incoming.server.feature("rounds").states.seal(claims, incoming)
     asking = {"resultType": INPUT_REQUIRED, "inputRequests": requests, "requestState": state}
     closed: dict[str, Json] = incoming.server.finalize_result(asking, incoming.peer.revision)
@@ -514,8 +511,11 @@ def _asking(
 
 
 def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str, Any]:
-    """The answers of a client that can be asked meanwhile; or an error, which the handler gets
-    where it asks."""
+    """Ask a client of a handshake session. Return the answers by key.
+
+    If a question fails, the exception takes the place of each answer and is raised where the
+    handler asks.
+    """
     answers: list[Any]
     try:
         answers = list(ask_now(incoming, asked))
@@ -529,15 +529,14 @@ def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str
 
 
 def url_required(incoming: IncomingRequest, error: BaseException) -> None:
-    """What `UrlElicitationRequired` of another revision means here: the client is asked to have its
-    user open the URLs.
+    """Translate `UrlElicitationRequired` to questions, in stateless revisions.
 
-    Returns for any other error, if the user said no, if there were too many rounds, or if it names
-    no URL that can be opened.
+    Returns for any other exception, if the user declined, if there were too many rounds, or if no
+    URL can be opened.
 
     Raises:
-        Suspend: The client is asked.
-        CapabilityNotSupported: It cannot be.
+        Suspend: The client is asked to let its user open the URLs.
+        CapabilityNotSupported: The client cannot open URLs.
     """
     if (
         not isinstance(error, errors.UrlElicitationRequired)
@@ -559,18 +558,18 @@ _LABEL = b"minimcp requestState v1"
 
 
 class States:
-    """Makes and takes back what clients of one server carry between rounds. Thread-safe.
+    """Seals and unseals the state that clients of one server carry between rounds. Thread-safe.
 
     A state is ``v1.``, base64url of JSON, a dot and its HMAC-SHA256 in hexadecimal. It is signed,
-    not encrypted: the client can read what it carries, the results of ``ctx.step`` included. A
-    signature is no single use: a state may come back as often as it likes until it expires.
+    not encrypted: the client can read it, including the results of ``ctx.step``. A state may be
+    sent several times until it expires.
 
     Args:
-        audience: The server's name: another server's states are refused.
-        keys: Secrets of 32 bytes or more; the first signs, all of them verify. A function is called
-            for the only one when it is needed. None makes one up, for this process and its forks.
-        lifetime: Seconds that a state is good for; None means for ever.
-        clock: The time in seconds, the same in every process that shares the keys.
+        audience: The server's name. States of other servers are rejected.
+        keys: Secrets of 32 bytes or more. The first signs, all of them verify. A function is called
+            for the only key on first use. None generates one, for this process and its forks.
+        lifetime: Seconds until a state expires; None means never.
+        clock: Returns the time in seconds, the same in every process that shares the keys.
 
     Raises:
         TypeError: A key is not bytes.
@@ -593,16 +592,16 @@ class States:
         if callable(keys):
             return
         given = [os.urandom(MIN_KEY_BYTES)] if keys is None else keys
-        what = (
-            f"state_keys is a list of secrets of {MIN_KEY_BYTES} bytes or more, such as "
-            f"[os.urandom({MIN_KEY_BYTES})]"
+        problem = (
+            f"state_keys must be a list of secrets of {MIN_KEY_BYTES} bytes or more, such as"
+            f" [os.urandom({MIN_KEY_BYTES})]"
         )
         if isinstance(given, (bytes, str)) or not all(
             isinstance(key, (bytes, bytearray)) for key in given
         ):
-            raise TypeError(what)
+            raise TypeError(problem)
         if min(map(len, given), default=0) < MIN_KEY_BYTES:
-            raise ValueError(what)
+            raise ValueError(problem)
         self._keys = [bytes(key) for key in given]
 
     def _known_keys(self) -> list[bytes]:
@@ -611,37 +610,34 @@ class States:
         return self._keys
 
     def seal(self, claims: Mapping[str, Json], incoming: IncomingRequest) -> str:
-        """The text that has to come back with the next round of this request.
+        """Return the state for the next round of this request.
 
         Raises:
-            InternalError: It would be too long.
+            InternalError: The state would be too long.
         """
         exp = None if self._lifetime is None else self._clock() + self._lifetime
         state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
         text = _signed(self._known_keys()[0], urlsafe_b64encode(canonical(state)).decode())
         if len(text) > MAX_STATE_CHARACTERS:
-            what = (
-                f"the answers and steps of {incoming.request.method} are too much for a "
-                "requestState"
-            )
             raise errors.InternalError(
-                f"{what}: {len(text)} characters, and {MAX_STATE_CHARACTERS} is the most"
+                f"the answers and steps of {incoming.request.method} are too long for a"
+                f" requestState: {len(text)} characters, more than {MAX_STATE_CHARACTERS}"
             )
         return text
 
     def unseal(self, text: Json, incoming: IncomingRequest, *more: str) -> dict[str, Json]:
-        """The claims of a state that came back: the call, the round, and more.
+        """Return the claims of a state: ``r``, ``cid`` and those named in `more`.
 
         Raises:
-            InvalidParams: It is not one that this server made for this request, or its time is
-                over. Which of these it is stands in the log only.
+            InvalidParams: The state is not from this server and for this request, or it has
+                expired. Only the log says which.
         """
         from hmac import compare_digest
 
         keys = self._known_keys()
         try:
             if not isinstance(text, str) or len(text) > MAX_STATE_CHARACTERS:
-                raise ValueError("no text, or too long")
+                raise ValueError("not a string, or too long")
             payload = text.partition(".")[2].partition(".")[0]
             if not any(
                 compare_digest(_signed(key, payload).encode(), text.encode()) for key in keys
@@ -649,21 +645,21 @@ class States:
                 raise ValueError("a wrong signature, or an unknown key")
             claims = json.loads(urlsafe_b64decode(payload))
             if claims["aud"] != self._audience:
-                raise ValueError("another server's")
+                raise ValueError("from another server")
             if claims["bind"] != binding(incoming):
-                raise ValueError("another request's, or another user's")
+                raise ValueError("for another request or another user")
             if claims["exp"] is not None and not self._clock() < claims["exp"]:
                 raise ValueError("expired")
             return {name: claims[name] for name in ("r", "cid", *more)}
         except Exception as error:
-            log.warning("the requestState of %s is refused: %s", incoming.request.method, error)
+            log.warning("the requestState of %s is rejected: %s", incoming.request.method, error)
         raise errors.InvalidParams(
             "Invalid or expired requestState", {"reason": errors.STATE_REJECTED}
         )
 
 
 def binding(incoming: IncomingRequest) -> str:
-    """What ties a state to its request: the method, its target, its arguments, and who asks."""
+    """Return the text that ties a state to its request: method, target, arguments and principal."""
     params = incoming.request.params
     target = params.get("name"), params.get("uri")
     return digest(
@@ -672,19 +668,19 @@ def binding(incoming: IncomingRequest) -> str:
 
 
 def _signed(key: bytes, payload: str) -> str:
-    import hmac  # brings OpenSSL in, which few servers need
+    import hmac  # not at the top: it loads OpenSSL, which few servers need
 
     return f"v1.{payload}.{hmac.new(key, _LABEL + payload.encode(), 'sha256').hexdigest()}"
 
 
 class InputRounds(Feature):
-    """What one server keeps for the rounds of requests.
+    """The keys and waiting handlers of one server.
 
     Args:
         registry: The server's registry.
 
     Attributes:
-        states: Signs and checks the states that clients carry.
+        states: Seals and unseals the states that clients carry.
         waiting: The handlers that wait for answers.
 
     Raises:
@@ -702,7 +698,7 @@ class InputRounds(Feature):
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin without waiting handlers: in a forked process they are the parent's."""
+        """Forget the waiting handlers, which belong to the parent process."""
         self.waiting = WaitingHandlers()
 
     def draining(self, sink: Sink) -> None:

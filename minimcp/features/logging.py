@@ -1,4 +1,4 @@
-"""Log messages to clients: the level below which a client wants none.
+"""Log messages to clients: the minimum level that a client wants.
 
 `Context.log` sends the messages.
 https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
@@ -31,11 +31,11 @@ class Logging(Feature):
         self._registry = registry
 
     def routes(self) -> Mapping[str, Destination]:
-        """Return the method."""
+        """Return the route of `logging/setLevel`."""
         return {"logging/setLevel": Route(_set_level, immediate=True)}
 
     def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
-        """Declare logging if any handler may log."""
+        """Declare logging, if handlers may log."""
         return {"logging": {}} if self._registry.offers("logging") else {}
 
 

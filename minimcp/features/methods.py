@@ -1,4 +1,4 @@
-"""Methods of an author's own: ``@server.method("vendor/thing")``."""
+"""Custom methods: ``@server.method("vendor/thing")``."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from ..server.context import Context
 from ..server.feature import Destination, Feature
 from ..server.options import count_positional
 from ..server.registered import Registered, ServerConfig, Table
-from ..server.registry import TAKEN
+from ..server.registry import SPECIFIED_METHODS
 
 if TYPE_CHECKING:
     from ..server.registry import Registry
 
-# The beginnings of names that an author's method must not have: those of JSON-RPC itself, of
-# notifications, and of an extension.
-KEPT_FREE = ("rpc.", "notifications/", "tasks/")
+# Prefixes that belong to JSON-RPC, to notifications and to an extension. Custom methods cannot use
+# them.
+RESERVED_PREFIXES = ("rpc.", "notifications/", "tasks/")
 
 
 class RegisteredMethod(Registered):
-    """A method that the specification does not know.
+    """A custom method, which the specification does not define.
 
     Args:
         config: The server's configuration.
         function: The author's function.
         options: The options of the decorator.
-        name: The method.
+        name: The name of the method.
         extension: Whether an extension of the protocol defines it.
 
     Raises:
@@ -46,7 +46,8 @@ class RegisteredMethod(Registered):
         *,
         extension: bool = False,
     ) -> None:
-        if not name or name in TAKEN or (name.startswith(KEPT_FREE) and not extension):
+        is_reserved = name.startswith(RESERVED_PREFIXES) and not extension
+        if not name or name in SPECIFIED_METHODS or is_reserved:
             raise ValueError(f"{name!r} belongs to the protocol: write a name like 'vendor/thing'")
         super().__init__(config, function, name)
         self._takes_context = (
@@ -62,13 +63,13 @@ class RegisteredMethod(Registered):
         written = {} if value is None else write_any(value)
         if not isinstance(written, dict):
             raise TypeError(
-                f"the method {self.key!r} returned {type(value).__name__}: return a dict, or None"
+                f"the method {self.key!r} returned {type(value).__name__}: return a dict or None"
             )
         return incoming.server.finalize_result(written, incoming.peer.revision)
 
 
 class Methods(Feature):
-    """The methods of one server that its author has added.
+    """The custom methods of one server.
 
     Args:
         registry: The server's registry.
@@ -81,5 +82,5 @@ class Methods(Feature):
         self.tables = (self.table,)
 
     def routes(self) -> Mapping[str, Destination]:
-        """Return the methods."""
+        """Return the routes of the custom methods."""
         return {name: method.route for name, method in list(self.table.items.items())}

@@ -1,4 +1,4 @@
-"""Servers that offer what other servers have: ``server.mount(other, prefix="x")``."""
+"""Servers that offer the entries of other servers: ``server.mount(other, prefix="x")``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ..server.registered import Table, changing
 if TYPE_CHECKING:
     from ..server.registry import Registry
 
-# Between the prefix of a mounted server and a name.
+# The text between the prefix of a mounted server and a name.
 SEPARATOR = "__"
 
-# The features whose entries a server offers of those that it mounts, beside its tools.
+# The features whose entries are offered from mounted servers, in addition to tools.
 MOUNTED = ("prompts", "resources", "methods")
 
-# What is offered of a mounted server, apart from entries.
+# The capability that a mounted server adds in addition to its entries.
 COMPLETIONS = "completions"
 
 
@@ -32,18 +32,18 @@ class Mounting(Feature):
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._mounted: list[Registry] = []
-        # Weak, because a mounted server does not keep those alive that mount it.
+        # Weak, because a mounted server must not keep the servers that mount it alive.
         self._mounted_by: WeakSet[Registry] = WeakSet()
         for name in MOUNTED:
             registry.feature(name)
 
     def mount(self, other: Registry, prefix: str) -> None:
-        """Offer what another server has, and follow its changes.
+        """Offer the entries of another server, and follow its changes.
 
         Args:
             other: The registry of that server.
-            prefix: The beginning of the names of its tools and prompts here; resources keep their
-                URIs, and methods their names.
+            prefix: The beginning of the names of its tools and prompts here. Resources keep their
+                URIs, and methods keep their names.
 
         Raises:
             ValueError: A name is taken; or the other server mounts this one, or is this one.
@@ -68,10 +68,7 @@ class Mounting(Feature):
                 theirs.changed(group)
 
     def above(self) -> list[Registry]:
-        """Return the servers that mount this one, and those that mount them.
-
-        Each is there once, the nearest first.
-        """
+        """Return the servers that mount this one, directly or indirectly, the nearest first."""
         found = [self._registry]
         for each in found:
             mounted_by = list(each.feature("mounting")._mounted_by)
@@ -97,10 +94,10 @@ def _tables(registry: Registry) -> list[Table[Any]]:
 
 
 def merged(table: Table[Any]) -> dict[str, Any]:
-    """Return the entries of a table and of those mounted in it, by name (`changing` is held).
+    """Return the entries of a table and of the tables mounted in it, by name.
 
-    The server's own entry comes before a mounted one of its name, and an entry of a server that was
-    mounted first before one of a server that was mounted later.
+    If names are equal, the server's own entry comes first, then the entry that was mounted first.
+    The caller holds `changing`.
     """
     items = dict(table.own)
     for other, prefix, config in table.mounts:
@@ -111,8 +108,8 @@ def merged(table: Table[Any]) -> dict[str, Any]:
                 items[key] = entry.offered_by(config, prefix)
             elif first.origin is not entry.origin:
                 hidden = source_location(entry.function)
-                stays = source_location(first.function)
+                kept = source_location(first.function)
                 table.warn_once(
-                    prefix + entry.key, f"stands for two: {stays} stays, {hidden} is hidden"
+                    prefix + entry.key, f"has two functions: {kept} is offered, {hidden} is hidden"
                 )
     return items

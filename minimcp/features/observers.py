@@ -1,7 +1,7 @@
-"""What an operator is told: how each request ended, and log records that name a request or go to
-its client.
+"""Reports for an operator: the outcome of each request, and log records that name a request.
 
-`FinishedRequest` is what ``Server(on_request=...)`` gets, for metrics, traces and access logs.
+``Server(on_request=...)`` receives a `FinishedRequest`, for metrics, traces and access logs.
+`LogHandler` sends log records to the client.
 """
 
 from __future__ import annotations
@@ -25,27 +25,31 @@ from ..text import printable
 
 log = logger("minimcp.server")
 
-# Whose ``name`` is the author's: what else a request names, such as a URI, may have any number of
-# values.
+# The methods whose requests name an entry of the author. Other targets, such as URIs, can have any
+# number of values.
 _NAMED = frozenset({"tools/call", "prompts/get"})
 
 
 class FinishedRequest(NamedTuple):
-    """A request that has ended, however that was.
+    """The outcome of one request, for ``Server(on_request=...)``.
+
+    The function is called before the response is sent, by the thread that ends the request. It must
+    not block: for pings, lists and rejected requests that is the reader thread, for a timeout the
+    timer thread, and for a disconnected HTTP client the thread that accepts connections.
 
     Args:
-        method: Of the request; "unknown" when it was refused and no method of this server: clients
-            can make up as many names as they like, and a label of metrics must not have them all.
-        name: Of the tool or prompt; None for other methods, and where the request was refused.
-        id: Of the request, as its client chose it.
-        session: Names the session in logs, and is no secret; empty where requests stand alone.
-        revision: That is spoken; None where the request was refused.
-        outcome: "ok"; "tool_error" (a result that says that the tool failed); "input_required" (a
-            result that asks, after which the client comes back with another request); "error";
-            "cancelled" (by the client, by its leaving, or by the end of the connection).
-        code: Of the error; None for other outcomes.
-        seconds: From its arrival to its answer; 0 where it was refused.
-        meta: The ``_meta`` that it came with, in the client's words.
+        method: The method; "unknown" if the request was rejected and this server has no such
+            method, because a metrics label must not have any number of values.
+        name: The name of the tool or prompt; None for other methods and rejected requests.
+        id: The request's id, chosen by the client.
+        session: A name for the session in logs, not a secret; empty in stateless revisions.
+        revision: The name of the revision; None if the request was rejected.
+        outcome: "ok"; "tool_error" (the result of a failed tool); "input_required" (the result asks
+            a question, and the client sends another request); "error"; "cancelled" (by the client
+            or by the end of the connection).
+        code: The code of the error; None for other outcomes.
+        seconds: Seconds from arrival to response; 0 if the request was rejected.
+        meta: The ``_meta`` of the request. It is not verified.
     """
 
     method: str
@@ -62,24 +66,25 @@ class FinishedRequest(NamedTuple):
 def observer(
     on_request: Callable[[FinishedRequest], object], knows: Callable[[str], bool]
 ) -> OnFinished:
-    """What is told of each request that ends, made of what a user gave as ``on_request=``.
+    """Return the `OnFinished` callback for a value of ``on_request=``.
 
     Args:
-        on_request: What it raises is logged once and does not hurt the request.
-        knows: Whether a method is one of the server's.
+        on_request: The user's function. Its exception is logged once and does not affect the
+            request.
+        knows: Returns whether a method is one of the server's.
 
     Raises:
-        TypeError: It cannot be called, or is async.
+        TypeError: The value is not callable, or is async.
     """
     if not callable(on_request):
         raise TypeError(
-            "on_request is a function that takes a FinishedRequest, or None, not "
-            f"{on_request!r:.60}"
+            "on_request must be a function that takes a FinishedRequest, or None, not"
+            f" {on_request!r:.60}"
         )
     refuse_async(on_request, "on_request")
     failed: list[Exception] = []
 
-    def tell(
+    def report(
         request: Request, incoming: Optional[IncomingRequest], ending: Union[bytes, Exception, None]
     ) -> None:
         try:
@@ -89,7 +94,7 @@ def observer(
                 log.error("on_request= failed: %r", error, exc_info=error)
             failed[:] = [error]
 
-    return tell
+    return report
 
 
 def _finished(
@@ -116,7 +121,7 @@ def _finished(
 
 
 def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]:
-    """What became of a request, by what its client gets."""
+    """Return the outcome and error code of a request."""
     if ending is None:
         return "cancelled", None
     if isinstance(ending, Exception):
@@ -124,9 +129,8 @@ def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]
     code = re.match(ERROR_CODE, ending)
     if code is not None:
         return "error", int(code[1])
-    if (
-        b'"isError":true' in ending or b'"input_required"' in ending
-    ):  # rarely, so that other results are not read
+    # Other results are not decoded.
+    if b'"isError":true' in ending or b'"input_required"' in ending:
         result: Any = json.loads(ending)["result"]
         if result.get("resultType") == "input_required":
             return "input_required", None
@@ -144,14 +148,14 @@ LEVELS = (
     (25, "notice"),
     (logging.INFO, "info"),
 )
-"""The least number of each level of the protocol; what is below all of them is "debug"."""
+"""The minimum number of each level of the protocol. Lower numbers are "debug"."""
 
 OURS = "minimcp"
 
 MAX_LOGGED_CHARACTERS = 80
-"""Characters of a client's words in an attribute of a log record."""
+"""Maximum length of a client's text in an attribute of a log record."""
 
-# Attributes that every record has; others were given as ``extra=``.
+# Attributes that every record has. Other attributes are values of ``extra=``.
 _PLAIN = frozenset(
     {
         *vars(logging.makeLogRecord({})),
@@ -170,13 +174,13 @@ _here = threading.local()
 
 
 class LogFilter(logging.Filter):
-    """Lets every record pass, and says in it which request its thread serves.
+    """Adds the request that the current thread serves to every log record.
 
-    ``handler.addFilter(minimcp.LogFilter())``; a format then may have ``%(mcp)s``, all of it in one
-    text, or the attributes one by one: ``mcp_id``, ``mcp_method``, ``mcp_tool`` (or the name of a
-    prompt, or the URI of a resource) and ``mcp_session``, which names the session and is no secret.
-    Of what is not known, and outside handlers, an attribute is "-". A client's words are shortened,
-    and characters that a terminal would obey are escaped.
+    Use ``handler.addFilter(minimcp.LogFilter())``. A format may then contain ``%(mcp)s``, a text
+    with all values, or single attributes: ``mcp_id``, ``mcp_method``, ``mcp_tool`` (or the name of
+    a prompt, or the URI of a resource) and ``mcp_session``, a name for the session that is not a
+    secret. Unknown attributes, and all attributes outside handlers, are "-". A client's text is
+    shortened, and control characters are escaped.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -199,29 +203,29 @@ class LogFilter(logging.Filter):
 
 
 class LogHandler(logging.Handler):
-    """Sends what is logged while a handler runs, on its thread, to the client whose request it
-    serves.
+    """Sends the log records of a handler's thread to the client whose request it serves.
 
-    ``logging.getLogger("weather").addHandler(minimcp.LogHandler())``. The client gets those of the
-    level that it wants, with the logger's name, and as data the message, or with ``extra=`` an
-    object of the message and that. A traceback is sent only if a formatter that was set writes one.
-    Outside handlers, after the client has cancelled or gone, and for this library's own loggers it
-    does nothing. It never raises: what goes wrong is `logging.Handler.handleError`'s.
+    Use ``logging.getLogger("weather").addHandler(minimcp.LogHandler())``. The client receives
+    records of the level that it wants, with the logger's name. The data is the message, or with
+    ``extra=`` an object of the message and the extra values. Tracebacks are sent only if a
+    formatter writes them. Records outside handlers, after the client has cancelled or disconnected,
+    and of this library's own loggers are ignored. Other errors are handled by
+    `logging.Handler.handleError`; nothing is raised.
 
-    Thread-safe without a lock: a client that reads slowly delays only the handler that logs to it.
+    Thread-safe without a lock: a slow client delays only the handler that logs to it.
     """
 
     def handle(  # type: ignore[override]
         self, record: logging.LogRecord
     ) -> Union[bool, logging.LogRecord]:
-        """Emit a record that passes the filters, without the handler's lock."""
+        """Emit a record that passes the filters, without the lock of `logging.Handler`."""
         passed: Any = self.filter(record)
         if passed:
             self.emit(passed if isinstance(passed, logging.LogRecord) else record)
         return passed  # type: ignore[no-any-return]
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, if a handler runs on this thread."""
+        """Send a record, if the current thread serves a request."""
         incoming = current_request()
         if (
             incoming is None
@@ -229,13 +233,13 @@ class LogHandler(logging.Handler):
             or getattr(_here, "logs", False)
         ):
             return
-        # what is logged while this record is made into text would come back here without end
+        # Without this, a record that is logged while this one is formatted would recurse.
         _here.logs = True
         try:
             level = next((name for least, name in LEVELS if record.levelno >= least), "debug")
             Context(incoming).log(level, self._data(record), record.name)
         except (Cancelled, ConnectionLost):
-            pass  # nobody reads it; the handler itself finds out where it looks
+            pass  # the handler itself notices this at its next check
         except Exception:
             self.handleError(record)
         finally:
@@ -248,7 +252,7 @@ class LogHandler(logging.Handler):
 
 
 def _json(value: Any) -> Json:
-    """A value that JSON can write; its repr stands for any other."""
+    """Return the JSON form of a value, or its repr if it has none."""
     with suppress(Exception):
         written = write_any(value)
         to_json(written)

@@ -1,4 +1,4 @@
-"""Prompts: messages that a user may choose to begin with.
+"""Prompts: messages that a user may choose to start a conversation with.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
 """
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from ..server.registry import Registry
 
 
+RETURN_ADVICE = "return a str, a Message(role, content), or a list of them"
+
+
 class RegisteredPrompt(TextHandler):
-    """One prompt of a server. Arguments and errors as `TextHandler`."""
+    """One prompt of a server. See `TextHandler` for arguments and exceptions."""
 
     kind = "prompt"
     returned_as_is = (GetPromptResult, PromptMessage, *CONTENT)
@@ -47,10 +50,9 @@ class RegisteredPrompt(TextHandler):
         if kind is not None and (
             kind.accepts.isdisjoint({str, list}) or kind.writes not in (None, str)
         ):
-            way = "return a str, a Message(role, content), or a list of them"
             raise TypeError(
-                f"{source_location(function)}: the return type: a prompt cannot return "
-                f"{kind.label}: {way}"
+                f"{source_location(function)}: the return type: a prompt cannot return"
+                f" {kind.label}: {RETURN_ADVICE}"
             )
         arguments = [
             PromptArgument(each.name, description=each.description or None, required=each.required)
@@ -62,7 +64,7 @@ class RegisteredPrompt(TextHandler):
         """Call the function for a request.
 
         Raises:
-            InvalidParams: An argument is missing, unknown or does not fit.
+            InvalidParams: An argument is missing, unknown or has a wrong value.
         """
         texts = incoming.request.params.get("arguments") or {}
         try:
@@ -80,8 +82,7 @@ class RegisteredPrompt(TextHandler):
             items = value if isinstance(value, (list, tuple)) else [value]
             for item in items:
                 if not isinstance(item, (str, *self.returned_as_is)):
-                    way = "return a str, a Message(role, content), or a list of them"
-                    raise TypeError(f"{self.key} returned {shown(item)}: {way}")
+                    raise TypeError(f"{self.key} returned {shown(item)}: {RETURN_ADVICE}")
             messages = [
                 item if isinstance(item, PromptMessage) else PromptMessage("user", item)
                 for item in items
@@ -90,16 +91,15 @@ class RegisteredPrompt(TextHandler):
         wire: dict[str, Json] = value.to_wire()
         for message, sent in zip(value.messages, wire["messages"]):
             block = message.content
-            if (
-                isinstance(block, EmbeddedResource) and block.mime_type is None
-            ):  # what is embedded says its type
+            if isinstance(block, EmbeddedResource) and block.mime_type is None:
+                # Clients need the type of embedded content.
                 block = copy(block)
                 block.resource = with_type(block.resource)
             sent["content"] = fit(block, revision)
         return incoming.server.finalize_result(wire, revision)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
-        """As it stands in a list of a revision."""
+        """Return the prompt's entry in a list, in the form of a revision."""
         wire = keep_members(self.listing.to_wire(), revision.prompt_members)
         wire["arguments"] = [
             keep_members(each, revision.argument_members) for each in wire["arguments"]
@@ -124,7 +124,7 @@ class Prompts(Feature):
         self.tables = (self.table,)
 
     def routes(self) -> Mapping[str, Destination]:
-        """Return the methods of prompts."""
+        """Return the routes of `prompts/list` and `prompts/get`."""
         return {
             "prompts/list": Route(self.table.serve_page, immediate=True),
             "prompts/get": self.table.route,

@@ -1,9 +1,9 @@
-"""What a handler may ask its client: how each question travels, what it needs, how its answer is
-read, and who asks.
+"""Questions that a handler may ask its client: their params, what they need, and their answers.
 
-In revisions with a handshake a question is a request of the server, and the handler's thread waits
-for the answer (see `QuestionChannel`). In stateless revisions the result of the request asks it
-(see `input_rounds`). https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
+In revisions with a handshake, a question is a request of the server, and the handler's thread waits
+for the answer (`QuestionChannel`). In stateless revisions, the result of the request asks the
+question (see `input_rounds`).
+https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
 https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 """
@@ -45,54 +45,54 @@ from ..text import one_line
 log = logger("minimcp.questions")
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_KEEP = "keep what it depends on with ctx.step"
-_REFUSED = r"(?i)\b(refus|reject|declin|denied)"
+_KEEP = "keep the values that it depends on with ctx.step"
+# Error messages of clients that reject a question.
+_REJECTION = r"(?i)\b(refus|reject|declin|denied)"
 
 
 class ClientQuestion:
-    """One question, the same object however often it is asked. Immutable by convention,
+    """A question to the client. It may be asked several times. Immutable by convention,
     thread-safe."""
 
-    # The beginning of the key of one that was given none.
+    # The beginning of generated keys.
     kind: ClassVar[str]
 
-    # Of the request.
+    # The method of the request.
     method: ClassVar[str]
 
     def params(self, peer: Peer) -> dict[str, Json]:
-        """The params, as the client's revision has them.
+        """Return the params in the form of the client's revision.
 
         Raises:
-            CapabilityNotSupported: The client did not declare what this needs, or its revision does
-                not have it.
+            CapabilityNotSupported: The client or its revision lacks a capability that the question
+                needs.
         """
         raise NotImplementedError
 
     def read(self, result: dict[str, Json]) -> Any:
-        """What the handler gets for a client's result.
+        """Return the answer for the handler.
 
         Raises:
-            ValueError: It is no answer to this question.
+            ValueError: The client's result is not an answer to this question.
         """
         raise NotImplementedError
 
     def _need(self, peer: Peer, name: str) -> None:
-        """Refuse to ask a client that lacks a capability, or whose revision does not have the thing
-        at all."""
+        """Raise CapabilityNotSupported if the client or its revision lacks a capability."""
         if not peer.revision.has(name) or not peer.supports(name):
             raise lacks(name, self.method, peer.revision)
 
 
 class Elicit(ClientQuestion):
-    """Asks the user to fill in a form. Never for secrets: those are asked for by `ElicitUrl`.
+    """Asks the user to fill in a form. Never for secrets: use `ElicitUrl` for those.
 
     Args:
-        message: What is asked, for the user.
-        schema: A JSON Schema of a flat object, a dataclass, or a mapping of names to types, all to
-            be filled in.
+        message: The question, for the user.
+        schema: A JSON Schema of a flat object, a dataclass, or a mapping of required fields to
+            types.
 
     Raises:
-        TypeError, ValueError: The form has a field that the protocol's forms do not have.
+        TypeError, ValueError: The form has a field that the protocol does not support.
     """
 
     kind = "elicit"
@@ -107,7 +107,7 @@ class Elicit(ClientQuestion):
         self._need(peer, "elicitation.form")
         if self.form.has_lists and not revision.full_forms:
             raise errors.CapabilityNotSupported(
-                f"{revision.name} has no forms with lists of choices"
+                f"{revision.name} does not have forms with lists of choices"
             )
         mode = {"mode": "form"} if revision.full_forms else {}
         return {
@@ -125,17 +125,17 @@ class Elicit(ClientQuestion):
 
 
 class ElicitUrl(ClientQuestion):
-    """Asks the user to open a URL, as for a login or a payment. An acceptance is consent, not
-    completion.
+    """Asks the user to open a URL, for example to log in or to pay.
+
+    An answer that accepts is consent to open the URL. It does not mean that the user has finished.
 
     Args:
-        message: Why, for the user.
-        url: Where to; without anything private in it, and not a way in by itself. Check who opens
-            it.
-        elicitation_id: Names it in a `Context.complete_elicitation` later; None makes one up.
+        message: The reason, for the user.
+        url: The URL, without private data. It must not grant access by itself: check who opens it.
+        elicitation_id: An id for `Context.complete_elicitation`; None generates one.
 
     Raises:
-        TypeError, ValueError: The URL is no http or https URL.
+        TypeError, ValueError: The URL is not an http or https URL.
     """
 
     kind = "url"
@@ -147,7 +147,7 @@ class ElicitUrl(ClientQuestion):
         )
         where = parse_web_url(url)
         if where.scheme == "http" and where.host not in _LOOPBACK:
-            log.warning("a user is to open %s: use https", url)
+            log.warning("elicit_url asks the user to open %s: use https", url)
 
     def params(self, peer: Peer) -> dict[str, Json]:
         self._need(peer, "elicitation.url")
@@ -160,8 +160,8 @@ class ElicitUrl(ClientQuestion):
 
 
 Message = Union[str, types.SamplingMessage, Mapping[str, Json]]
-# What may be said to a model: a str is one message of the user, a mapping one message in its form
-# on the wire.
+# Messages to a model. A str is one message of the user, a mapping one message in its form on the
+# wire.
 Messages = Union[Message, Iterable[Message]]
 
 
@@ -169,22 +169,22 @@ class Sample(ClientQuestion):
     """Asks the client's model.
 
     Args:
-        messages: What was said so far; a str is one message of the user, a dict one in its form on
-            the wire.
-        max_tokens: How long the answer may be, in tokens.
-        system: The system prompt; None leaves it to the client.
-        temperature: None leaves it to the client.
-        tools: What the model may call; the answer then asks for that. None gives it none.
-        tool_choice: "auto", "required" or "none"; None is "auto".
-        stop_sequences: Texts at which it stops; None adds none.
-        model_preferences: Which model would do: preferences, or names as hints. None says nothing.
-        include_context: "none", "thisServer" or "allServers", which is left out where the client
-            does not know it.
-        metadata: For the client's provider of models; None sends none.
+        messages: The conversation. A str is one message of the user; a dict is a message in its
+            form on the wire.
+        max_tokens: Maximum length of the answer, in tokens.
+        system: The system prompt; None lets the client decide.
+        temperature: The sampling temperature; None lets the client decide.
+        tools: Tools that the model may ask to have called; None offers none.
+        tool_choice: "auto", "required" or "none"; None means "auto".
+        stop_sequences: Strings at which the model stops; None adds none.
+        model_preferences: Preferences, or names of models as hints; None has no preference.
+        include_context: "none", "thisServer" or "allServers". It is omitted if the client does not
+            support it. None sends nothing.
+        metadata: Data for the client's model provider; None sends none.
 
     Raises:
-        TypeError, ValueError: An argument is not what it should be, or a message leaves the use of
-            a tool unanswered.
+        TypeError, ValueError: An argument is invalid, or the use of a tool in the messages has no
+            result.
     """
 
     kind = "sample"
@@ -211,9 +211,9 @@ class Sample(ClientQuestion):
             model_preferences = [model_preferences]
         if not isinstance(model_preferences, (types.ModelPreferences, type(None))):
             model_preferences = types.ModelPreferences(model_preferences)
-        several: Iterable[Any] = (
-            [messages] if isinstance(messages, (str, types.SamplingMessage, Mapping)) else messages
-        )
+        several: Any = messages
+        if isinstance(messages, (str, types.SamplingMessage, Mapping)):
+            several = [messages]
         self._request = request = types.SampleRequest(
             [types.SamplingMessage.of(each) for each in several],
             max_tokens,
@@ -226,18 +226,16 @@ class Sample(ClientQuestion):
             tools,
             tool_choice,
         )
-        fault = (
-            types.conversation_fault(request.messages)
-            if request.messages
-            else "a model is told something"
-        )
+        if not request.messages:
+            raise ValueError("messages must not be empty")
+        fault = types.conversation_fault(request.messages)
         if fault is not None:
             raise ValueError(fault)
 
     def params(self, peer: Peer) -> dict[str, Json]:
         revision = peer.revision
         self._need(peer, "sampling")
-        params = {**self._request.to_wire(), "messages": self._said(revision)}
+        params = {**self._request.to_wire(), "messages": self._messages(revision)}
         if "tools" in params or "toolChoice" in params:
             self._need(peer, "sampling.tools")
             wires = params.get("tools", [])
@@ -247,20 +245,21 @@ class Sample(ClientQuestion):
             ]
         context = params.get("includeContext", "none")
         if context != "none" and revision.sampling_tools and not peer.supports("sampling.context"):
-            # it may ignore the word anyway, so that is left out rather than refused
+            # Clients may ignore this member anyway, so it is omitted rather than rejected.
             log.warning(
-                "includeContext %r is left out: the client declares no sampling.context", context
+                "includeContext %r is omitted: the client does not declare sampling.context",
+                context,
             )
             del params["includeContext"]
         return params
 
-    def _said(self, revision: Revision) -> list[Json]:
+    def _messages(self, revision: Revision) -> list[Json]:
         wire = []
         for message in self._request.messages:
             for block in message.content:
                 if block.type not in revision.sampling_kinds:
                     raise errors.CapabilityNotSupported(
-                        f"{revision.name} has no {block.type} in messages to a model"
+                        f"{revision.name} does not allow {block.type} in messages to a model"
                     )
             if revision.sampling_tools:
                 wire.append(message.to_wire())
@@ -276,7 +275,8 @@ class Sample(ClientQuestion):
 
 
 class ListRoots(ClientQuestion):
-    """Asks in which directories the server may work. Guidance, not access control."""
+    """Asks for the directories in which the server may work. They are guidance, not access
+    control."""
 
     kind = "roots"
     method = "roots/list"
@@ -288,15 +288,15 @@ class ListRoots(ClientQuestion):
     def read(self, result: dict[str, Json]) -> list[types.Root]:
         roots = result.get("roots")
         if not isinstance(roots, list):
-            raise ValueError("roots is a list")
+            raise ValueError("roots must be a list")
         found = []
         for index, item in enumerate(roots):
             try:
                 root = types.Root.from_wire(item)
             except ValueError as error:
-                log.warning("<-- roots/list: roots[%d] is left out: %s", index, error)
+                log.warning("<-- roots/list: roots[%d] is dropped: %s", index, error)
                 continue
-            # The scheme has no case (RFC 3986, 3.1).
+            # The scheme is case-insensitive (RFC 3986, 3.1).
             if root.uri[:7].lower() == "file://":
                 found.append(root)
             else:
@@ -310,16 +310,18 @@ def _answer(result: Mapping[str, Json]) -> types.Answer:
     return types.Answer(result.get("action"))  # type: ignore[arg-type]
 
 
-# ------------------------------------------------------------ who asks
+# ------------------------------------------------------------ the channel of a handler
 
 
 class Suspend(BaseException):
-    """Unwinds a handler that runs again from the top. It passes ``except Exception``; let it pass
-    yours."""
+    """Unwinds a handler that runs again from the top.
+
+    Do not catch it: ``except Exception`` lets it pass.
+    """
 
 
 class SentQuestion(NamedTuple):
-    """A question that a handler asks: by its key, with its params."""
+    """A question that a handler asks, with its key and its params."""
 
     key: str
     question: ClientQuestion
@@ -327,35 +329,32 @@ class SentQuestion(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """A short name for the question: a later run that asks the same has the same digest."""
-        said = {
-            name: value for name, value in self.params.items() if name != "elicitationId"
-        }  # new each time
-        return digest([self.question.method, said])
+        """A short text that is equal for equal questions of different runs."""
+        # Without elicitationId, which is generated for each run.
+        same = {name: value for name, value in self.params.items() if name != "elicitationId"}
+        return digest([self.question.method, same])
 
 
 class QuestionChannel:
-    """Answers the questions of one run of one handler: sends each as a request and waits.
-    Thread-safe.
+    """Asks the questions of one run of one handler: sends each as a request and waits. Thread-safe.
 
     Args:
         incoming: The request.
-        before: The channel of an earlier run of this call's handler, whose answers and steps
-            count; None for the first run.
+        before: The channel of an earlier run of this handler, whose answers and steps are reused;
+            None for the first run.
 
     Attributes:
         pending: Questions that wait for another round.
-        fault: What a checked run did wrong; empty when it did nothing.
+        fault: The mistake of a run under ``check_replay``; empty if there is none.
     """
 
-    # Whether a run has to ask what the runs before it asked.
+    # Whether a run must ask the same questions as the runs before it.
     strict = False
 
     def __init__(self, incoming: IncomingRequest, before: Optional[QuestionChannel] = None) -> None:
         self._incoming = incoming
-        self._lock = (
-            threading.Lock()
-        )  # guards what this remembers; never held while anything of an author's runs
+        # Never held while code of the author runs.
+        self._lock = threading.Lock()
         self._used: set[str] = set()
         self._stepped: set[str] = set()
         self._steps: dict[str, Json] = {}
@@ -365,8 +364,7 @@ class QuestionChannel:
         self.fault = ""
         self.round = 1
         self.call_id = os.urandom(16).hex()
-        # By key: the digest of the question that was asked, None when it is not known, and the
-        # answer, as it came.
+        # By key: the digest of the question (None if it is unknown) and the answer as received.
         self._answered: dict[str, Any] = {}
         if before is not None:
             self.call_id = before.call_id
@@ -375,28 +373,28 @@ class QuestionChannel:
             self._steps = dict(before._steps)
 
     def new_key(self, question: ClientQuestion) -> str:
-        """The key of a question that was given none: its place among those without one."""
+        """Return the key of a question without one: its number among those without a key."""
         return f"{question.kind}-{next(self._unnamed)}"
 
     def inner(self, name: str) -> str:
-        """What the keys of a handler begin with that this one calls: its name, and how many were
-        called before it."""
+        """Return the prefix of keys for a handler that this handler calls."""
         return f"{name}#{next(self._called)}/"
 
     def ask_all(self, questions: Mapping[str, ClientQuestion]) -> dict[str, Any]:
-        """What the client says to several questions, by the same keys; all are asked at once.
+        """Ask several questions at the same time, and return the answers by key.
 
-        Raises: as `Context.ask_all`.
+        Raises: see `Context.ask_all`.
         """
         self._incoming.check()
         if self._incoming.latest is None:
             raise RuntimeError(
-                f"{self._incoming.request.method} is answered already: nothing can be asked for it"
+                f"{self._incoming.request.method} has been answered: it cannot ask questions"
             )
         for key, question in questions.items():
             if not isinstance(key, str) or not isinstance(question, ClientQuestion):
                 raise TypeError(
-                    "questions are Elicit, ElicitUrl, Sample or ListRoots, each by a key of text"
+                    "questions must be Elicit, ElicitUrl, Sample or ListRoots objects, with keys"
+                    " that are str"
                 )
         peer = self._incoming.peer
         asked = [
@@ -420,38 +418,39 @@ class QuestionChannel:
             raise RuntimeError(f"{twice[0]!r} is {problem}")
 
     def _known(self, asked: list[SentQuestion]) -> dict[str, Any]:
-        """What the client said to these in an earlier round; what does not fit any more is
-        forgotten."""
+        """Return the answers of earlier rounds by key. Invalid ones are forgotten."""
         found = {}
         for each in asked if self._answered else ():
             pinned, answer = self._answered.pop(each.key, (None, None))
             if answer is not None and pinned not in (None, each.digest):
-                problem = f"{each.key!r} was asked in other words when the handler ran before"
+                problem = f"{each.key!r} was another question when the handler ran before"
                 if self.strict:
                     self.fault = f"check_replay: {problem}: {_KEEP}"
                     raise RuntimeError(self.fault)
                 log.warning(
-                    "%s: %s, and is asked again: %s", request_label(self._incoming), problem, _KEEP
+                    "%s: %s, so it is asked again: %s",
+                    request_label(self._incoming),
+                    problem,
+                    _KEEP,
                 )
             elif isinstance(answer, Exception):
                 self._answered[each.key] = (pinned, answer)
                 raise copy(answer)
             elif answer is not None:
-                with asked_again(each):
-                    found[each.key] = each.question.read(
-                        deepcopy(answer)
-                    )  # the handler's own, no part of the state
+                with log_invalid_answer(each):
+                    # A copy, so that the handler cannot change the state.
+                    found[each.key] = each.question.read(deepcopy(answer))
                     self._answered[each.key] = (each.digest, answer)
         return found
 
     def _answers(self, asked: list[SentQuestion]) -> dict[str, Any]:
-        """What the client says to questions that it has not answered yet, by key."""
+        """Ask the client, and return its answers by key."""
         method = self._incoming.request.method
         able = self._incoming.peer.revision.asking_methods
         if method not in able:
             raise RuntimeError(
-                f"a handler of {method} cannot ask the client: those of "
-                f"{', '.join(sorted(able))} can"
+                f"a handler of {method} cannot ask the client: only handlers of"
+                f" {', '.join(sorted(able))} can"
             )
         return {
             each.key: read_result(each, result)
@@ -459,10 +458,11 @@ class QuestionChannel:
         }
 
     def ask_for_urls(self, wanted: Iterable[Mapping[str, str]]) -> None:
-        """Ask to open URLs, whatever was answered before; returns if one of the answers was no.
+        """Ask the user to open URLs, unless the client has answered before. Return if one was
+        declined.
 
         Raises:
-            Suspend: The handler is to run again, when the answers are there.
+            Suspend: The handler must run again when the answers have arrived.
         """
         answers = [self._answered.pop(each["elicitationId"], (None, {}))[1] for each in wanted]
         if any(answer.get("action") in ("decline", "cancel") for answer in answers):
@@ -474,37 +474,38 @@ class QuestionChannel:
             raise Suspend
 
     def step(self, key: str, function: Callable[[], Any]) -> Any:
-        """What the function returns, as JSON; in a later round what it returned then."""
+        """Run a function and return the JSON form of its result, or the result of an earlier
+        round."""
         self._incoming.check()
         if not isinstance(key, str):
-            raise TypeError(f"the key of a step is a str, not {type(key).__name__}")
+            raise TypeError(f"the key of a step must be a str, not {type(key).__name__}")
         self._claim(self._stepped, [key], "the key of two steps: give each its own")
         try:
             if key not in self._steps:  # the same in the first round, and in every revision
                 self._steps[key] = json.loads(to_json(write_any(function())))
-        except BaseException:  # it was not done: the handler may try again
+        except BaseException:  # the step is not finished, so the handler may try again
             with self._lock:
                 self._stepped.discard(key)
             raise
-        return deepcopy(self._steps[key])  # what the handler does with it is no part of the state
+        return deepcopy(self._steps[key])  # the handler cannot change the state
 
 
 @contextmanager
-def asked_again(asked: SentQuestion) -> Iterator[None]:
-    """A question whose answer does not fit is asked again."""
+def log_invalid_answer(asked: SentQuestion) -> Iterator[None]:
+    """Log a ValueError of an invalid answer. The question is then asked again."""
     try:
         yield
     except ValueError as error:
-        log.info("%s is asked again, its answer does not fit: %s", asked.key, error)
+        log.info("%s is asked again because its answer is invalid: %s", asked.key, error)
 
 
 def ask_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> list[dict[str, Json]]:
-    """Send questions as requests and wait for all the answers.
+    """Send questions as requests, and wait for all answers.
 
     Raises:
-        Refused: The user or the client refuses one.
-        RpcError: The client answered one with another error; ``from_peer`` is true.
-        Exception: As `IncomingRequest.ask`.
+        Refused: The user or the client rejected a question.
+        RpcError: The client answered with another error; ``from_peer`` is true.
+        Exception: See `IncomingRequest.ask`.
     """
     questions = [(each.question.method, each.params) for each in asked]
     outcome = incoming.ask(questions, incoming.server.limits.ask_timeout)
@@ -512,19 +513,18 @@ def ask_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> list[dict[s
         return outcome
     code = outcome.code
     message = outcome.message
-    ours = code in errors.RESERVED_CODES and code != errors.INTERNAL_ERROR
-    if code == errors.USER_REJECTED or (not ours and re.search(_REFUSED, message)):
-        raise errors.Refused(
-            message
-        )  # an error that says no is a refusal; one about the protocol is an error
+    # An error of the protocol is not a rejection, whatever its message says.
+    is_protocol = code in errors.RESERVED_CODES and code != errors.INTERNAL_ERROR
+    if code == errors.USER_REJECTED or (not is_protocol and re.search(_REJECTION, message)):
+        raise errors.Refused(message)
     raise errors.error_from_peer(code, message, outcome.data)
 
 
 def read_result(asked: SentQuestion, result: dict[str, Json]) -> Any:
-    """What the handler gets for what a client answered.
+    """Return the answer for the handler.
 
     Raises:
-        ProtocolViolation: The result is no answer to the question.
+        ProtocolViolation: The result is not an answer to the question.
     """
     try:
         return asked.question.read(result)
@@ -535,18 +535,18 @@ def read_result(asked: SentQuestion, result: dict[str, Json]) -> Any:
 
 
 def request_label(incoming: IncomingRequest) -> str:
-    """What a request is about, for messages."""
+    """Return the method and target of a request, for messages."""
     target = incoming.request.params.get("name", incoming.request.params.get("uri"))
     return f"{incoming.request.method} {target}"
 
 
 def canonical(value: Json) -> bytes:
-    """The same bytes for the same JSON, whatever the order of its members."""
+    """Return JSON as bytes that do not depend on the order of members."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
 def digest(value: Json) -> str:
-    """A short name for a JSON value, which no other value has."""
-    from hashlib import sha256  # brings OpenSSL in, which few servers need
+    """Return a short text that identifies a JSON value."""
+    from hashlib import sha256  # not at the top: it loads OpenSSL, which few servers need
 
     return sha256(canonical(value)).hexdigest()[:32]

@@ -34,12 +34,11 @@ class CallRate(Feature):
 
     The rate is ``Limits.call_rate``. A client is a principal. Without one, or with `Bearer.static`,
     whose token many clients may have, it is an HTTP session or a connection, and otherwise an
-    address. Processes that share a store count together the requests that come over Streamable
-    HTTP.
+    address. Processes that share a store count requests over Streamable HTTP together.
 
-    A call that brings answers back continues one that was counted. So it has a bucket of its own,
-    which is ``Limits.rounds`` times as large: a call may come back that often, and a client that
-    sends one state again and again is limited too.
+    A retry that brings answers continues a call that was counted. It has its own bucket, which is
+    ``Limits.rounds`` times as large, because a call may return that often. So a client that sends
+    one state repeatedly is limited, too.
 
     Args:
         registry: The registry of a server with ``Limits.call_rate``.
@@ -119,7 +118,8 @@ class CallRate(Feature):
     def _take_shared(
         self, rate: Rate, client: tuple[str, Any], is_return: bool
     ) -> Union[float, None]:
-        """Take a token out of the bucket in the store; None if the store is not available."""
+        """Take a token out of the bucket in the store. Return None if the store is not
+        available."""
 
         processes = self._config.processes
         assert processes is not None
@@ -143,5 +143,5 @@ class CallRate(Feature):
                 if processes.store.put(key, b"%d" % full_at, seconds + 1, version) is not None:
                     return 0.0
         except StoreUnavailable as error:
-            log.warning("rates are counted in this process alone: %s", error)
+            log.warning("rates are counted in this process only: %s", error)
             return None

@@ -1,4 +1,4 @@
-"""Resources: what a client may read, by its URI or by one of a family of URIs.
+"""Resources: content that a client may read, by URI or by URI template.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -33,22 +33,23 @@ if TYPE_CHECKING:
 CONTENTS = (types.TextResourceContents, types.BlobResourceContents)
 BYTES = (bytes, bytearray, memoryview)
 
-# The MIME type of values that are neither text nor bytes, where nobody says another.
+# The default MIME type of values that are neither str nor bytes.
 JSON_TEXT = "application/json"
 
-# Characters of a URI that templates are tried on: each of them takes time for each character.
+# Maximum length of a URI that is matched with templates. Longer ones are not found, because each
+# template takes time for each character.
 MAX_MATCHED_CHARACTERS = 64 * 1024
 
 
-Unreadable = (ResourceNotFound, ResourceAccessDenied)
+UNREADABLE = (ResourceNotFound, ResourceAccessDenied)
 
 
 class Readable(TextHandler):
     """A resource, or a template of resources.
 
     Raises:
-        TypeError: The function cannot be one; the message says what to write instead.
-        ValueError: The URI is none, or an option has a value that it cannot have.
+        TypeError: The function cannot be a resource; the message says what to write instead.
+        ValueError: The URI is invalid, or an option has a value that is not accepted.
     """
 
     returned_as_is = (types.ReadResourceResult, *CONTENTS, *BYTES)
@@ -67,18 +68,16 @@ class Readable(TextHandler):
         variables = () if self.template is None else self.template.variables
         for name in self.completers:
             if name not in variables:
-                problem = (
-                    f"{self.owner} has no variable for the parameter {name!r}: write "
-                    f"{{{name}}} into it"
+                raise TypeError(
+                    f"{source_location(function)}: {self.owner} has no variable for the parameter"
+                    f" {name!r}: write {{{name}}} into it"
                 )
-                raise TypeError(f"{source_location(function)}: {problem}")
         for name in variables:
             if name not in self.completers:
-                problem = (
-                    f"has the variable {name!r}, and its function no parameter of that name: "
-                    f"add {name}: str"
+                raise TypeError(
+                    f"{source_location(function)}: {self.owner} has the variable {name!r}, but its"
+                    f" function has no parameter of that name: add {name}: str"
                 )
-                raise TypeError(f"{source_location(function)}: {self.owner} {problem}")
         hints = annotated(
             options.get("annotations"), types.Annotations, '{"audience": ["user"]}', self.owner
         )
@@ -88,7 +87,7 @@ class Readable(TextHandler):
         elif options.get("size") is None:
             self.set_listing(types.ResourceTemplate, uri_template=uri, **members)
         else:
-            raise TypeError(f"{self.owner}: a template has no size: leave it out")
+            raise TypeError(f"{self.owner}: a template cannot have a size: remove size=")
         ttl = options.get("ttl", 0)
         scope = options.get("cache_scope", "private")
         self.hints = {"ttlMs": int(ttl * 1000), "cacheScope": scope}
@@ -97,8 +96,11 @@ class Readable(TextHandler):
         return ResourceNotFound(f"Resource not found: {one_line(self.key)}", {"uri": self.key})
 
     def values(self, uri: str) -> Optional[dict[str, Any]]:
-        """The arguments for a URI of this family; None where it is none, as "notes://x" where a
-        number is wanted."""
+        """Return the arguments for a URI.
+
+        Returns None if the URI does not match the template, or if a value does not match its
+        parameter, as "notes://x" if the parameter is an int.
+        """
         texts = {} if self.template is None else self.template.match(uri)
         try:
             return None if texts is None else self.arguments(texts)
@@ -125,7 +127,7 @@ class Readable(TextHandler):
         return incoming.server.finalize_result(wire, revision)
 
     def made(self, value: Any, uri: str) -> types.ReadResourceResult:
-        """The result for what the function returned; each item has a MIME type."""
+        """Return the result for a return value. Each item has a MIME type."""
         kind = self.signature.output_kind
         mime_type = self.listing.mime_type
         promised = kind is None and self.signature.returns is not NOTHING
@@ -144,11 +146,13 @@ class Readable(TextHandler):
             written: Json = value
             if type(value) is not str:
                 written = write_any(value) if kind is None else kind.write(value)
-            text, usual = (
-                (written, PLAIN_TEXT) if type(written) is str else (to_json(written), JSON_TEXT)
-            )
+            text = written
+            default_type = PLAIN_TEXT
+            if type(written) is not str:
+                text = to_json(written)
+                default_type = JSON_TEXT
             made = types.ReadResourceResult(
-                [types.TextResourceContents(uri, text, mime_type or usual)]
+                [types.TextResourceContents(uri, text, mime_type or default_type)]
             )
         made.contents = [
             item if item.mime_type is not None else with_type(item, mime_type)
@@ -157,7 +161,7 @@ class Readable(TextHandler):
         return made
 
     def listed(self, revision: Revision) -> dict[str, Json]:
-        """As it stands in a list of a revision."""
+        """Return the entry in a list, in the form of a revision."""
         members = revision.resource_members if self.template is None else revision.template_members
         wire = keep_members(self.listing.to_wire(), members)
         if "annotations" in wire:
@@ -166,9 +170,9 @@ class Readable(TextHandler):
 
 
 def _about(uri: str, error: BaseException) -> BaseException:
-    """An author's error, so that the client can tell which it is, and of which resource; others as
-    they are."""
-    if not isinstance(error, Unreadable) or error.from_peer:
+    """Return an author's exception with the URI of its resource, or any other exception
+    unchanged."""
+    if not isinstance(error, UNREADABLE) or error.from_peer:
         return error
     message = error.message
     if isinstance(error, ResourceAccessDenied) and not re.search(ACCESS_DENIED, message):
@@ -208,7 +212,7 @@ class Resources(Feature):
         self.tables = (self.table, self.templates)
 
     def routes(self) -> Mapping[str, Destination]:
-        """Return the methods of resources."""
+        """Return the routes of the methods of resources."""
         return {
             "resources/list": Route(self.table.serve_page, immediate=True),
             "resources/templates/list": Route(self.templates.serve_page, immediate=True),
@@ -232,21 +236,21 @@ class Resources(Feature):
     def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
         """Return the route of a `resources/read`.
 
-        Templates are matched where the handler runs, not on the thread that reads: there may be
-        many of them.
+        Templates are matched on the handler's thread and not on the reader thread, because there
+        may be many of them.
 
         Raises:
             InvalidParams: The request has no URI.
         """
         uri = params.get("uri")
         if not isinstance(uri, str):
-            raise InvalidParams("uri is a string")
+            raise InvalidParams("uri must be a string")
         readable = self.table.get(uri)
         if readable is not None:
             return readable.route
         executor = self._registry.config.executor
         if self.templates.mounts:
-            family = self.template(uri)  # it may run where its own server says
+            family = self.template(uri)  # a mounted one may have another executor
             if family is not None:
                 executor = family.executor
         return route_to(self._match, executor)
@@ -255,10 +259,10 @@ class Resources(Feature):
         return self._find(incoming.request.params["uri"]).serve(incoming)
 
     def _find(self, uri: str) -> Readable:
-        """Return what answers for a URI: the resource of this URI, else the first template.
+        """Return the resource of a URI, or else the first template that matches.
 
         Raises:
-            ResourceNotFound: Nothing does.
+            ResourceNotFound: There is neither.
         """
         fitting = (each for each in self._families(uri) if each.values(uri) is not None)
         readable = self.table.get(uri) or next(fitting, None)
@@ -269,10 +273,10 @@ class Resources(Feature):
         return readable
 
     def _families(self, uri: str) -> Iterator[Readable]:
-        """The templates that match a URI, whatever its values."""
-        for readable in (
-            list(self.templates.items.values()) if len(uri) <= MAX_MATCHED_CHARACTERS else ()
-        ):
+        """Yield the templates that match a URI, before its values are converted."""
+        if len(uri) > MAX_MATCHED_CHARACTERS:
+            return
+        for readable in list(self.templates.items.values()):
             if readable.template is not None and readable.template.match(uri) is not None:
                 yield readable
 
@@ -282,29 +286,32 @@ class Resources(Feature):
         """Read a resource for a handler of the same server.
 
         Args:
-            incoming: What that handler serves.
-            uri: What is read.
-            context: What the resource's function is given.
+            incoming: The request of that handler.
+            uri: The URI to read.
+            context: The context for the resource's function.
 
         Raises:
-            ResourceNotFound: Nothing answers for this URI.
-            Exception: What the function raises, as it is; or it returned what cannot be sent.
+            ResourceNotFound: There is no resource for this URI.
+            Exception: The function's exception, or the error of a return value that cannot be sent.
         """
         readable = self._find(uri)
         try:
             return readable.made(
                 readable.invoke(incoming, readable.values(uri) or {}, context), uri
             )
-        except Unreadable as error:
+        except UNREADABLE as error:
             raise _about(uri, error)
 
     def template(self, uri: str) -> Optional[Readable]:
-        """A template, named by itself or by a URI of its family; None when there is none."""
+        """Return a template by its text or by a URI that it matches; None if there is none."""
         return self.templates.get(uri) or next(self._families(uri), None)
 
 
 def _normalized_template(text: str) -> str:
-    """Return one way to write this template and those that are equivalent; other text as it is."""
+    """Return the normalized form of a template, which equivalent templates share.
+
+    Text that is not a template is returned unchanged.
+    """
     try:
         return UriTemplate(text).normalized if len(text) <= MAX_MATCHED_CHARACTERS else text
     except ValueError:
@@ -312,25 +319,27 @@ def _normalized_template(text: str) -> str:
 
 
 def _template(uri: str) -> Optional[UriTemplate]:
-    """The template that this is; None when it is the URI of one resource.
+    """Return the template of a URI; None if it has no variables.
 
     Raises:
-        TypeError: It is no text.
-        ValueError: It is neither, or has a ".." segment.
+        TypeError: The URI is not a str.
+        ValueError: It is neither a URI nor a template, or has a ".." segment.
     """
     if not isinstance(uri, str):
         raise TypeError(
-            f"the URI of a resource is a str, not {type(uri).__name__}: write "
+            f"the URI of a resource must be a str, not {type(uri).__name__}: write "
             '@server.resource("notes://all")'
         )
     template = UriTemplate(uri)
     if re.match("[^:]*(/|$)", uri) and not uri.startswith("{"):
-        way = uri.strip("/").replace("/", "://", 1) if "/" in uri.strip("/") else f"notes://{uri}"
+        example = f"notes://{uri}"
+        if "/" in uri.strip("/"):
+            example = uri.strip("/").replace("/", "://", 1)
         raise ValueError(
-            f"{uri!r} is no URI: it does not begin with a scheme and a colon, as {way!r} would"
+            f"{uri!r} is not a URI: it must begin with a scheme and a colon, as {example!r} does"
         )
     if not uri.startswith("{"):
         check_uri(template.example if template.variables else uri)
     if has_parent_segment(uri):
-        raise ValueError(f"{uri!r} has a '..' segment, which nobody can read")
+        raise ValueError(f"{uri!r} has a '..' segment, which clients cannot read")
     return template if template.variables else None

@@ -1,9 +1,8 @@
-"""Change notifications: who wants which, and how they get there without keeping whoever causes
-them.
+"""Change notifications: who subscribed to which, and their delivery without blocking the sender.
 
-A handshake session hears of every list that changes and of the resources it subscribed to; where
-requests stand alone a client opens a stream with `subscriptions/listen`, a request whose answer
-comes when the stream ends.
+A session with a handshake is notified of every list that changes and of the resources that it
+subscribed to. In stateless revisions, a client opens a stream with `subscriptions/listen`, a
+request whose response is sent when the stream ends.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
 
@@ -26,25 +25,23 @@ if TYPE_CHECKING:
     from ..server.feature import OpenSession
     from ..server.registry import Registry
 
-# Resources that one session or stream may subscribe to, and notifications that may wait for a slow
-# client; when so many wait a change within a collection is told as a change of the collection, so
-# that there is one more of each at most.
+# Maximum number of resources that one session or stream may subscribe to, and of notifications that
+# are queued for a slow client. Above it, a change within a collection is reported as a change of
+# the collection, so that at most one more is queued for each subscription.
 MAX_URIS = 10_000
 
-# Bytes of memory for all subscriptions of one session or stream, and of one server.
-SUBSCRIBED_BYTES = 8 * 1024 * 1024
-ALL_BYTES = 32 * 1024 * 1024
+# Maximum memory in bytes for the subscriptions of one session or stream, and of one server.
+MAX_SUBSCRIBER_BYTES = 8 * 1024 * 1024
+MAX_SERVER_BYTES = 32 * 1024 * 1024
 
-# Characters or digits of the longest id of a request that opens a stream: each notification there
-# repeats it.
-ID_CHARACTERS = 256
+# Maximum length of the id of a request that opens a stream, because each notification repeats it.
+MAX_ID_CHARACTERS = 256
 
 
 def _bytes_of(uri: str) -> int:
-    """Return the memory of one subscription.
+    """Return the memory of one subscription, in bytes.
 
-    That is its URI, also normalized, its entry, and the notification that may wait for a slow
-    client.
+    It counts the URI, its normalized form, its entry, and one notification for a slow client.
     """
     normalized = normalize_uri(uri)
     copies = 2 * sys.getsizeof(uri) + (0 if normalized is uri else sys.getsizeof(normalized))
@@ -52,17 +49,17 @@ def _bytes_of(uri: str) -> int:
 
 
 class Subscriber:
-    """What one client wants to hear of. While it does not read, each change waits for it once.
+    """The subscriptions of one client. Each change is queued once while the client does not read.
     Thread-safe.
 
     No method waits for the client.
 
     Args:
-        post: Has a line made and written when the client takes it.
-        lists: Kinds of lists.
-        uris: Resources; one below them counts too.
+        post: Enqueues a function that creates a line when the client reads it.
+        lists: The kinds of lists.
+        uris: The resources. A resource below one of them counts, too.
         meta: The ``_meta`` of every notification; None sends none.
-        held: Whether everything waits until `release`.
+        held: Whether notifications are held back until `release`.
     """
 
     def __init__(
@@ -79,60 +76,59 @@ class Subscriber:
         self._lock = threading.RLock()
         self.lists = tuple(lists)
         self.uris = by_normalized(uris)
-        # What of extensions it listens to: the members of the filter, each with a key.
+        # Subscriptions that extensions define: members of the filter, each with a key.
         self.extended: set[tuple[str, str]] = set()
         self.bytes = sum(map(_bytes_of, self.uris.values()))
         self._meta = {} if meta is None else {"_meta": dict(meta)}
-        # What is not sent yet, by what it tells of.
+        # The queued notifications, by subject.
         self.unsent: dict[object, bytes] = {}
-        # The number of the newest message of the processes' log that this one was notified of;
-        # `PAUSED` if it is notified of nothing now.
+        # The number of the newest message of the processes' log that this session was notified of;
+        # `PAUSED` while it is not notified.
         self.reached: float = 0
 
     def list_changed(self, kind: str) -> None:
-        """A list has changed."""
+        """Notify the client that a list has changed, if it subscribed to that."""
         if kind in self.lists:
-            self.tell(kind, f"notifications/{kind}/list_changed", {})
+            self.notify(kind, f"notifications/{kind}/list_changed", {})
 
     def resource_updated(self, uri: str) -> None:
-        """A resource has changed."""
+        """Notify the client that a resource has changed, if it subscribed to that."""
         subscribed = covering(self.uris, uri)
         if subscribed is not None:
-            told = uri
+            changed = uri
             if len(self.unsent) >= MAX_URIS or normalize_uri(subscribed) == normalize_uri(uri):
-                # The client may compare it with what it subscribed to. With too much unsent, one
-                # notification stands for a whole collection.
-                told = subscribed
-            self.tell(("resource", told), "notifications/resources/updated", {"uri": told})
+                # The client may compare the URI with the one that it subscribed to. If too many
+                # notifications are queued, one notification covers a whole collection.
+                changed = subscribed
+            params: dict[str, Json] = {"uri": changed}
+            self.notify(("resource", changed), "notifications/resources/updated", params)
 
-    def tell(
-        self, what: object, method: str, params: dict[str, Json], *, newest: bool = False
+    def notify(
+        self, subject: object, method: str, params: dict[str, Json], *, newest: bool = False
     ) -> None:
-        """Have a notification sent, unless one about the same waits: who hears of that later looks
-        later.
+        """Queue a notification, unless one about the same subject is queued.
 
         Args:
-            what: What it is about.
-            method: Of the notification.
-            params: Of the notification.
-            newest: Whether it takes the place of one that waits, because it says more.
+            subject: The subject of the notification.
+            method: The method of the notification.
+            params: The params of the notification.
+            newest: Whether this notification replaces a queued one, because it has newer data.
         """
         with self._lock:
-            if what in self.unsent:
-                if newest:
-                    self.unsent[what] = encode(Notification(method, {**params, **self._meta}))
+            is_queued = subject in self.unsent
+            if is_queued and not newest:
                 return
-            first = not self.unsent and not self._held
-            self.unsent[what] = encode(Notification(method, {**params, **self._meta}))
-        if first:
+            is_first = not self.unsent and not self._held
+            self.unsent[subject] = encode(Notification(method, {**params, **self._meta}))
+        if is_first:
             self.post(self._take)
 
     def release(self) -> None:
-        """From now on notifications are sent; those that were held are sent now."""
+        """Send the notifications that were held back, and send later ones at once."""
         with self._lock:
-            first = self._held and bool(self.unsent)
+            is_first = self._held and bool(self.unsent)
             self._held = False
-        if first:
+        if is_first:
             self.post(self._take)
 
     def _take(self) -> Optional[bytes]:
@@ -142,28 +138,29 @@ class Subscriber:
         return b"".join(unsent.values()) or None
 
 
-Tell = Callable[[Any, str], None]
+# A method of `Subscriber` and its argument.
+Change = tuple[Callable[[Any, str], None], str]
 
-# As `Subscriber.reached`, and as the number of a change of this process: it is newer than the log.
-PAUSED = NEWEST = math.inf
+# The value of `Subscriber.reached` while a session is paused.
+PAUSED = math.inf
+
+# The number of a change in this process, which is newer than the log.
+NEWEST = math.inf
 
 
-def _changes(told: Iterable[Mapping[str, Json]]) -> list[tuple[Tell, str]]:
-    """The changes that other processes have told of."""
-    kinds: tuple[tuple[str, Tell], ...] = (
-        ("list", Subscriber.list_changed),
-        ("resource", Subscriber.resource_updated),
-    )
+def _changes(messages: Iterable[Mapping[str, Json]]) -> list[Change]:
+    """Return the changes that messages of other processes report."""
+    methods = {"list": Subscriber.list_changed, "resource": Subscriber.resource_updated}
     return [
-        (tell, each[name])
-        for each in told
-        for name, tell in kinds
-        if isinstance(each.get(name), str)
+        (notify, message[name])
+        for message in messages
+        for name, notify in methods.items()
+        if isinstance(message.get(name), str)
     ]
 
 
 class Subscriptions(Feature):
-    """All sessions and streams of one server that want to hear of changes. Thread-safe.
+    """All sessions and streams of one server that subscribe to changes. Thread-safe.
 
     Args:
         registry: The server's registry.
@@ -177,71 +174,75 @@ class Subscriptions(Feature):
             self._config.processes.receivers.add(self)
         self._sessions: dict[Peer, Subscriber] = {}
         self._streams: dict[IncomingRequest, Subscriber] = {}
-        # Held while several clients are told of one thing, and while one is added: it hears of
-        # that, or begins behind it. A signal handler may tell something in the midst of another
-        # thing.
+        # Held while subscribers are notified of a change and while one is added, so that a new one
+        # either receives the whole change or none of it. Reentrant, because a signal handler may
+        # report a change while its thread holds the lock.
         self._order_lock = threading.RLock()
 
     def routes(self) -> Mapping[str, Destination]:
-        """Return the method that opens a stream."""
+        """Return the route of `subscriptions/listen`."""
         return {LISTEN: Route(self.listen, immediate=True)}
 
-    # ------------------------------------------------------------ what changed
+    # ------------------------------------------------------------ changes
 
     def list_changed(self, kind: str) -> None:
-        """Tell everybody who wants to know that a list has changed, if lists of this kind are
-        declared at all."""
+        """Notify the subscribers of a list, here and in other processes, that it has changed."""
         processes = self._config.processes
-        with self._order_lock:  # `resume` falls before both steps or behind both
-            # What is registered before the processes start is registered in all of them.
+        with self._order_lock:  # `resume` runs before both steps or after both
+            # Entries that are registered before the processes start exist in all of them.
             if processes is not None and processes.started:
-                processes.tell(list=kind)
-            self._tell(Subscriber.list_changed, kind)
+                processes.broadcast(list=kind)
+            self._notify_all(Subscriber.list_changed, kind)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell those who subscribed to a resource that it has changed."""
+        """Notify the subscribers of a resource, here and in other processes, that it has
+        changed."""
         with self._order_lock:  # as above
             if self._config.processes is not None:
-                self._config.processes.tell(resource=uri)
-            self._tell(Subscriber.resource_updated, uri)
+                self._config.processes.broadcast(resource=uri)
+            self._notify_all(Subscriber.resource_updated, uri)
 
-    def hear(self, told: Mapping[str, Json]) -> None:
-        """Another process has told of a change, or of something else."""
-        changes = _changes([told])
+    def receive(self, message: Mapping[str, Json]) -> None:
+        """Handle a message of another process, if it reports a change."""
+        changes = _changes([message])
         if not changes:
             return
         processes = self._config.processes
         assert processes is not None
-        number = processes.handed
+        number = processes.delivered
         with self._order_lock:
-            for tell, what in changes:
-                self._tell(tell, what, number)
+            for notify, name in changes:
+                self._notify_all(notify, name, number)
             for session in list(self._sessions.values()):
                 session.reached = max(session.reached, number)
 
-    def _tell(self, tell: Tell, what: str, number: float = NEWEST) -> None:
+    def _notify_all(
+        self, notify: Callable[[Any, str], None], name: str, number: float = NEWEST
+    ) -> None:
         with self._order_lock:
             for session in list(self._sessions.values()):
                 if session.reached < number:
-                    tell(session, what)
+                    notify(session, name)
             for stream in list(self._streams.values()):
-                tell(stream, what)
+                notify(stream, name)
 
     # ------------------------------------------------------------ sessions that move
 
-    # A session that several processes share is notified of changes only by the process that has its
-    # stream, and there only between `resume` and `pause`. What changes meanwhile is in the log.
+    # A session that several processes share is notified only by the process that has its stream,
+    # and only between `resume` and `pause`. Other changes are read from the log.
 
     def reached(self, peer: Peer) -> Optional[int]:
-        """Return the number of the newest message of the log that a session was notified of, or
-        None if it is paused. Blocks while a change is passed on."""
-        with self._order_lock:  # `hear` adds the notification before it changes this number
+        """Return the number of the newest message of the log that a session was notified of.
+
+        Returns None if the session is paused. Blocks while a change is delivered.
+        """
+        with self._order_lock:  # `receive` queues the notification before it changes this number
             session = self._sessions.get(peer)
             reached = PAUSED if session is None else session.reached
             return None if reached == PAUSED else int(reached)
 
     def pause(self, peer: Peer) -> Optional[int]:
-        """Notify a session of no change until `resume`. Return what `reached` returned before."""
+        """Stop notifying a session until `resume`. Return the last result of `reached`."""
         with self._order_lock:
             reached = self.reached(peer)
             if reached is not None:
@@ -249,7 +250,7 @@ class Subscriptions(Feature):
             return reached
 
     def resume(self, peer: Peer, newest: int) -> tuple[int, Sequence[bytes]]:
-        """Notify a session of changes from now on. Return up to where it has to catch up, as
+        """Notify a session of changes from now on. Return where it must catch up to, as
         `Processes.now`.
 
         Args:
@@ -265,23 +266,24 @@ class Subscriptions(Feature):
                 session.reached = until
             return until, unsent
 
-    def catch_up(self, peer: Peer, told: Iterable[Mapping[str, Json]]) -> None:
-        """Notify one session of what has changed while it was paused."""
+    def catch_up(self, peer: Peer, messages: Iterable[Mapping[str, Json]]) -> None:
+        """Notify one session of the changes that happened while it was paused."""
         session = self._sessions.get(peer)
-        for tell, what in _changes(told) if session is not None else ():
-            tell(session, what)
+        if session is not None:
+            for notify, name in _changes(messages):
+                notify(session, name)
 
     # ------------------------------------------------------------ extensions
 
     def session(self, peer: Peer) -> Optional[Subscriber]:
-        """The handshake session of a client; None when it has ended, or there is none."""
+        """Return the subscriptions of a client's session; None if it has no session."""
         return self._sessions.get(peer)
 
-    def listens(self, member: str, key: str) -> bool:
-        """Whether a stream is open that listens to this key by this member of its filter."""
+    def has_listener(self, member: str, key: str) -> bool:
+        """Return whether an open stream has this key in this member of its filter."""
         return any((member, key) in stream.extended for stream in list(self._streams.values()))
 
-    def extension_tells(
+    def notify_extension(
         self,
         capability: str,
         method: str,
@@ -291,35 +293,34 @@ class Subscriptions(Feature):
         *,
         sessions: bool = True,
     ) -> None:
-        """Tell the streams that listen to a key, and the sessions that declared the capability, as
+        """Notify the streams that listen to a key and the sessions with a capability. See
         `Extension.tell`."""
         with self._order_lock:
-            told = [
+            subscribers = [
                 stream
                 for stream in list(self._streams.values())
                 if (member, key) in stream.extended
             ]
             if sessions:
-                told += [
+                subscribers += [
                     session
                     for peer, session in list(self._sessions.items())
                     if peer.supports(capability)
                 ]
-            for subscriber in told:
-                subscriber.tell((method, key), method, params, newest=True)
+            for subscriber in subscribers:
+                subscriber.notify((method, key), method, params, newest=True)
 
     # ------------------------------------------------------------ handshake sessions
 
     def opened(self, peer: Peer, session: OpenSession) -> None:
-        """Notify a client from now on: of the lists that were declared to it, and of the resources
-        to which it has subscribed."""
+        """Start to notify a client of the lists that were declared to it, and of its resources."""
         is_held = not peer.initialized
         made = Subscriber(session.post, session.lists, session.uris, held=is_held)
         made.reached = PAUSED if session.is_paused else 0
         self._sessions[peer] = made
 
     def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
-        """Send a client the notifications that were held until it was initialized."""
+        """Send the notifications that were held back until the client was initialized."""
         if notification.method != "notifications/initialized" or peer is None:
             return False
         session = self._sessions.get(peer)
@@ -336,13 +337,13 @@ class Subscriptions(Feature):
         self.end_streams(sink)
 
     def uris(self, peer: Peer) -> list[str]:
-        """What a session has subscribed to."""
+        """Return the resources that a session has subscribed to."""
         session = self._sessions.get(peer)
         return [] if session is None else list(session.uris.values())
 
     def merge(self, peer: Peer, before: list[str], after: list[str]) -> None:
-        """Another process has changed that from the one to the other; what was changed here
-        meanwhile stays."""
+        """Apply a change of subscriptions that another process made. Changes that were made here
+        remain."""
         session = self._sessions.get(peer)
         if session is not None:
             with self._order_lock:
@@ -357,22 +358,22 @@ class Subscriptions(Feature):
         with self._order_lock:
             if normalize_uri(uri) not in session.uris:
                 if len(session.uris) >= MAX_URIS:
-                    raise InternalError(f"there are {MAX_URIS} subscriptions already")
+                    raise InternalError(f"a session cannot have more than {MAX_URIS} subscriptions")
                 self._check_room(session.bytes, _bytes_of(uri))
                 session.uris[normalize_uri(uri)] = uri
                 session.bytes += _bytes_of(uri)
         return {}
 
     def _check_room(self, held: int, more: int) -> None:
-        """Return if a session or stream that holds so many bytes may hold more. Raises
-        InternalError: it may not."""
+        """Raise `InternalError` if a session or stream with `held` bytes must not have `more`
+        bytes."""
         subscribers = (*self._sessions.values(), *self._streams.values())
         if (
-            held + more > SUBSCRIBED_BYTES
-            or more + sum(each.bytes for each in subscribers) > ALL_BYTES
+            held + more > MAX_SUBSCRIBER_BYTES
+            or more + sum(each.bytes for each in subscribers) > MAX_SERVER_BYTES
         ):
             raise InternalError(
-                "no more memory is given to subscriptions: subscribe to fewer or shorter URIs"
+                "the memory for subscriptions is full: subscribe to fewer or shorter URIs"
             )
 
     def unsubscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
@@ -387,7 +388,7 @@ class Subscriptions(Feature):
     def _subscribed(self, incoming: IncomingRequest) -> tuple[str, Subscriber]:
         uri = incoming.request.params.get("uri")
         if not isinstance(uri, str) or not uri:
-            raise InvalidParams("uri is a string")
+            raise InvalidParams("uri must be a string that is not empty")
         session = self._sessions.get(incoming.peer)
         if session is None:
             raise InternalError("the session has ended")
@@ -396,22 +397,23 @@ class Subscriptions(Feature):
     # ------------------------------------------------------------ streams
 
     def listen(self, incoming: IncomingRequest) -> Any:
-        """Serve `subscriptions/listen`: say what is honoured, then every change, until either side
-        ends it.
+        """Serve `subscriptions/listen`: acknowledge the filter, then send changes until the stream
+        ends.
 
         Raises:
-            InvalidParams: ``notifications`` is missing or of the wrong kind.
-            InvalidRequest: The id is too long.
-            InternalError: Too many streams are open, or they listen to too much.
+            InvalidParams: ``notifications`` is missing or invalid.
+            InvalidRequest: The request's id is too long.
+            InternalError: There are too many streams or subscriptions.
         """
-        if len(str(incoming.request.id)) > ID_CHARACTERS:
+        if len(str(incoming.request.id)) > MAX_ID_CHARACTERS:
             raise InvalidRequest(
-                f"the id of a request that opens a stream has at most {ID_CHARACTERS} characters"
+                "the id of a request that opens a stream must have at most"
+                f" {MAX_ID_CHARACTERS} characters"
             )
-        honoured = self._honoured(incoming.request.params.get("notifications"))
+        accepted = self._accepted(incoming.request.params.get("notifications"))
         meta = {SUBSCRIPTION_KEY: incoming.request.id}
-        lists = [kind for kind, member in LISTS.items() if member in honoured]
-        uris = honoured.get("resourceSubscriptions", ())
+        lists = [kind for kind, member in LISTS.items() if member in accepted]
+        uris = accepted.get("resourceSubscriptions", ())
         stream = Subscriber(incoming.sink.post, lists, uris, meta)
         wanted = incoming.request.params["notifications"]
         for feature in list(self._config.features):
@@ -420,62 +422,55 @@ class Subscriptions(Feature):
                     keys = feature.listened(member, wanted[member], incoming)
                     stream.extended.update((member, key) for key in keys)
                     stream.bytes += sum(map(_bytes_of, (*keys, *keys.values())))
-                    honoured[member] = True if wanted[member] is True else list(keys.values())
+                    accepted[member] = True if wanted[member] is True else list(keys.values())
         if self._config.processes is not None:
-            self._config.processes.follow()  # before the client knows that it hears of changes
+            self._config.processes.follow()  # before the client may rely on notifications
         most = self._config.limits.streams
-        with (
-            self._order_lock
-        ):  # what a client hears on another stream before this word, it need not hear here
+        # Under the lock, so that every change after the acknowledgement is sent on this stream.
+        with self._order_lock:
             if most is not None and len(self._streams) >= most:
-                raise InternalError(
-                    f"no more than {most} streams may be open here (Limits.streams)"
-                )
+                raise InternalError(f"no more than {most} streams may be open (Limits.streams)")
             self._check_room(0, stream.bytes)
-            stream.tell("acknowledged", ACKNOWLEDGED, {"notifications": honoured})
+            stream.notify("acknowledged", ACKNOWLEDGED, {"notifications": accepted})
             self._streams[incoming] = stream
-        incoming.request.params.clear()  # nothing else of it is kept, for it may stay open for ever
+        # Release the memory of the params, because the stream may stay open for days.
+        incoming.request.params.clear()
         incoming.progress_token = None
-        incoming.token.on_cancel(
-            lambda: self._streams.pop(incoming, None)
-        )  # before the reader reads on
-        if (
-            incoming.token.cancelled
-        ):  # the server ended its streams just before this one was among them
+        incoming.token.on_cancel(lambda: self._streams.pop(incoming, None))
+        if incoming.token.cancelled:  # the server ended its streams before this one was added
             raise Cancelled(incoming.token.reason or "")
         return DEFERRED
 
-    def _honoured(self, wanted: Json) -> dict[str, Json]:
-        """What of a filter this server serves."""
+    def _accepted(self, wanted: Json) -> dict[str, Json]:
+        """Return the part of a filter that this server serves."""
         if not isinstance(wanted, dict):
-            raise InvalidParams("notifications is an object that says what to listen to")
+            raise InvalidParams("notifications must be an object with the subscriptions")
         for member in LISTS.values():
             if not isinstance(wanted.get(member), (bool, type(None))):
-                raise InvalidParams(f"{member} is true or false")
-        honoured: dict[str, Json] = {
+                raise InvalidParams(f"{member} must be true or false")
+        accepted: dict[str, Json] = {
             member: True
             for kind, member in LISTS.items()
             if wanted.get(member) and self._offered(kind)
         }
-        uris = (
-            [] if wanted.get("resourceSubscriptions") is None else wanted["resourceSubscriptions"]
-        )
+        uris = wanted.get("resourceSubscriptions")
+        if uris is None:
+            uris = []
         if (
             not isinstance(uris, list)
             or not all(isinstance(uri, str) for uri in uris)
             or len(uris) > MAX_URIS
         ):
-            raise InvalidParams(f"resourceSubscriptions is a list of at most {MAX_URIS} URIs")
+            raise InvalidParams(f"resourceSubscriptions must be a list of at most {MAX_URIS} URIs")
         if uris and self._offered("resources"):
-            honoured["resourceSubscriptions"] = uris
-        return honoured
+            accepted["resourceSubscriptions"] = uris
+        return accepted
 
     def end_streams(self, sink: Optional[Sink] = None) -> None:
-        """End streams politely: what waits is sent, then the answer of the request that opened the
-        stream.
+        """End streams in order: send queued notifications, then the response of the request.
 
         Args:
-            sink: Whose streams; None ends all.
+            sink: The connection or response of the streams; None ends all streams.
         """
         for incoming in list(self._streams):
             if sink is not None and incoming.sink is not sink:

@@ -1,7 +1,6 @@
-"""`Context`: what a handler sees of the request that it serves, and what it may ask its client;
-`LogHandler`.
+"""`Context`: the request that a handler serves, and the client behind it.
 
-Everything here blocks and may be used by several threads of one handler; nothing is a coroutine.
+Everything here blocks, and several threads of one handler may use it; nothing is a coroutine.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
 https://modelcontextprotocol.io/specification/2026-07-28/client
 """
@@ -43,47 +42,53 @@ if TYPE_CHECKING:
 
 
 class Caller(NamedTuple):
-    """Who asks, by its own words: trust none of them."""
+    """The client of a request, as it describes itself. Nothing of this is verified."""
 
     info: Optional[Implementation]
-    """How it describes itself; None when it does not."""
+    """The client's name and version; None if it sends none."""
 
     capabilities: Mapping[str, Json]
-    """What it declares, as it came."""
+    """The capabilities that the client declares, as received."""
 
     supports: Callable[[str], bool]
-    """Whether it declares a capability, by its dotted name: ``"elicitation.url"``,
-    ``"ext:com.example/x"``."""
+    """Returns whether the client declares a capability, by dotted name: ``"elicitation.url"``, or
+    ``"ext:com.example/x"`` for an extension.
+    """
 
 
-# What authors look for in a context, and do not find: what to write instead.
+# Names that authors expect in a context because other libraries have them, with hints.
 _ELSEWHERE = {
-    **dict.fromkeys(("call_tool", "get_prompt"), "call the function itself, as any other"),
+    **dict.fromkeys(("call_tool", "get_prompt"), "call the function directly"),
     "report_progress": "did you mean ctx.progress?",
-    "request_context": "what it has is in ctx itself: ctx.request_id, ctx.meta, ctx.session",
+    "request_context": "its members are in ctx itself: ctx.request_id, ctx.meta, ctx.session",
 }
 
 
 class Context:
     """The request that a handler serves, and the client behind it. Thread-safe.
 
-    Over stdio and in memory, and in sessions over HTTP, a handler waits where it asks; on a
-    `Serial` or "main" (see ``executor``) it holds that one thread meanwhile.
+    Handlers receive a context as the parameter that they annotate with `Context`.
 
-    Over HTTP where requests stand alone (2026-07-28) a question without an answer unwinds the
-    handler, and it runs again from the top when the client comes back with the answer. Over stdio
-    and in memory that happens in the same revision to the handler that has waited longest, if more
-    than ``Limits.waiting_handlers`` of one connection would wait. So: ask
-    first, act last. What must not happen twice goes into a `step`, or carries the `call_id`. Runs
-    are repeated at least once: a client may come back with an old state until that expires.
-    Questions are told apart by ``key``, which must not depend on chance; without one, by their
-    order. A helper thread that asks is unwound too, by `questions.Suspend`, a BaseException: have
-    it run by ``concurrent.futures``, whose ``result()`` hands that on to the handler, or use
-    `ask_all` on the handler's thread.
+    A question (`elicit`, `sample`, ...) blocks until the client answers, over stdio, in memory and
+    in HTTP sessions. On a `Serial` or "main" executor, other handlers of that thread wait too.
+
+    In stateless HTTP (2026-07-28), an unanswered question unwinds the handler. When the client
+    sends the answer, the handler runs again from the top. In that revision, this also happens over
+    stdio and in memory, to the handler that has waited longest, if more than
+    ``Limits.waiting_handlers`` of one connection would wait. Therefore, ask first and act last:
+
+    * Put actions that must not happen twice into a `step`, or send the `call_id` to your backend. A
+      client may also return with an older state, until that state expires.
+    * A question is identified by its ``key``, or by its order if it has none. A key must be the
+    same
+      in each run.
+    * A question on a helper thread raises `questions.Suspend`, a BaseException, in that thread. Run
+      helpers with ``concurrent.futures``, whose ``result()`` raises it again in the handler, or
+      call `ask_all` on the handler's thread.
 
     Args:
-        incoming: The request; handlers are given their Context and never make one.
-        prefix: What the keys of questions and steps begin with, in a handler that another one
+        incoming: The request. Handlers receive their context and never create one.
+        prefix: The beginning of the keys of questions and steps, in a handler that another handler
             calls.
     """
 
@@ -91,7 +96,7 @@ class Context:
         self._incoming = incoming
         self._prefix = prefix
 
-    if not TYPE_CHECKING:  # which would take any attribute then
+    if not TYPE_CHECKING:  # a type checker would accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             near = nearest(name, [each for each in dir(Context) if not each.startswith("_")])
@@ -100,43 +105,45 @@ class Context:
             )
             raise AttributeError(f"ctx has no {name!r}: {hint}")
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ progress and log messages
 
     def progress(
         self, done: float, total: Optional[float] = None, message: Optional[str] = None
     ) -> None:
-        """Tell the client how far this is. Nothing is sent if it did not ask.
+        """Report progress to the client: ``ctx.progress(3, 10, "copying")``.
+
+        Nothing is sent if the client did not ask for progress.
 
         Args:
-            done: How much is done; a report that does not increase is dropped.
-            total: How much there is in all; None when that is not known.
+            done: The amount done so far. A report that does not increase it is dropped.
+            total: The total amount; None if it is not known.
             message: A short text for people; None sends none.
 
         Raises:
             Cancelled: The request was cancelled.
-            ConnectionLost: The client is gone.
+            ConnectionLost: The client has disconnected.
         """
         self._incoming.progress(done, total, message)
 
     def log(self, level: str, data: Json, logger: Optional[str] = None) -> None:
         """Send a log message to the client, if it wants messages of this level.
 
-        Deprecated by the specification since 2026-07-28, and still served.
+        Deprecated in the specification since 2026-07-28, but still supported.
 
         Args:
             level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
                 "emergency".
-            data: Any JSON value; never a secret.
-            logger: The name of what speaks; None sends none.
+            data: Any JSON value. Never log a secret.
+            logger: The name of the logger; None sends none.
 
         Raises:
-            ValueError: The level is none of these.
+            ValueError: The level is unknown.
             Cancelled: The request was cancelled.
-            ConnectionLost: The client is gone.
+            ConnectionLost: The client has disconnected.
         """
         rank = LOG_LEVELS.get(level)
         if rank is None:
-            raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
         incoming = self._incoming
         incoming.check()
         wanted = incoming.peer.log_rank
@@ -148,50 +155,49 @@ class Context:
         incoming.send("notifications/message", params)
 
     def debug(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "debug"."""
+        """Send a log message at the level "debug", see `log`."""
         self.log("debug", data, logger)
 
     def info(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "info": ``ctx.info({'found': 5})``."""
+        """Send a log message at the level "info", see `log`: ``ctx.info({'found': 5})``."""
         self.log("info", data, logger)
 
     def notice(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "notice"."""
+        """Send a log message at the level "notice", see `log`."""
         self.log("notice", data, logger)
 
     def warning(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "warning"."""
+        """Send a log message at the level "warning", see `log`."""
         self.log("warning", data, logger)
 
     def error(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "error"."""
+        """Send a log message at the level "error", see `log`."""
         self.log("error", data, logger)
 
     def critical(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "critical"."""
+        """Send a log message at the level "critical", see `log`."""
         self.log("critical", data, logger)
 
     def alert(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "alert"."""
+        """Send a log message at the level "alert", see `log`."""
         self.log("alert", data, logger)
 
     def emergency(self, data: Json, logger: Optional[str] = None) -> None:
-        """`log` at the level "emergency"."""
+        """Send a log message at the level "emergency", see `log`."""
         self.log("emergency", data, logger)
 
     def close_stream(self, retry: float = 1.0) -> bool:
-        """Let a client over HTTP go in the middle of a long call: it comes back for what is sent
-        from now on.
+        """End the HTTP response of a long call early. The client reconnects for the rest.
 
-        Its connection, and whatever stands between, is free meanwhile. What it missed is kept in
-        the `EventStore`.
+        Until then, no connection is open. Messages that are sent meanwhile are kept in the
+        `EventStore`.
 
         Args:
-            retry: Seconds that it shall wait before it comes back.
+            retry: Seconds that the client should wait before it reconnects.
 
         Returns:
-            False, and nothing was done, where the client could not come back: only 2025-11-25 over
-            HTTP has this.
+            False if the client could not reconnect; nothing was done. Only 2025-11-25 over HTTP has
+            this.
 
         Raises:
             Cancelled: The request was cancelled.
@@ -199,39 +205,38 @@ class Context:
         self._incoming.check()
         return self._incoming.sink.close_for_polling(retry)
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ questions to the client
 
     def elicit(self, message: str, schema: Schema, *, key: Optional[str] = None) -> Answer:
-        """Ask the user to fill in a form; over HTTP (2026-07-28) the handler runs again from the
-        top with the answer.
+        """Ask the user to fill in a form: ``ctx.elicit("Your city?", {"city": str})``. In stateless
+        HTTP (2026-07-28), the handler runs again from the top with the answer.
 
-        Never for secrets: use `elicit_url` for those. For yes or no ask with an empty form, which
-        the user accepts or
-        declines: ``if ctx.elicit("Delete all?", {}):``. What a field such as ``{"ok": bool}`` holds
-        is in ``content``.
+        For a yes or no, pass an empty form, which the user accepts or declines:
+        ``if ctx.elicit("Delete all?", {}):``. For secrets, use `elicit_url` instead.
 
         Args:
-            message: What is asked, for the user.
-            schema: A JSON Schema of a flat object, a dataclass, or a mapping of names to types, all
-                to be filled in.
-            key: Names the question within this request; None names it by its order.
+            message: The question, for the user.
+            schema: A JSON Schema of a flat object, a dataclass, or a mapping of required fields to
+                types.
+            key: A name for the question within this request; None identifies it by its order.
 
         Returns:
-            What the user did. ``content`` is a dict, or an instance of the dataclass.
+            The user's action. ``content`` holds the fields as a dict, or is an instance of the
+            dataclass.
 
         Raises:
-            CapabilityNotSupported: The client declared no such questions.
-            Refused: It refuses this one.
-            ProtocolViolation: What came is no answer (only with a handshake; else the question is
-                asked again).
-            RequestTimeout: The answer did not come within ``Limits.ask_timeout``.
-            ToolError: The client came back ``Limits.rounds`` times, and there still is a question.
+            CapabilityNotSupported: The client does not support such questions.
+            Refused: The client rejected this question.
+            ProtocolViolation: The client's answer is invalid. Without a handshake, the question is
+                asked again instead.
+            RequestTimeout: The answer did not arrive within ``Limits.ask_timeout``.
+            ToolError: A question remains after the client has returned ``Limits.rounds`` times.
             RpcError: The client answered with an error; ``from_peer`` is true.
-            RuntimeError: The key was used before, or this handler cannot ask; those of tools,
-                prompts and resources can.
+            RuntimeError: The key was used before, or this handler cannot ask questions. Handlers of
+                tools, prompts and resources can.
             Cancelled: The request was cancelled.
-            ConnectionLost: The client is gone.
-            TypeError, ValueError: A question is none.
+            ConnectionLost: The client has disconnected.
+            TypeError, ValueError: The message or the schema is invalid.
         """
         question = load("features.questions").Elicit(message, schema)
         answer: Answer = self._ask(question, key)
@@ -245,19 +250,20 @@ class Context:
         elicitation_id: Optional[str] = None,
         key: Optional[str] = None,
     ) -> Answer:
-        """Ask the user to open a URL; over HTTP (2026-07-28) the handler runs again from the top
-        with the answer.
+        """Ask the user to open a URL. In stateless HTTP (2026-07-28), the handler runs again from
+        the top with the answer.
 
-        That it was accepted is consent, and says nothing about what happened there.
+        An answer that accepts is consent to open the URL. It does not say what happened there.
 
         Args:
-            message: Why, for the user.
-            url: An http or https URL with nothing private in it. Check that who opens it is who was
-                asked.
-            elicitation_id: For `complete_elicitation`, unique on this server; None makes one up.
-            key: As for `elicit`.
+            message: The reason, for the user.
+            url: An http or https URL without private data. Your page must check that the user who
+                opens it is the user who was asked.
+            elicitation_id: An id for `complete_elicitation`, unique on this server; None generates
+                one.
+            key: See `elicit`.
 
-        Raises: as `elicit`.
+        Raises: see `elicit`.
         """
         ask = load("features.questions").ElicitUrl
         question = ask(message, url, elicitation_id=elicitation_id)
@@ -265,21 +271,20 @@ class Context:
         return answer
 
     def complete_elicitation(self, elicitation_id: str) -> None:
-        """Tell the client that what a URL was for is done; nothing where the revision has no such
-        notification.
+        """Notify the client that the interaction at a URL is complete.
+
+        Nothing is sent if the revision has no such notification.
 
         Args:
-            elicitation_id: As given to `elicit_url`, or in an `UrlElicitationRequired` of this
-                client.
+            elicitation_id: The id given to `elicit_url`, or in an `UrlElicitationRequired`.
 
         Raises:
-            ConnectionLost: The client is gone.
+            ConnectionLost: The client has disconnected.
         """
         if self._incoming.peer.revision.elicitation_ids:
-            told = Notification(
-                "notifications/elicitation/complete", {"elicitationId": elicitation_id}
-            )
-            self._incoming.sink.send(encode(told))
+            params: dict[str, Json] = {"elicitationId": elicitation_id}
+            notification = Notification("notifications/elicitation/complete", params)
+            self._incoming.sink.send(encode(notification))
 
     def sample(
         self,
@@ -296,26 +301,25 @@ class Context:
         metadata: Optional[Mapping[str, Json]] = None,
         key: Optional[str] = None,
     ) -> SampleResult:
-        """Ask the client's model; over HTTP (2026-07-28) the handler runs again from the top with
-        the answer.
+        """Ask the client's model. In stateless HTTP (2026-07-28), the handler runs again from the
+        top with the answer.
 
-        Deprecated by the specification since 2026-07-28, and still served.
+        Deprecated in the specification since 2026-07-28, but still supported.
 
         Args:
-            messages: What was said so far; a str is one message of the user.
-            max_tokens: How long the answer may be, in tokens.
-            system: The system prompt; None leaves it to the client.
-            temperature: None leaves it to the client.
-            tools: What the model may call; the answer then asks for that. None gives it none.
-            tool_choice: "auto", "required" or "none"; None is "auto".
-            stop_sequences: Texts at which it stops; None adds none.
-            model_preferences: Which model would do: preferences, or names as hints. None says
-                nothing.
-            include_context: "none", "thisServer" or "allServers"; None says nothing.
-            metadata: For the client's provider of models; None sends none.
-            key: As for `elicit`.
+            messages: The conversation. A str is one message of the user.
+            max_tokens: Maximum length of the answer, in tokens.
+            system: The system prompt; None lets the client decide.
+            temperature: The sampling temperature; None lets the client decide.
+            tools: Tools that the model may ask to have called; None offers none.
+            tool_choice: "auto", "required" or "none"; None means "auto".
+            stop_sequences: Strings at which the model stops; None adds none.
+            model_preferences: Preferences, or names of models as hints; None has no preference.
+            include_context: "none", "thisServer" or "allServers"; None sends nothing.
+            metadata: Data for the client's model provider; None sends none.
+            key: See `elicit`.
 
-        Raises: as `elicit`.
+        Raises: see `elicit`.
         """
         question = load("features.questions").Sample(
             messages,
@@ -333,33 +337,33 @@ class Context:
         return answer
 
     def list_roots(self, *, key: Optional[str] = None) -> list[Root]:
-        """Ask in which directories to work; over HTTP (2026-07-28) the handler runs again from the
-        top with the answer.
+        """Ask the client for the directories to work in. In stateless HTTP (2026-07-28), the
+        handler runs again from the top with the answer.
 
-        The answer is guidance, no access control. A root that is not a ``file://`` URI is dropped
-        and logged. Deprecated by the specification since 2026-07-28,
-        and still served.
+        The answer is guidance, not access control. A root that is not a ``file://`` URI is logged
+        and dropped. Deprecated in the specification since 2026-07-28, but still supported.
 
-        Raises: as `elicit`.
+        Raises: see `elicit`.
         """
         roots: list[Root] = self._ask(load("features.questions").ListRoots(), key)
         return roots
 
     def ask_all(self, questions: Mapping[str, ClientQuestion]) -> dict[str, Any]:
-        """Ask several questions at once; over HTTP (2026-07-28) the handler runs again from the top
-        with the answers.
+        """Ask several questions at the same time. In stateless HTTP (2026-07-28), the handler runs
+        again from the top with the answers.
 
         Args:
-            questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots`, by keys of your own.
+            questions: `Elicit`, `ElicitUrl`, `Sample` and `ListRoots` objects, by keys of your
+                choice.
 
         Returns:
             The answers, by the same keys.
 
-        Raises: as `elicit`; the first failure ends all of them.
+        Raises: see `elicit`. The first failure is raised.
         """
         if not isinstance(questions, Mapping):
             raise TypeError(
-                f"what is asked is a mapping of keys to questions, not {type(questions).__name__}"
+                f"questions must be a mapping of keys to questions, not {type(questions).__name__}"
             )
         asked = questions
         if self._prefix:
@@ -376,21 +380,20 @@ class Context:
         return load("features.input_rounds").channel_of(self._incoming)
 
     def step(self, key: str, function: Callable[[], Any]) -> Json:
-        """Do something once for this request, though the handler may run several times
-        (2026-07-28).
+        """Run a function once per call, even if the handler runs several times (2026-07-28).
 
         Args:
-            key: Names the step within this request.
-            function: Does it; what it returns has a JSON form, which the client can read in the
-                state it carries.
+            key: The name of the step within this request.
+            function: The action. Its result must have a JSON form. The client carries that form in
+                its state and can read it.
 
         Returns:
-            That JSON form, in every round.
+            The JSON form of the result, the same in every round.
 
         Raises:
-            RuntimeError: The key was used before, for a step that was done.
-            Exception: Whatever the function raises; the step may be tried again.
-            TypeError, ValueError: What came out has no JSON form.
+            RuntimeError: A finished step used this key before.
+            Exception: Any exception of the function; the step may be tried again.
+            TypeError, ValueError: The result has no JSON form.
             Cancelled: The request was cancelled.
         """
         if self._prefix:
@@ -398,104 +401,100 @@ class Context:
         return self._channel().step(key, function)
 
     def become_task(self) -> None:
-        """Go on as a task, where requests stand alone and the client knows tasks; the tool has
-        ``task="later"``.
+        """Continue this call as a task, if the tool has ``task="later"`` and the client supports
+        tasks.
 
-        The request is answered with the task, and the handler runs again from the top, where its
-        earlier questions and steps find their answers. Elsewhere, and in a task, this returns at
-        once.
+        The response is the task. The handler runs again from the top, and earlier questions and
+        steps return their answers. Returns at once inside a task, and in revisions with a
+        handshake.
         """
         load("extensions.tasks").become_task(self._incoming)
 
     @property
     def call_id(self) -> str:
-        """A random name of this call, the same in each of its rounds: for backends that do a thing
-        once by its name."""
+        """A random id of this call, the same in each round. Backends can use it to act only
+        once."""
         call_id: str = self._channel().call_id
         return call_id
 
     @property
     def round(self) -> int:
-        """How often the handler has begun for this call: 1, and 1 more each time that it has run
-        again."""
+        """The number of times that the handler has started for this call: 1 in the first round."""
         number: int = self._channel().round
         return number
 
-    # ------------------------------------------------------------ the server's own
+    # ------------------------------------------------------------ resources of this server
 
     def read_resource(self, uri: str) -> ReadResourceResult:
-        """Read a resource of this server, as a client would; its function runs on this thread.
+        """Read a resource of this server, as a client would. Its function runs on this thread.
 
         Args:
-            uri: Of the resource.
+            uri: The URI of the resource.
 
         Raises:
             ResourceNotFound: The server has no such resource.
             Cancelled: The request was cancelled.
-            Exception: What the resource's function raises, as it is.
+            Exception: Any exception of the resource's function, unchanged.
         """
         incoming = self._incoming
         incoming.check()
-        prefix = self._channel().inner(self._prefix + uri)  # its questions are not this handler's
+        # The resource's function may use the same keys for its own questions.
+        prefix = self._channel().inner(self._prefix + uri)
         resources = incoming.server.feature("resources")
         result: ReadResourceResult = resources.read(incoming, uri, Context(incoming, prefix))
         return result
 
-    # ------------------------------------------------------------ being cancelled
+    # ------------------------------------------------------------ cancellation
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client no longer waits, or the time is over. Check it in loops."""
+        """Whether the client has cancelled the request, or its time is over. Check this in
+        loops."""
         return self._incoming.token.cancelled
 
     def check(self) -> None:
-        """Return if the request still runs.
-
-        Raises:
-            Cancelled: It was cancelled, or its time is over.
-        """
+        """Raise `Cancelled` if the request was cancelled or its time is over."""
         self._incoming.check()
 
     def sleep(self, seconds: float) -> None:
-        """Wait, without keeping a worker from others; wakes when the request is cancelled.
+        """Wait for some seconds. The handler's worker may run other requests in the meantime.
 
         Raises:
-            Cancelled: The request was cancelled.
+            Cancelled: The request was cancelled, which also ends the wait.
         """
         self._incoming.sleep(seconds)
 
     def on_cancel(self, callback: Callable[[], None]) -> None:
-        """Have `callback` called, on a thread of its own, when the request is cancelled; at once if
-        it is already.
+        """Call a function when the request is cancelled, or at once if it was cancelled before.
 
-        It runs in a copy of the handler's context (`contextvars`) as it is at that moment.
+        The function runs on its own thread, in a copy of the handler's `contextvars` context as it
+        is at that moment.
 
         Raises:
-            TypeError: It cannot be called.
+            TypeError: `callback` is not callable.
         """
         if not callable(callback):
-            raise TypeError(
-                f"what is called on cancel is a function without arguments, not {callback!r:.60}"
-            )
+            raise TypeError(f"on_cancel takes a function without arguments, not {callback!r:.60}")
         self._incoming.on_cancel(callback)
 
     # ------------------------------------------------------------ the request
 
     @property
     def client(self) -> Caller:
-        """Who asks: ``info``, ``capabilities``, ``supports("elicitation.url")``. Its own words:
-        trust none of them."""
+        """The client's description of itself: ``info``, ``capabilities``,
+        ``supports("elicitation.url")``. It is not verified.
+        """
         peer = self._incoming.peer
         return Caller(Implementation.of_peer(peer.info), peer.capabilities, peer.supports)
 
     @property
     def revision(self) -> str:
-        """The name of the revision of the protocol that this request is served by."""
+        """The name of the protocol revision of this request, such as "2025-11-25"."""
         return self._incoming.peer.revision.name
 
     @property
     def request_id(self) -> Id:
-        """The request's id, as the client chose it."""
+        """The request's id, chosen by the client."""
         return self._incoming.request.id
 
     @property
@@ -505,54 +504,52 @@ class Context:
 
     @property
     def params(self) -> Mapping[str, Json]:
-        """The request's params, as they came."""
+        """The request's params, as received."""
         return self._incoming.request.params
 
     @property
     def meta(self) -> Mapping[str, Json]:
-        """The ``_meta`` of the params; empty when there is none."""
+        """The ``_meta`` of the params; empty if there is none."""
         meta = self._incoming.request.params.get("_meta")
         return meta if isinstance(meta, dict) else {}
 
     @property
     def trace_context(self) -> dict[str, str]:
-        """``traceparent``, ``tracestate`` and ``baggage`` of the request's ``_meta``, as far as
-        they came.
+        """The values of ``traceparent``, ``tracestate`` and ``baggage`` in the request's ``_meta``.
 
-        Clients that the handler calls, on its thread or by `submit`, send these in ``_meta``,
-        unless the call has its own. A handler or a middleware may change them, so that what is
-        called sees its span as the parent.
+        Clients that the handler calls, on its own thread or with `submit`, send these values in
+        ``_meta``, unless the call has its own. A handler or a middleware may change them, so that
+        its own span becomes the parent.
         """
         return self._incoming.trace_context()
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """The headers of the HTTP request that it came by, names without regard to case; empty
-        where it was none.
+        """The headers of the HTTP request, with case-insensitive names; empty for other transports.
 
-        Over HTTP+SSE those of the request that opened the stream. Without the token, where the
-        server verifies one.
+        Over HTTP+SSE, these are the headers of the request that opened the stream. The token is
+        removed if the server verifies tokens.
         """
         return self._incoming.headers
 
     @property
     def auth(self) -> Optional[AccessToken]:
-        """What is known by the token that came with the request, which was verified; None without
-        ``Server(auth=)``.
+        """The verified token of the request; None without ``Server(auth=...)``.
 
-        Over HTTP+SSE by the newest that the client has sent.
+        Over HTTP+SSE, this is the newest token that the client has sent.
         """
         return getattr(self._incoming.headers, "auth", None)
 
     @property
     def session(self) -> Optional[dict[str, Any]]:
-        """A dict that is kept for the session; None where requests stand alone: keep state under an
-        id of your own."""
+        """A dict that is kept for the session. It is None in stateless revisions, where a handler
+        keeps state under an id of its own.
+        """
         return self._incoming.peer.session
 
     @property
     def server(self) -> Any:
-        """The `Server` that serves."""
+        """The `Server` that serves this request."""
         return self._incoming.server.owner
 
     def __repr__(self) -> str:
@@ -560,15 +557,14 @@ class Context:
 
 
 def current_context() -> Context:
-    """The Context of the handler that runs on this thread.
+    """Return the `Context` of the handler that runs on this thread.
 
     Raises:
-        LookupError: No handler runs on this thread. A thread that a handler starts is handed its
-            ``ctx``.
+        LookupError: No handler runs on this thread. Pass ``ctx`` to threads that a handler starts.
     """
     incoming = current_request()
     if incoming is None:
         raise LookupError(
-            "no handler runs on this thread: hand ctx to the threads that a handler starts"
+            "no handler runs on this thread: pass ctx to the threads that a handler starts"
         )
     return Context(incoming)

@@ -94,13 +94,13 @@ FEATURES: Mapping[str, LateFeature] = {
     "subscriptions": LateFeature("features.subscriptions", "Subscriptions"),
 }
 
-# The feature that makes what a decorator registers, by the name of the decorator.
+# The feature that creates the entries of a decorator, by the name of the decorator.
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
 # The feature that reads an option of a decorator, if that is not the feature of the decorator.
 READERS: Mapping[str, str] = {"scopes": "access"}
 
-# The feature that serves a method although nothing of it has to be registered.
+# The feature that serves a method without any registered entry.
 SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
 
 # Extensions of the library with decorators or options of their own.
@@ -108,9 +108,9 @@ EXTENSIONS = ("extensions.apps", "extensions.tasks")
 
 
 def extension_with(name: str) -> Optional[str]:
-    """Return the class of the extension that has this decorator or option; None if there is none.
+    """Return the name of the extension class with this decorator or option; None if there is none.
 
-    For messages: it imports the extensions.
+    Used for messages only, because it imports the extensions.
     """
     for module in EXTENSIONS:
         for found in vars(load(module)).values():
@@ -143,7 +143,7 @@ class OptionSpec(NamedTuple):
 class HandOver(BaseException):
     """Unwinds a handler whose call a feature continues in another way (`Feature.around_call`).
 
-    It passes ``except Exception``; let it pass yours.
+    Do not catch it: ``except Exception`` lets it pass.
     """
 
 
@@ -157,39 +157,39 @@ class OpenSession(NamedTuple):
     """A session that was opened with a handshake."""
 
     post: Callable[[Line], None]
-    """Has a line written when the client takes it."""
+    """Enqueues a line for the client."""
 
     lists: tuple[str, ...]
-    """The kinds of lists of whose changes the client was promised notifications."""
+    """The kinds of lists for which the server declared change notifications."""
 
     uris: tuple[str, ...]
     """The resources to which the client had subscribed, at another process."""
 
     is_paused: bool = False
-    """Whether the client is not notified before `Subscriptions.resume`."""
+    """Whether notifications are held back until `Subscriptions.resume`."""
 
 
 class RegisteredEntry(Protocol):
-    """What a feature may use of one registered thing, such as a tool or a prompt."""
+    """The part of an entry, such as a tool or a prompt, that features may use."""
 
     kind: str
     """ "tool", "resource", "resource template", "prompt" or "method"."""
 
     key: str
-    """The name or URI by which requests name it."""
+    """The name or URI that requests use."""
 
     options: Mapping[str, Any]
     """The options that the author gave."""
 
     @property
     def owner(self) -> str:
-        """What messages call it: "tool 'add'"."""
+        """The entry's name in messages: "tool 'add'"."""
 
     listing: Any
-    """The object of the wire that describes it in lists."""
+    """The wire object that describes the entry in lists."""
 
     route: Route
-    """Where its requests go."""
+    """The destination of its requests."""
 
 
 class Feature:
@@ -244,8 +244,8 @@ class Feature:
         """Handle a notification of a client. Return False if it is not for this feature.
 
         Args:
-            notification: The notification. Its method is one that the library does not handle, or
-                "notifications/initialized".
+            notification: The notification. Its method is "notifications/initialized" or a method
+                that the library does not handle.
             peer: The client of the session; None in revisions without sessions.
         """
         return False
@@ -267,7 +267,7 @@ class Feature:
         """Note that an entry of one of the feature's own tables was registered."""
 
     def offer(self, entry: Any) -> None:
-        """Change how an entry is served (``entry.route``) or, of a tool, its ``execution``.
+        """Change how an entry is served (``entry.route``), or the ``execution`` of a tool.
 
         Called for every entry of this server and of the servers that it mounts.
         """
@@ -286,7 +286,7 @@ class Feature:
         return {}
 
     def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
-        """Return what a client will be sent that gives one of `filters` to `subscriptions/listen`.
+        """Return what a client subscribes to with one of `filters` in `subscriptions/listen`.
 
         Args:
             member: The member of the filter.
@@ -294,22 +294,23 @@ class Feature:
             incoming: The request.
 
         Returns:
-            The keys that name the things, with their names in the acknowledgement.
+            The keys of the subscribed things, with their names in the acknowledgement.
         """
         return {}
 
     def refresh(self) -> None:
-        """Update the entries, before a list of them is sent. Runs on several worker threads."""
+        """Update the entries before a list of them is sent. Runs on several worker threads."""
 
     def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether calls and lists of this entry pass through the three methods below.
 
-        By default, if the entry has one of the feature's options.
+        By default, an entry that has one of the feature's options does.
         """
         return any(entry.options.get(name) is not None for name in self.options)
 
     def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
-        """Return False to hide an entry from a list; a call then fails as for an unknown name."""
+        """Return whether the entry appears in a list. Calls of a hidden entry fail as for an
+        unknown name."""
         return True
 
     def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
@@ -318,7 +319,7 @@ class Feature:
         It must not block.
 
         Returns:
-            The route that the request takes instead of the entry's; None keeps that.
+            The route of the request; None keeps the entry's route.
 
         Raises:
             RpcError: The call is rejected.
@@ -328,12 +329,13 @@ class Feature:
     def around_call(
         self, entry: RegisteredEntry, request: IncomingRequest, call_next: Callable[[], Any]
     ) -> Any:
-        """Run a call, on the handler's thread; return its result for the wire.
+        """Run a call, on the handler's thread, and return its result for the wire.
 
         Args:
             entry: The entry.
             request: The request.
-            call_next: Runs the rest and returns the result. It raises what the handler raised.
+            call_next: Runs the inner features and the handler. It returns the result, or raises the
+                handler's exception.
         """
         return call_next()
 

@@ -1,9 +1,8 @@
-"""What an author says of a tool, a resource or a prompt: the options, how they are checked, and
-marks on methods.
+"""Options of the decorators and of `Server`: their types, their checks, and marks on methods.
 
-A mark is an attribute on a function and nothing else: no base class, no registry at import. It says
-what the decorators of the same names on a `Server` say, and is acted on when an object of the class
-is added to one.
+A mark is an attribute of a function that holds the decorator's arguments. There is no base class
+and no global registry. When an object is added to a server, its marked methods are registered as
+with the decorators of the server.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# What an author says completes an argument: the values, or a function of the text typed so far.
+# The completions of an argument: the values, or a function of the text typed so far.
 Given = Union[Sequence[str], Callable[..., Any]]
 
 
@@ -89,7 +88,7 @@ class ToolOptions(_CommonOptions, total=False):
     visibility: Union[str, Sequence[str], None]
 
 
-# What an option is when it is left out, where that is not None.
+# The defaults of options, where they are not None.
 _DEFAULTS: Mapping[str, Any] = {
     **dict.fromkeys(("requires", "scopes", "permissions"), ()),
     "replace": False,
@@ -100,10 +99,9 @@ _BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 def with_option_signature(kind: str) -> Callable[[F], F]:
-    """Have `help` show the options of a function that passes them on, each with its type and
-    default.
+    """Make `help` show the options of a function that passes them on, with types and defaults.
 
-    They are written once, in the classes above: type checkers read them there, and people here.
+    The options are declared once, in the classes above. Type checkers read them there.
     """
 
     def decorate(function: F) -> F:
@@ -113,11 +111,10 @@ def with_option_signature(kind: str) -> Callable[[F], F]:
             own.append(
                 inspect.Parameter("function", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
             )
-        for name, said in annotations_of(OPTIONS[kind]).items():
-            said = getattr(said, "__forward_arg__", said)
-            own.append(
-                inspect.Parameter(name, _BY_NAME, default=_DEFAULTS.get(name), annotation=said)
-            )
+        for name, given in annotations_of(OPTIONS[kind]).items():
+            annotation = getattr(given, "__forward_arg__", given)
+            default = _DEFAULTS.get(name)
+            own.append(inspect.Parameter(name, _BY_NAME, default=default, annotation=annotation))
         function.__dict__["__signature__"] = inspect.Signature(own)
         return function
 
@@ -134,8 +131,7 @@ OPTIONS: Mapping[str, Any] = {
 
 
 def source_location(function: Any) -> str:
-    """Where a function stands, for messages: its name (a method's with the class of its object),
-    file and line."""
+    """Return the name, file and line of a function, for messages."""
     if isinstance(function, partial):
         return f"a partial of {source_location(function.func)}"
     code = getattr(getattr(function, "__func__", function), "__code__", None)
@@ -143,25 +139,27 @@ def source_location(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     if code is not None and owner is not None and not isinstance(owner, type):
         name = f"{type(owner).__qualname__}.{function.__name__}"
-    return f"{name} ({code.co_filename}:{code.co_firstlineno})" if code is not None else str(name)
+    if code is None:
+        return str(name)
+    return f"{name} ({code.co_filename}:{code.co_firstlineno})"
 
 
 # ------------------------------------------------------------ checks
 
 
 def handler_name(function: Any, name: Any, kind: str) -> str:
-    """The name that was given, or the function's own.
+    """Return the given name, or the function's own name.
 
     Raises:
-        TypeError: There is none.
-        ValueError: It is empty.
+        TypeError: The function has no name.
+        ValueError: The given name is empty.
     """
     if name == "":
-        raise ValueError(f"the name of a {kind} is not empty")
+        raise ValueError(f"the name of a {kind} must not be empty")
     found: str = getattr(function, "__name__", "") if name is None else name
     if found in ("", "<lambda>"):
         what = "a lambda" if found else f"a {type(function).__name__}"
-        raise TypeError(f"{what} has no name: say name=... of the {kind}")
+        raise TypeError(f"{what} has no name: give the {kind} a name=...")
     return found
 
 
@@ -172,29 +170,27 @@ def check_names(
     shape: str = "{!r}",
     error: type[Exception] = TypeError,
 ) -> None:
-    """Refuse a name that is unknown.
+    """Reject unknown names.
 
     Args:
         given: The names.
-        known: Those that there are.
+        known: The known names.
         problem: The beginning of the message: "tool 'x': no annotation is called".
-        shape: How a name is written in it.
-        error: What is raised.
+        shape: The format of a name in the message.
+        error: The class of the exception.
 
     Raises:
-        Exception: One of them is unknown; the message says which was probably meant, or which there
-            are.
+        Exception: A name is unknown. The message suggests a similar name, or lists all known names.
     """
     names = list(known)
     for name in given:
-        if name not in names:
-            near = nearest(str(name), names)
-            meant = (
-                f"did you mean {shape.format(near)}?"
-                if near
-                else f"there is {', '.join(names) or 'none'}"
-            )
-            raise error(f"{problem} {shape.format(name)}: {meant}")
+        if name in names:
+            continue
+        near = nearest(str(name), names)
+        hint = f"expected one of {', '.join(names)}" if names else "there are none"
+        if near:
+            hint = f"did you mean {shape.format(near)}?"
+        raise error(f"{problem} {shape.format(name)}: {hint}")
 
 
 NONE = type(None)
@@ -206,23 +202,23 @@ OPTIONAL_TEXT = OptionSpec((str, NONE), "text or None")
 
 def _check_scope(label: str, value: Any) -> None:
     if value not in ("private", "public"):
-        raise ValueError(f'{label} is "private" or "public", not {value!r}')
+        raise ValueError(f'{label} must be "private" or "public", not {value!r}')
 
 
 def _check_store(label: str, value: Any) -> None:
     if value is None:
         return
-    from ..stores.base import Store  # nothing else of a server without a store needs it
+    from ..stores.base import Store  # not at the top: a server without a store does not need it
 
     if not isinstance(value, Store):
-        what = "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"
-        raise TypeError(f"{label} is {what}, not {repr(value):.60}")
+        stores = "a MemoryStore(), a SqliteStore(path), a RedisStore(url) or None"
+        raise TypeError(f"{label} must be {stores}, not {repr(value):.60}")
 
 
 TTL = OptionSpec(check=partial(check_number, whole=False, optional=False))
 CACHE_SCOPE = OptionSpec(check=_check_scope)
 
-# The options of all decorators that register a function. The objects of the wire check those that
+# The options of all decorators that register a function. The wire objects check the options that
 # have no check here.
 COMMON_OPTIONS: Mapping[str, OptionSpec] = {
     "name": OptionSpec(),
@@ -234,7 +230,7 @@ COMMON_OPTIONS: Mapping[str, OptionSpec] = {
     "replace": FLAG,
 }
 
-# The options of `Server` that nothing else checks.
+# The options of `Server` that are checked here and not where they are used.
 SERVER_OPTIONS: Mapping[str, OptionSpec] = {
     "instructions": OPTIONAL_TEXT,
     "capabilities": OptionSpec((Iterable, NONE), "a list of kinds, a mapping or None"),
@@ -279,12 +275,12 @@ def check_options(
             continue
         label = f"{owner}{name}"
         if not isinstance(value, spec.types):
-            raise TypeError(f"{label} is {spec.what}, not {repr(value):.60}")
+            raise TypeError(f"{label} must be {spec.what}, not {repr(value):.60}")
         if spec.check is not None:
             spec.check(label, value)
 
 
-# What a client may declare, in whatever revision, by dotted names.
+# The capabilities that clients of any revision may declare, by dotted names.
 CAPABILITIES = sorted(
     {
         name
@@ -294,62 +290,62 @@ CAPABILITIES = sorted(
     }
 )
 
-# Capabilities whose parts anybody may name, as in ``experimental.x``.
-OPEN = ("tasks", "experimental")
+# Capabilities with members of any name, such as ``experimental.x``.
+OPEN_CAPABILITIES = ("tasks", "experimental")
 
 
 def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
-    """The client capabilities that ``requires=`` names; one may stand alone.
+    """Return the client capabilities that ``requires=`` names. It may be one name or a list.
 
     Raises:
-        TypeError: A name is no text.
-        ValueError: No client can declare such a thing, or what stands behind ``ext:`` is no
+        TypeError: A name is not a str.
+        ValueError: Clients cannot declare the capability, or the text after ``ext:`` is not the
             identifier of an extension.
     """
     given = options.get("requires", ())
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"{owner}: requires names capabilities by text, not {name!r:.60}")
+            raise TypeError(f"{owner}: requires must hold names of capabilities, not {name!r:.60}")
         if name.startswith("ext:"):
             check_identifier(name[4:], owner)
-        elif name.partition(".")[0] not in OPEN or "" in name.split("."):
-            known = (*CAPABILITIES, *OPEN, *(f"{each}.<name>" for each in OPEN), "ext:<identifier>")
-            check_names([name], known, f"{owner}: no client declares", error=ValueError)
+        elif name.partition(".")[0] not in OPEN_CAPABILITIES or "" in name.split("."):
+            members = [f"{each}.<name>" for each in OPEN_CAPABILITIES]
+            known = (*CAPABILITIES, *OPEN_CAPABILITIES, *members, "ext:<identifier>")
+            check_names([name], known, f"{owner}: clients cannot declare", error=ValueError)
     return names
 
 
 def count_positional(function: Any, owner: str, names: Sequence[str], *, least: int) -> int:
-    """How many arguments a function takes by position, where some may be left out.
+    """Return how many positional arguments a function accepts.
 
     Args:
-        function: What an author gave.
-        owner: What messages call it.
-        names: What it may be given, in order.
-        least: How many of them it must take.
+        function: The author's function.
+        owner: The name of the option, for messages.
+        names: The arguments that the library can pass, in order.
+        least: How many of them the function must accept.
 
     Raises:
-        TypeError: It is async, a generator, no Python function, or takes other arguments.
+        TypeError: The function is async, a generator, not a Python function, or needs other
+            arguments.
     """
-    called = (
-        function
-        if hasattr(function, "__code__") or hasattr(function, "__func__")
-        else type(function).__call__
-    )
+    called = function
+    if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
+        called = type(function).__call__
     refuse_async_and_stars(called, owner)
     if not inspect.isfunction(inspect.unwrap(getattr(called, "__func__", called))):
         raise TypeError(
-            f"{owner} is {function!r}, which is no Python function: write a def that calls it"
+            f"{owner} must be a Python function, not {function!r}: write a def that calls it"
         )
     signature = inspect.signature(function, follow_wrapped=False)
     if any(each.kind is each.VAR_POSITIONAL for each in signature.parameters.values()):
-        signature = inspect.signature(function)  # what a wrapper passes everything on to
+        signature = inspect.signature(function)  # of the function that a wrapper calls
     for count in range(len(names), least - 1, -1):
         with suppress(TypeError):
             signature.bind(*names[:count])
             return count
     ways = " or ".join(f"({', '.join(names[:count])})" for count in range(least, len(names) + 1))
-    raise TypeError(f"{owner}, {source_location(function)}, takes {ways}")
+    raise TypeError(f"{owner}, {source_location(function)}, must take {ways}")
 
 
 A = TypeVar("A", Annotations, ToolAnnotations)
@@ -358,21 +354,23 @@ A = TypeVar("A", Annotations, ToolAnnotations)
 def annotated(
     given: Union[A, Mapping[str, Json], None], cls: type[A], example: str, owner: str
 ) -> Optional[A]:
-    """Annotations as an author gives them: our own object, or its arguments in a mapping.
+    """Return the annotations that an author gave, as an object or a mapping of its arguments.
 
     Args:
-        given: What stands behind ``annotations=``.
-        cls: Of the object.
-        example: A mapping that would do.
-        owner: What messages call that which is annotated.
+        given: The value of ``annotations=``.
+        cls: The class of the annotations.
+        example: A valid mapping, for messages.
+        owner: The name of the annotated entry, for messages.
 
     Raises:
-        TypeError: It is neither, a name is none, or a value is of another type.
+        TypeError: The value has another type, a name is unknown, or an annotation has another type.
     """
     if given is None or isinstance(given, cls):
         return given
     if not isinstance(given, Mapping):
-        raise TypeError(f"{owner}: annotations is a mapping such as {example}, not {given!r:.60}")
+        raise TypeError(
+            f"{owner}: annotations must be a mapping such as {example}, not {given!r:.60}"
+        )
     check_names(given, inspect.signature(cls).parameters, f"{owner}: no annotation is called")
     return cls(**given)
 
@@ -384,8 +382,8 @@ MARKS = "__minimcp_marks__"
 
 
 class Mark(NamedTuple):
-    """What one decorator said: which one it was ("tool", "resource", "method" ...), and its
-    arguments."""
+    """The arguments of one decorator on a method, and its kind ("tool", "resource", "method",
+    ...)."""
 
     kind: str
     arguments: tuple[Any, ...]
@@ -393,26 +391,26 @@ class Mark(NamedTuple):
 
 
 def decorated(
-    register: Callable[..., Any], way: str, given: Sequence[Any], options: Mapping[str, Any]
+    register: Callable[..., Any], decorator: str, given: Sequence[Any], options: Mapping[str, Any]
 ) -> Any:
-    """What a decorator does that is written with and without arguments.
+    """Apply a decorator that may be written with or without arguments.
 
     Args:
-        register: Given the function and the options.
-        way: The decorator as it is written, for messages: "server.tool".
-        given: What was given by position: the function, where no arguments come first.
-        options: What was given by keyword.
+        register: Receives the function and the options.
+        decorator: The decorator as the author writes it, for messages: "server.tool".
+        given: The positional arguments: the function, or nothing if options are given first.
+        options: The keyword arguments.
     """
     if not given:
-        return lambda function: decorated(register, way, (function,), options)
+        return lambda function: decorated(register, decorator, (function,), options)
     function, *others = given
     for name in [function] if isinstance(function, str) else others:
-        raise TypeError(f"{way}({name!r:.60}): did you mean name={name!r:.60}?")
+        raise TypeError(f"{decorator}({name!r:.60}): did you mean name={name!r:.60}?")
     register(function, **options)
     return function
 
 
-# What comes first in the other decorators, as in this example.
+# The first argument of the other decorators, with an example.
 _FIRST = {
     "resource": ("URI", "notes://all"),
     "app": ("URI", "ui://sales/chart"),
@@ -422,21 +420,22 @@ _FIRST = {
 
 
 def named(
-    way: str,
+    name: str,
     first: str,
     register: Callable[..., Any],
     given: Sequence[Any] = (),
     options: Optional[Mapping[str, Any]] = None,
 ) -> Callable[[F], F]:
-    """A decorator whose URI or name comes first; arguments as `decorated`.
+    """Return a decorator whose first argument is a URI or a name. See `decorated` for the
+    arguments.
 
     Raises:
-        TypeError: What comes first is no text.
+        TypeError: The first argument is not a str.
     """
-    what, example = _FIRST[way.partition(".")[2]]
+    what, example = _FIRST[name.partition(".")[2]]
     if not isinstance(first, str):
-        raise TypeError(f'the {what} comes first: @{way}("{example}")')
-    decorator: Callable[[F], F] = decorated(register, way, given, options or {})
+        raise TypeError(f'the {what} comes first: @{name}("{example}")')
+    decorator: Callable[[F], F] = decorated(register, name, given, options or {})
     return decorator
 
 
@@ -449,23 +448,23 @@ def tool(*given: Any, **options: Any) -> Any:
     """Mark a method as a tool: ``@minimcp.tool`` or ``@minimcp.tool(name="add", ...)``.
 
     Args:
-        function: The method; it is returned as it is.
-        options: Those of `Server.tool`; they are checked when an object is added to a server.
+        function: The method. It is returned unchanged.
+        options: The options of `Server.tool`. They are checked when an object is added to a server.
 
     Raises:
-        TypeError: This is no function.
+        TypeError: The argument is not a function.
     """
     return decorated(partial(_mark, "tool", ()), "minimcp.tool", given, options)
 
 
 @with_option_signature("resource")
 def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
-    """Mark a method as a resource, or as a template of them:
-    ``@minimcp.resource("notes://{number}")``.
+    """Mark a method as a resource or a template: ``@minimcp.resource("notes://{number}")``.
 
     Args:
-        uri: The URI, or the template.
-        options: Those of `Server.resource`; they are checked when an object is added to a server.
+        uri: The URI or URI template.
+        options: The options of `Server.resource`. They are checked when an object is added to a
+            server.
 
     Raises:
         TypeError: The URI is missing.
@@ -475,12 +474,13 @@ def resource(uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
 
 @with_option_signature("app")
 def app(uri: str, **options: Unpack[AppOptions]) -> Callable[[F], F]:
-    """Mark a method as a page of HTML, above the tools that show it:
-    ``@minimcp.app("ui://sales/chart")``.
+    """Mark a method as an HTML page: ``@minimcp.app("ui://sales/chart")``.
+
+    Define it above the tools that show the page.
 
     Args:
-        uri: Of the page.
-        options: Those of `Server.app`; they are checked when an object is added to a server.
+        uri: The URI of the page.
+        options: The options of `Server.app`. They are checked when an object is added to a server.
 
     Raises:
         TypeError: The URI is missing.
@@ -494,34 +494,41 @@ def prompt(function: F, /) -> F: ...
 def prompt(**options: Unpack[PromptOptions]) -> Callable[[F], F]: ...
 @with_option_signature("prompt")
 def prompt(*given: Any, **options: Any) -> Any:
-    """Mark a method as a prompt. Arguments and errors as `tool`, with the options of
-    `Server.prompt`."""
+    """Mark a method as a prompt: ``@minimcp.prompt`` or ``@minimcp.prompt(name="plan", ...)``.
+
+    Args:
+        function: The method. It is returned unchanged.
+        options: The options of `Server.prompt`. They are checked when an object is added to a
+            server.
+
+    Raises:
+        TypeError: The argument is not a function.
+    """
     return decorated(partial(_mark, "prompt", ()), "minimcp.prompt", given, options)
 
 
 def method(name: str) -> Callable[[F], F]:
-    """Mark a method of an `Extension`, or of another plain class, as what serves a request:
-    "vendor/thing".
+    """Mark a method of an `Extension` or of a plain class as a custom method: "vendor/thing".
 
     Args:
-        name: The method of the requests, as `Server.method` takes it.
+        name: The method's name in requests, as for `Server.method`.
 
     Raises:
-        TypeError: It is no text.
+        TypeError: The name is not a str.
     """
     return named("minimcp.method", name, partial(_mark, "method", (name,)))
 
 
 def notification(name: str) -> Callable[[F], F]:
-    """Mark a method of an `Extension` as what hears a notification of the other side:
+    """Mark a method of an `Extension` as the handler of a notification:
     "notifications/vendor/thing".
 
     Args:
-        name: The method of the notification.
+        name: The method's name in notifications.
 
     Raises:
-        TypeError: It is no text.
-        ValueError: It is one of the specification's own.
+        TypeError: The name is not a str.
+        ValueError: The name belongs to the specification.
     """
     if name in OWN_NOTIFICATIONS:
         raise ValueError(
@@ -530,19 +537,19 @@ def notification(name: str) -> Callable[[F], F]:
     return named("minimcp.notification", name, partial(_mark, "notification", (name,)))
 
 
-# What the library hears itself.
+# The notifications that the library handles itself.
 OWN_NOTIFICATIONS = frozenset(
     f"notifications/{name}"
     for name in (
-        *(
-            "initialized",
-            "cancelled",
-            "progress",
-            "message",
-            "elicitation/complete",
-            "subscriptions/acknowledged",
-        ),
-        *("resources/updated", "roots/list_changed", *(f"{kind}/list_changed" for kind in LISTS)),
+        "initialized",
+        "cancelled",
+        "progress",
+        "message",
+        "elicitation/complete",
+        "subscriptions/acknowledged",
+        "resources/updated",
+        "roots/list_changed",
+        *(f"{kind}/list_changed" for kind in LISTS),
     )
 )
 
@@ -551,18 +558,18 @@ def _mark(kind: str, arguments: tuple[str, ...], function: Any, /, **options: An
     target = _plain(function)
     if not callable(target) or isinstance(target, type):
         raise TypeError(
-            f"minimcp.{kind} marks a function or a method, not {type(function).__name__}"
+            f"minimcp.{kind} must mark a function or a method, not {type(function).__name__}"
         )
     setattr(target, MARKS, (*getattr(target, MARKS, ()), Mark(kind, arguments, options)))
 
 
 def _plain(member: Any) -> Any:
-    """The function in a static or class method; anything else is returned as it is."""
+    """Return the function in a static or class method, or any other object unchanged."""
     return member.__func__ if isinstance(member, (staticmethod, classmethod)) else member
 
 
 def has_marks(kind: type) -> bool:
-    """Whether any method of a class, or of one below it, was marked."""
+    """Return whether any method of a class or of its bases is marked."""
     return any(
         MARKS in getattr(_plain(each), "__dict__", ())
         for one in kind.__mro__
@@ -571,15 +578,15 @@ def has_marks(kind: type) -> bool:
 
 
 def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
-    """The marked methods of an object, as `marks_of` finds them.
+    """Return the marked methods of an object, see `marks_of`.
 
     Raises:
-        TypeError: It is a class.
-        ValueError: None of its methods is marked.
+        TypeError: The object is a class.
+        ValueError: The object has no marked methods.
     """
     if isinstance(handlers, type):
         raise TypeError(
-            f"{handlers.__name__} is a class: give an instance of it, {handlers.__name__}()"
+            f"{handlers.__name__} is a class: pass an instance of it, {handlers.__name__}()"
         )
     if hasattr(handlers, "__code__") or hasattr(handlers, "__func__"):
         raise TypeError(
@@ -590,25 +597,25 @@ def marked(handlers: Any) -> Iterator[tuple[Callable[..., Any], Mark]]:
     if not found:
         raise ValueError(
             f"no method of {type(handlers).__name__} is marked: write @minimcp.tool, "
-            "@minimcp.resource(...) or "
-            "@minimcp.prompt above those that clients may call"
+            "@minimcp.resource(...) or @minimcp.prompt above the methods that clients may call"
         )
     yield from found
 
 
 def marks_of(handlers: Any) -> list[tuple[Callable[..., Any], Mark]]:
-    """The marked methods of an object, in the order in which its classes define them, the base
-    classes first.
+    """Return the marked methods of an object in the order of definition, base classes first.
 
-    They are found on the class, so no property is evaluated; a method that overrides a marked one
+    Marks are read from the class, so no property is evaluated. A method that overrides a marked one
     has its marks, unless it has its own.
     """
     marks: dict[str, Sequence[Mark]] = {}
     for kind in reversed(type(handlers).__mro__):
         for name, member in vars(kind).items():
-            own = getattr(_plain(member), MARKS, None) if not isinstance(member, property) else None
+            own = None
+            if not isinstance(member, property):
+                own = getattr(_plain(member), MARKS, None)
             if own is not None:
                 marks[name] = own
             elif name in marks and not callable(_plain(member)):
-                del marks[name]  # the subclass has put something else into its place
+                del marks[name]  # the subclass has replaced the method with a value
     return [(getattr(handlers, name), mark) for name, each in marks.items() for mark in each]

@@ -1,4 +1,4 @@
-"""`resolve_inside`: a path that a client names, held inside one directory."""
+"""`resolve_inside`: resolve a path from a client within one directory."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from ..errors import ResourceAccessDenied
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Bytes of a path, in UTF-8.
+# Maximum length of a path, in bytes of UTF-8.
 MAX_PATH_BYTES = 4096
 
-# Bytes of one name in it.
+# Maximum length of one name in a path, in bytes of UTF-8.
 MAX_NAME_BYTES = 255
 
-# How often a path may be percent-encoded, one inside the other, and still be looked at.
+# Maximum number of nested percent-encodings. Paths with more are rejected without a look inside.
 MAX_DECODINGS = 3
 
-# Characters that look like slashes, and that some systems write as slashes; NFKC knows the others.
+# Characters that look like slashes and that some systems replace with slashes. NFKC normalization
+# replaces the others.
 _SLASHES = str.maketrans("\u2044\u2215\u29f8\u2571\u2216\u29f5\u29f9", "////\\\\\\")
 
-# How a path may not be written, each with why; the first that is found counts.
+# Patterns of rejected paths, each with the reason. The first match counts.
 _FAULTS = [
     (re.compile(pattern, re.IGNORECASE), f"it {fault}")
     for pattern, fault in (
@@ -36,7 +37,7 @@ _FAULTS = [
         (r"\A~", "names a home directory"),
         (r"\A\Z|//|/\Z", "has an empty name"),
         (r"(?:\A|/)\.\.(?:/|\Z)", "goes up"),
-        (r"(?:\A|/)(?!\.(?:/|\Z))[^/]*[. ](?:/|\Z)", "has a name that ends with a dot or a blank"),
+        (r"(?:\A|/)(?!\.(?:/|\Z))[^/]*[. ](?:/|\Z)", "has a name that ends with a dot or a space"),
         (
             r"(?:\A|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$)"
             r" *(?:\.[^/]*)?(?:/|\Z)",
@@ -47,43 +48,41 @@ _FAULTS = [
 
 
 def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathLike[str]]) -> Path:
-    """The file that a client means by a path, if it lies in a directory: for servers that hand out
-    files.
+    """Return the absolute path of a file that a client names, if it is inside a directory:
+    ``resolve_inside("/srv/notes", path)``. For servers that give clients access to files.
 
-    What is refused is refused on every system, so that a server behaves alike on all of them: ".."
-    anywhere, absolute paths, backslashes, colons (drives, streams), a leading "~", control
-    characters, names of devices, names that end with a dot or a blank, empty names, and what is too
-    long; all of that also behind percent-encoding, look-alike characters and invisible ones. Then
-    symbolic links are followed, and what they lead to has to lie inside.
+    Rejected on every system: ".." anywhere, absolute paths, backslashes, colons (drives, streams),
+    a leading "~", control characters, device names, names that end with a dot or a space, empty
+    names, and paths that are too long. These are also found behind percent-encoding, look-alike
+    characters and invisible characters. Then symbolic links are resolved; the result must be inside
+    the directory.
 
-    A template of a resource has decoded its variables once: give them as they are, and decode
-    nothing yourself. Escapes that are still there are part of the name ("100%25.txt"), unless they
-    hide what would be refused.
+    Variables of a resource template are already decoded, so do not decode them again. Escapes that
+    remain are part of the name ("100%25.txt"), unless they hide something that would be rejected.
 
-    The answer is true for the moment in which it is given. Somebody else who may write in the
-    directory can put a symbolic link in the place of a file before it is opened, and a hard link
-    cannot be told from its file: serve directories in which only those may write who may read
-    everything.
+    The result is correct at the time of the call. Another process that can write in the directory
+    could replace a file with a symbolic link before you open it, and hard links are not detected.
+    Therefore, only users who may read everything should be able to write in the directory.
 
     Args:
-        root: The directory. A relative one is taken from the working directory; it may be a
-            symbolic link.
-        path: Relative to it, with "/" between names; "." is the directory itself. Nothing needs to
-            exist there.
+        root: The directory, absolute or relative to the working directory. It may be a symbolic
+            link.
+        path: A path relative to it, with "/" between names. "." is the directory itself. The file
+            does not need to exist.
 
     Returns:
         The absolute path, without symbolic links.
 
     Raises:
         ResourceAccessDenied: The path leads outside, or could on some system. The message says why,
-            and does not tell where the directory is.
-        TypeError: The path is no text.
+            but not where the directory is.
+        TypeError: The path is not a str.
     """
     from pathlib import Path
 
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise TypeError(f"path is a str, not {type(text).__name__}")
+        raise TypeError(f"path must be a str, not {type(text).__name__}")
     fault = path_fault(text)
     if fault is None:
         top = os.path.realpath(root)
@@ -91,11 +90,11 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
         if found.is_relative_to(top):
             return found
         fault = "it leads outside"
-    raise ResourceAccessDenied(f"Access denied: the path is refused, because {fault}")
+    raise ResourceAccessDenied(f"Access denied: the path is rejected, because {fault}")
 
 
 def path_fault(text: str) -> Optional[str]:
-    """Why a path is refused by how it is written; None when it is not."""
+    """Return why the text of a path is rejected, or None."""
     try:
         if len(text.encode("utf-8")) > MAX_PATH_BYTES:
             return "it is too long"
@@ -106,14 +105,14 @@ def path_fault(text: str) -> Optional[str]:
                 return fault
             text = decoded
     except UnicodeEncodeError:
-        return "it is no Unicode text"
+        return "it is not valid Unicode"
     except UnicodeDecodeError:
         return "it has escapes that are not UTF-8"
-    return "it is percent-encoded too often"
+    return "it is percent-encoded too many times"
 
 
 def _plain(text: str) -> str:
-    """Return the text as a system may read it that replaces look-alikes and drops invisible
+    """Return the text as systems may read it that replace look-alikes and drop invisible
     characters."""
     folded = unicodedata.normalize("NFKC", text).translate(_SLASHES)
     return "".join(each for each in folded if unicodedata.category(each) != "Cf")

@@ -1,5 +1,6 @@
-"""What the features of one server share: its configuration, the entries that an author registers,
-and tables of entries."""
+"""The parts that the features of a server share: its configuration, the entries that an author
+registers, and tables of entries.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ Middleware = Callable[[Context, CallNext], Any]
 
 @dataclass(eq=False, repr=False)
 class ServerConfig:
-    """The configuration that all features of one server share; requests carry it as ``server``.
+    """The configuration that all features of one server share. Requests carry it as ``server``.
 
     The arguments that are not listed here are those of `Server`.
 
@@ -57,15 +58,16 @@ class ServerConfig:
         info: The server's description of itself, as on the wire.
         owner: The `Server`, for ``ctx.server``.
         executor: The executor of handlers that name none; None is the pool of workers. The registry
-            replaces what an author gave by an `Executor`.
+            replaces the author's object by an `Executor`.
         capabilities: Kinds that count as registered from the start, each with more members to
             declare; and other capabilities.
-        middleware: The outermost function first.
+        middleware: The middleware functions, the outermost first.
         processes: The processes that share the store; None if no others do.
-        audience: The audience of the server's tokens; empty if it asks for none.
-        on_finished: Called for each request that ends, as for `RunningRequests`; None calls nothing.
+        audience: The audience of the server's tokens; empty if it does not use tokens.
+        on_finished: Called for each request that finishes, see `RunningRequests`; None calls
+            nothing.
         wake_main: Called when a request waits for `Server.pump`.
-        trusted_proxies: As of `HttpOptions`.
+        trusted_proxies: The proxies of `HttpOptions`.
 
     Attributes:
         features: The features that are loaded, set by the registry.
@@ -107,7 +109,7 @@ class ServerConfig:
         self.hints = {"ttlMs": int(self.list_ttl * 1000), "cacheScope": self.list_cache_scope}
         self.guide = {} if self.instructions is None else {"instructions": self.instructions}
         self._stamp = {SERVER_KEY: dict(self.info)}
-        # What ends a result that is JSON text, by ``Revision.result_type``.
+        # The end of a result that is JSON text, by ``Revision.result_type``.
         self.result_suffix = {
             True: f',"resultType":"complete","_meta":{to_json(self._stamp)}}}',
             False: "}",
@@ -115,7 +117,7 @@ class ServerConfig:
 
     @property
     def shares(self) -> Shares:
-        """What each client occupies of the limits over HTTP."""
+        """The share of the limits that each HTTP client uses."""
         if self._shares is None:
             from ..engine.shares import Shares
 
@@ -123,12 +125,16 @@ class ServerConfig:
         return self._shares
 
     def renew_shares(self) -> None:
-        """Begin without clients in a forked process."""
+        """Forget all clients, in a forked child process."""
         if self._shares is not None:
             self._shares.renew_in_fork()
 
     def finalize_result(self, result: dict[str, Json], revision: Revision) -> dict[str, Json]:
-        """The same for a result that is an object; the handler's own members win."""
+        """Add the members that the revision requires to a result that is an object.
+
+        Members that the handler has set are kept. Results that are JSON text end in
+        `result_suffix`.
+        """
         if not revision.result_type:
             return result
         own = result.get("_meta")
@@ -136,33 +142,33 @@ class ServerConfig:
         return {"resultType": "complete", **result, "_meta": meta}
 
 
-# ------------------------------------------------------------ registered things
+# ------------------------------------------------------------ entries
 
 
 class Registered:
-    """One entry: a tool, resource, template, prompt or method, as one server offers it.
+    """One entry: a tool, resource, template, prompt or custom method, as one server offers it.
 
     A server that mounts that server offers a copy. A subclass calls the function (`call`), and
     converts its value (`result`) or its exception (`failed`) to a result.
 
     Args:
-        config: The server's.
+        config: The server's configuration.
         function: The author's function.
-        key: The name or URI by which requests name it.
-        executor: Where the function runs; None takes the server's executor.
-        timeout: Maximum running time in seconds; None sets no limit.
+        key: The name or URI that requests use.
+        executor: The executor that runs the function; None uses the server's executor.
+        timeout: Maximum running time in seconds; None means no limit.
 
     Attributes:
-        listing: The object of the wire that describes it in lists.
+        listing: The wire object that describes the entry in lists.
         options: The options that the author gave.
-        completes: Whether arguments of it are completed.
+        completes: Whether the entry has arguments that can be completed.
         hidden_by: The features that may hide it.
         origin: The entry that this one is a copy of, or itself.
         middleware: The middleware of this server, and of those through which the entry is mounted;
             the outermost first.
     """
 
-    # What it is, for messages and as the name of its table: "prompt".
+    # The kind of entry, for messages and as the name of its table: "prompt".
     kind: str
 
     listing: Any = None
@@ -189,11 +195,11 @@ class Registered:
 
     @property
     def owner(self) -> str:
-        """What messages call it."""
+        """The entry's name in messages: "tool 'add'"."""
         return f"{self.kind} {self.key!r}"
 
     def _find_route(self) -> None:
-        """Set the route, with what the features that this entry uses do around a call."""
+        """Set the route, including the hooks of the features that this entry uses."""
         users = [each for each in self.config.features if each.uses(self)]
         self.hidden_by = tuple(each for each in users if overrides(each, "listed"))
         handle = self.handle
@@ -205,8 +211,7 @@ class Registered:
         if queue is not None and self.timeout is not None:
 
             def start(incoming: IncomingRequest) -> None:
-                # a queue that nobody takes the request out of does not keep the client waiting
-                # either
+                # The timeout includes the time in the queue, which might never be emptied.
                 incoming.timeout = self._countdown("begin", incoming)
                 queue(incoming)
 
@@ -240,7 +245,7 @@ class Registered:
         return any(not each.listed(self, incoming) for each in self.hidden_by)
 
     def serve(self, incoming: IncomingRequest) -> Any:
-        """Serve a request that was found to be for this entry only where its handler runs."""
+        """Serve a request whose entry was found only when its handler ran."""
         route = incoming.route = self.route
         if route.gate is not None:
             route = route.gate(incoming)
@@ -267,13 +272,13 @@ class Registered:
         return twin
 
     def handle(self, incoming: IncomingRequest) -> Any:
-        """Serve one request: the function with the middleware round it, and the result for the
+        """Serve one request: run the middleware and the function, and return the result for the
         wire.
 
         Raises:
-            InvalidParams: What the client answers has a wrong form, or its state is none of this
-                server's.
-            BaseException: Whatever `failed` raises.
+            InvalidParams: The client's answers have a wrong form, or the state is not from this
+                server.
+            BaseException: Any exception that `failed` raises.
         """
         params = incoming.request.params
         if "requestState" in params or "inputResponses" in params:
@@ -283,7 +288,7 @@ class Registered:
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
         result: Any = None
-        left: Optional[BaseException] = None
+        raised: Optional[BaseException] = None
         returned = False
         try:
             if any(self.middleware):
@@ -298,49 +303,50 @@ class Registered:
                     load("features.input_rounds").url_required(incoming, error)
                 result = self.failed(error, incoming, returned)
             except BaseException as other:
-                left = other
+                raised = other
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.stop()
         if incoming.asker is not None:
-            return load("features.input_rounds").end_round(incoming, self.handle, result, left)
-        if left is not None:
-            raise left
+            return load("features.input_rounds").end_round(incoming, self.handle, result, raised)
+        if raised is not None:
+            raise raised
         return result
 
     def run(self, context: Context, call: CallNext) -> Any:
-        """What the outermost middleware returns or raises; what is registered meanwhile counts for
-        later requests."""
+        """Run the middleware around a call. Middleware that is registered later does not affect
+        it."""
         for function in reversed([function for layer in self.middleware for function in layer]):
             call = partial(function, context, call)
         return call()
 
     def call(self, incoming: IncomingRequest) -> Any:
-        """Call the function for a request; it may raise anything."""
+        """Call the function for a request. Any exception may be raised."""
         raise NotImplementedError
 
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
-        """The result for what the function or the middleware returned: an object, or JSON text."""
+        """Return the result for the value of the function or middleware: an object, or JSON
+        text."""
         raise NotImplementedError
 
     def listed(self, revision: Revision) -> dict[str, Json]:
-        """Return its entry in a list, as a revision has it."""
+        """Return the entry in a list, in the form of a revision."""
         raise NotImplementedError
 
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
-        """The result for an exception; raised where it is an error of the protocol.
+        """Return the result for an exception, or raise an exception that belongs to the protocol.
 
         Args:
-            error: What was raised.
+            error: The exception.
             incoming: The request.
-            returned: Whether the function had returned: then its value was wrong.
+            returned: Whether the function had returned; then its value was wrong.
         """
         raise error
 
-    # ------------------------------------------------------------ its time
+    # ------------------------------------------------------------ timeout
 
     def _countdown(self, what: str, incoming: IncomingRequest) -> Timeout:
-        """Answers when the time is over, unless it is stopped."""
+        """Start a timer that answers the request when it expires."""
         assert self.timeout is not None
         text = f"{self.key} did not {what} within {self.timeout:g} s"
 
@@ -358,23 +364,23 @@ R = TypeVar("R", bound=Registered)
 
 
 class RegisteredFunction(Registered):
-    """A tool, a prompt, a resource or a template of them: what the author's function and options
-    say of each alike.
+    """A tool, a prompt, a resource or a template: the parts that all four have in common.
 
     Args:
-        config: Of the server.
-        function: What the author wrote.
+        config: The server's configuration.
+        function: The author's function.
         options: The options of the decorator.
-        uri: What requests name it by; None takes its name.
+        uri: The URI that requests use; None uses the entry's name.
 
     Raises:
-        TypeError: It cannot be a handler as it is written; the message says what to write instead.
-        ValueError: An option has a value that it cannot have, or ``requires`` names no capability.
+        TypeError: The function cannot be a handler; the message says what to write instead.
+        ValueError: An option has a value that is not accepted, or ``requires`` names an unknown
+            capability.
     """
 
-    # Classes whose instances are no values: what the function returns of them is sent as it is.
+    # Classes of return values that are sent unchanged.
     returned_as_is: ClassVar[tuple[type, ...]]
-    # Those of them that cannot stand in a list.
+    # Those of them that cannot be in a list.
     returned_alone: ClassVar[tuple[type, ...]]
 
     def __init__(
@@ -403,20 +409,23 @@ class RegisteredFunction(Registered):
             executor = config.feature("executors").find(executor)
         super().__init__(config, function, key, executor, options.get("timeout"))
         self.requires = required(options, self.owner)
-        said = options.get("description")
+        description = options.get("description")
+        if description is None:
+            description = self.signature.description or None
         self._listing_members: dict[str, Any] = {
-            each: options.get(each) for each in ("title", "icons", "meta")
+            "name": name,
+            "description": description,
+            "title": options.get("title"),
+            "icons": options.get("icons"),
+            "meta": options.get("meta"),
         }
         for feature in config.features:
             added = feature.listing(self.kind, key, options)
             if added:
                 self._listing_members["meta"] = {**(self._listing_members["meta"] or {}), **added}
-        self._listing_members.update(
-            name=name, description=self.signature.description or None if said is None else said
-        )
 
     def _option_specs(self, owner: str) -> dict[str, OptionSpec]:
-        """Return the options that somebody reads; load the features that read them.
+        """Return the options that the loaded features read. Load features for the given options.
 
         Raises:
             ValueError: An option belongs to an extension that the server does not have.
@@ -433,11 +442,11 @@ class RegisteredFunction(Registered):
         return {**COMMON_OPTIONS, **known}
 
     def set_listing(self, cls: Callable[..., Any], **members: Any) -> None:
-        """Set how it is listed.
+        """Set the wire object that describes the entry in lists.
 
         Raises:
-            TypeError, ValueError: A member cannot be what the author said, or is not JSON: one
-                such member would make the whole list unreadable.
+            TypeError, ValueError: A member has a wrong value or is not JSON. One such member would
+                make the whole list unreadable.
         """
         try:
             self.listing = cls(**self._listing_members, **members)
@@ -446,17 +455,16 @@ class RegisteredFunction(Registered):
                 member: plain_json(value, names.get(member, member))
                 for member, value in self.listing.to_wire().items()
             }
-            self.listing = type(self.listing).from_wire(
-                wire
-            )  # which the author cannot change any more
+            # A copy, which the author's objects can no longer change.
+            self.listing = type(self.listing).from_wire(wire)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self.owner}: {error}") from error
 
     def check_required(self, incoming: IncomingRequest) -> None:
-        """Refuse a request whose client lacks a capability that the function needs.
+        """Reject a request whose client lacks a capability that the function needs.
 
         Raises:
-            CapabilityNotSupported: It does.
+            CapabilityNotSupported: The client lacks a capability.
         """
         for name in self.requires:
             if not incoming.peer.supports(name):
@@ -464,7 +472,7 @@ class RegisteredFunction(Registered):
 
 
 def route_to(handle: Callable[[IncomingRequest], Any], executor: Optional[Executor]) -> Route:
-    """Return the route of a handler that runs in an executor; None is the pool of workers."""
+    """Return the route of a handler that runs on an executor; None is the pool of workers."""
     if executor is None:
         return Route(handle)
     return executor.route_to(handle)
@@ -475,33 +483,31 @@ def _reject(error: RpcError, incoming: IncomingRequest) -> Any:
 
 
 def keep_members(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
-    """An object with the members that a revision knows."""
+    """Return the members of a wire object that a revision has."""
     return {name: member for name, member in wire.items() if name in members}
 
 
-# Held while any table changes: servers mount each other. A signal handler may change one in the
-# midst of another.
+# Held while any table changes, because servers mount each other. Reentrant, because a signal
+# handler may change a table while the thread that it interrupts does.
 changing = threading.RLock()
 
 
 class Table(Generic[R]):
-    """Things by what requests name them by, in order of registration; those of mounted servers come
-    last. Thread-safe.
+    """Entries by name or URI, in order of registration; entries of mounted servers come last.
+    Thread-safe.
 
-    A server's own thing comes before a mounted one of its name, and what was mounted first before
-    what came later.
+    If names are equal, the server's own entry comes first, then the entry that was mounted first.
 
     Args:
-        kind: What they are, for messages: "prompt".
-        group: What a client is told to have changed with them: "prompts".
-        member: The name of the list in the result of the method that lists them; empty where none
-            does.
-        normalize: Writes names that mean the same in one way.
+        kind: The kind of the entries, for messages: "prompt".
+        group: The kind of list in change notifications: "prompts".
+        member: The member of the list in results; empty if no method lists these entries.
+        normalize: Maps equivalent names to the same string.
         has_prefix: Whether the names of mounted entries begin with a prefix.
 
     Attributes:
-        items: All of them, by normalized name.
-        own: Those that were registered here.
+        items: All entries, by normalized name.
+        own: The entries that were registered here.
         mounts: The tables of mounted servers, each with the prefix of its names here and the
             configuration of this server.
     """
@@ -523,28 +529,28 @@ class Table(Generic[R]):
         self.items: dict[str, R] = {}
         self.own = self.items
         self.mounts: list[tuple[Table[R], str, ServerConfig]] = []
-        self._told: set[tuple[str, str]] = set()
+        self._warnings: set[tuple[str, str]] = set()
         self._pages: dict[tuple[str, Optional[str]], str] = {}
         # Whether any entry may be hidden from some clients.
         self._is_filtered = False
 
-    def add(self, thing: R, *, replace: bool) -> None:
-        """Register something.
+    def add(self, entry: R, *, replace: bool) -> None:
+        """Add an entry.
 
         Raises:
             ValueError: The name is taken, and `replace` is false.
         """
         with changing:
             if not replace:
-                self.refuse_taken(thing.key, thing, ". Give one another name, or say replace=True")
-            self.own[self.normalize(thing.key)] = thing
+                self.refuse_taken(entry.key, entry, ". Rename one of them, or write replace=True")
+            self.own[self.normalize(entry.key)] = entry
             self.refresh()
 
     def remove(self, name: str) -> None:
-        """Take something away that was registered here.
+        """Remove an entry that was registered here.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: No entry has this name.
         """
         with changing:
             if self.own.pop(self.normalize(name), None) is None:
@@ -552,77 +558,81 @@ class Table(Generic[R]):
             self.refresh()
 
     def get(self, name: str) -> Optional[R]:
-        """Return what has this name or one that means the same, or None."""
+        """Return the entry with this name or an equivalent one, or None."""
         return self.items.get(self.normalize(name))
 
     def warn_once(self, name: str, problem: str, to: logging.Logger = log) -> None:
-        """Log what could be better."""
-        if (name, problem) not in self._told:
-            self._told.add((name, problem))
+        """Log a problem of an entry, once."""
+        if (name, problem) not in self._warnings:
+            self._warnings.add((name, problem))
             to.warning("%s %s %s", self.kind, name, problem)
 
     def unknown(self, name: Any) -> str:
-        """The message about a name that is none of these, with the one that was probably meant. Its
-        cost is bounded."""
-        near = nearest(name, [thing.key for thing in list(self.items.values())])
-        return f"Unknown {self.kind}: {one_line(name)}" + (
-            f", did you mean {one_line(near)}?" if near else ""
-        )
+        """Return the message for an unknown name, with the most similar name. Its cost is
+        bounded."""
+        text = f"Unknown {self.kind}: {one_line(name)}"
+        near = nearest(name, [entry.key for entry in list(self.items.values())])
+        if near:
+            text += f", did you mean {one_line(near)}?"
+        return text
 
     def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
-        """Where a request goes that names one of these.
+        """Return the route of a request that names an entry.
 
         Raises:
-            InvalidParams: It names none, or its arguments are no object.
+            InvalidParams: The name is unknown, or the arguments are not an object.
         """
         name = params.get("name")
         arguments = params.get("arguments")
-        thing = self.items.get(name) if type(name) is str else None
-        if thing is None:
-            raise InvalidParams(self.unknown(name) if isinstance(name, str) else "name is a string")
+        entry = self.items.get(name) if type(name) is str else None
+        if entry is None:
+            if not isinstance(name, str):
+                raise InvalidParams("name must be a string")
+            raise InvalidParams(self.unknown(name))
         if arguments is not None and type(arguments) is not dict:
-            raise InvalidParams(f"arguments is an object, not {described(arguments)}")
-        return thing.route
+            raise InvalidParams(f"arguments must be an object, not {described(arguments)}")
+        return entry.route
 
-    def refuse_taken(self, name: str, thing: R, advice: str = "") -> None:
-        """Refuse something under a name that something else has here.
+    def refuse_taken(self, name: str, entry: R, advice: str = "") -> None:
+        """Reject an entry whose name another entry has here.
 
         Raises:
-            ValueError: It has; the message names both.
+            ValueError: The name is taken; the message names both functions.
         """
         taken = self.get(name)
-        if taken is not None and taken.origin is not thing.origin:
-            first = "" if taken.key == name else f"as {taken.key!r}, "
-            both = (
-                f"{first}{source_location(taken.function)}; now {source_location(thing.function)}"
-            )
-            raise ValueError(f"the {self.kind} {name!r} exists: {both}{advice}")
+        if taken is not None and taken.origin is not entry.origin:
+            first = source_location(taken.function)
+            if taken.key != name:
+                first = f"as {taken.key!r}, {first}"
+            second = source_location(entry.function)
+            raise ValueError(f"the {self.kind} {name!r} exists: {first}; now {second}{advice}")
 
     def refresh(self) -> None:
-        """Something was registered or removed, here or in a table that is mounted (`changing` is
-        held)."""
+        """Update the table after a change here or in a mounted table. The caller holds
+        `changing`."""
         if self.mounts:
             self.items = load("features.mounting").merged(self)
         self._is_filtered = any(each.hidden_by for each in list(self.items.values()))
         self._pages = {}
 
-    # ------------------------------------------------------------ the method that lists them
+    # ------------------------------------------------------------ lists
 
     def serve_page(self, incoming: IncomingRequest) -> str:
-        """Serve it, by JSON text that is made once for each revision until something changes.
+        """Return one page of the list as JSON text, which is cached for each revision until a
+        change.
 
         Cursors are the same on every connection and in every process.
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagination
 
         Raises:
-            InvalidParams: The cursor is none of this server's.
+            InvalidParams: The cursor is not from this server.
         """
         config = incoming.server
         revision = incoming.peer.revision
         cursor = incoming.request.params.get("cursor")
         hints = config.hints
-        pages = self._pages  # a change meanwhile begins new ones
+        pages = self._pages  # a concurrent change replaces the dict
         if self._is_filtered:
             items = [each for each in list(self.items.values()) if not each.is_hidden(incoming)]
             pages = self._made_pages(items, revision, config.page_size)
@@ -634,7 +644,7 @@ class Table(Generic[R]):
         if cursor is None or type(cursor) is str:
             page = pages.get((revision.name, cursor))
         if page is None:
-            raise InvalidParams("the cursor is none of this server's")
+            raise InvalidParams("the cursor is not from this server")
         if revision.cache_hints:
             page = f"{page},{to_json(hints)[1:-1]}"
         return f"{page}{config.result_suffix[revision.result_type]}"
@@ -644,7 +654,7 @@ class Table(Generic[R]):
     ) -> dict[tuple[str, Optional[str]], str]:
         """Return the pages of a list, without their ends, by revision and cursor.
 
-        The first page is the last in the dict: a thread that finds it finds all.
+        The first page is the last in the dict. A thread that finds it there finds all pages.
         """
         items = [each.listed(revision) for each in entries]
         size = page_size or len(items) or 1

@@ -1,4 +1,4 @@
-"""What one server can do: its features, methods and capabilities, and the part of each
+"""`Registry`: the features, methods and capabilities of one server. `ServerRole`: one
 connection."""
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from .tools import Tools
 log = logger("minimcp.server")
 
 # The methods of the specification, in either direction and any revision.
-TAKEN = frozenset().union(
+SPECIFIED_METHODS = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
 # The capabilities that a server may have.
 CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 
-# The groups of things that an author registers.
-CHANGING = ("tools", "prompts", "resources", "methods")
+# The groups of entries that an author registers.
+ENTRY_GROUPS = ("tools", "prompts", "resources", "methods")
 
 INITIALIZED = Notification("notifications/initialized", {})
 
@@ -64,8 +64,8 @@ class Registry:
         self.offer = offer
         self.role: Callable[..., ServerRole] = partial(ServerRole, self)
         self.sessions: dict[Peer, OpenSession] = {}
-        # Groups of which something was registered, or that were announced. Removing the last thing
-        # of a group changes nothing.
+        # Groups that have had an entry, or that were declared. Removing the last entry of a group
+        # does not remove the group.
         self._offered: set[str] = set()
         self._late: dict[str, Feature] = {}
         self._tables: dict[str, Table[Any]] = {}
@@ -141,7 +141,7 @@ class Registry:
             routes.update(served)
             if feature.identifier:
                 unspecified.update(served)
-        unspecified.update(set(routes).difference(TAKEN))
+        unspecified.update(set(routes).difference(SPECIFIED_METHODS))
         for feature in features:
             for method in feature.refreshed_by:
                 route = routes.get(method)
@@ -173,7 +173,7 @@ class Registry:
         """Return the destination of a method whose feature is not loaded yet.
 
         Raises:
-            MethodNotFound: There is none.
+            MethodNotFound: The method is unknown or not offered.
         """
         if method not in peer.revision.requests_to_server:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
@@ -183,12 +183,12 @@ class Registry:
         kind = method.partition("/")[0]
         for capability in CAPABILITIES:
             if capability.startswith(kind):
-                raise MethodNotFound(f"{method}: this server declares no {capability}")
+                raise MethodNotFound(f"{method}: this server does not declare {capability}")
         raise MethodNotFound(f"Method not found: {one_line(method)}")
 
     def has_method(self, method: str) -> bool:
         """Return whether a method is one of the specification or of this server."""
-        return method in TAKEN or method in self._routes
+        return method in SPECIFIED_METHODS or method in self._routes
 
     def _initialize(self, incoming: IncomingRequest) -> dict[str, Json]:
         config = self.config
@@ -216,16 +216,16 @@ class Registry:
     # ------------------------------------------------------------ what is offered
 
     def offers(self, kind: str) -> bool:
-        """Return whether things of this kind ("tools") are offered.
+        """Return whether entries of this kind ("tools") are offered.
 
-        Any handler may log, so logging is offered with the first.
+        Any handler may log, so logging is offered with the first entry.
         """
         if kind == "logging":
-            return self.config.logging and not self._offered.isdisjoint(("logging", *CHANGING))
+            return self.config.logging and not self._offered.isdisjoint(("logging", *ENTRY_GROUPS))
         return kind in self._offered
 
     def note_offered(self, kinds: Iterable[str]) -> None:
-        """Note that things of these kinds are offered from now on; load their features."""
+        """Note that entries of these kinds are offered from now on; load their features."""
         self._offered.update(kinds)
         for capability in CAPABILITIES:
             if capability == "logging" and capability not in self._offered:
@@ -235,7 +235,7 @@ class Registry:
         self.refresh_routes()
 
     def _load_implied_logging(self) -> None:
-        """Load logging, which nobody asked for. A copy of the library may be without it."""
+        """Load logging, if it is offered. A copy of the library may lack the module."""
         if self.offers("logging"):
             try:
                 self.feature("logging")
@@ -271,7 +271,7 @@ class Registry:
                 kinds.
 
         Raises:
-            TypeError, ValueError, ImportError: As the decorators of a `Server` of the same names.
+            TypeError, ValueError, ImportError: See the decorators of `Server`.
         """
         feature = self._maker(kind, function)
         if kind in OPTIONS:
@@ -282,7 +282,7 @@ class Registry:
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))
         if made.listing is not None and not made.listing.description:
-            table.warn_once(made.key, "has no description: a model has only its name to go by")
+            table.warn_once(made.key, "has no description: a model sees only its name")
         if isinstance(made, RegisteredFunction):
             for doubt in made.signature.doubts:
                 table.warn_once(made.key, f"{doubt}: {source_location(function)}")
@@ -291,10 +291,10 @@ class Registry:
         return table.kind, made.key
 
     def _maker(self, kind: str, function: Callable[..., Any]) -> Feature:
-        """Return the feature that makes what a decorator registers.
+        """Return the feature that creates the entries of a decorator.
 
         Raises:
-            TypeError: The server has none.
+            TypeError: The server has no such feature.
         """
         if kind in MAKERS:
             self.feature(MAKERS[kind])
@@ -302,20 +302,20 @@ class Registry:
             if kind in feature.makers:
                 return feature
         extension = extension_with(kind)
-        way = "belongs into an Extension"
+        advice = "belongs in an Extension"
         if extension is not None:
-            way = f"needs Server(..., extensions=[{extension}()])"
-        raise TypeError(f"{source_location(function)} is marked as {kind}: that {way}")
+            advice = f"needs Server(..., extensions=[{extension}()])"
+        raise TypeError(f"{source_location(function)} is marked as {kind}, which {advice}")
 
     def warn_if_empty(self) -> None:
-        """Log that there is nothing to serve, with the likely cause."""
+        """Log a warning if there is nothing to serve, with the likely cause."""
         has_extensions = any(each.identifier for each in self.config.features)
-        if has_extensions or not self._offered.isdisjoint(CHANGING):
+        if has_extensions or not self._offered.isdisjoint(ENTRY_GROUPS):
             return
         log.warning(
             "the server %r has no tools, resources or prompts. If they are registered in a file"
             " that imports this one, there are two servers: a script that is run and also imported"
-            " exists twice. Make the server in a file of its own, and import it in both",
+            " exists twice. Create the server in its own file, and import it in both",
             self.config.info["name"],
         )
 
@@ -323,7 +323,7 @@ class Registry:
         """Remove a tool, a resource, a template or a prompt. Running calls continue.
 
         Raises:
-            KeyError: None has this name.
+            KeyError: No entry has this name.
         """
         if kind in MAKERS:
             self.feature(MAKERS[kind])
@@ -335,10 +335,8 @@ class Registry:
         self._changed(table.group)
 
     def _changed(self, group: str, completes: bool = False) -> None:
-        """Notify clients that something of a group was registered or removed.
-
-        Those are the clients of this server, and of the servers that mount it.
-        """
+        """Notify the clients of this server, and of servers that mount it, that a list has
+        changed."""
         self.note_offered((group, "completions") if completes else (group,))
         self.list_changed(group)
         mounting = self.loaded("mounting")
@@ -355,19 +353,19 @@ class Registry:
         return list(self._tables.values())
 
     def refresh_tables(self, group: str) -> None:
-        """Update the tables of a group after a change in a mounted server (`changing` is held)."""
+        """Update the tables of a group after a change in a mounted server. The caller holds
+        `changing`."""
         for table in self._tables.values():
             if table.group == group:
                 table.refresh()
 
     def resource_updated(self, uri: str) -> None:
-        """Notify the clients that subscribed to a resource, here or at a server that mounts this
-        one."""
+        """Notify the subscribers of a resource, here and at the servers that mount this one."""
         registries = [self]
         if "mounting" in self._late:
             registries += self.feature("mounting").above()
         for registry in registries:
-            subscriptions = registry.loaded("subscriptions")  # else nobody has subscribed
+            subscriptions = registry.loaded("subscriptions")  # None: there are no subscribers
             if subscriptions is not None:
                 subscriptions.resource_updated(uri)
 
@@ -385,9 +383,9 @@ class Registry:
 
         Args:
             peer: The client.
-            post: Has a line written when the client takes it.
+            post: Enqueues a line for the client.
             uris: The resources to which the client has subscribed, at another process.
-            is_paused: Whether it is not notified before `Subscriptions.resume`.
+            is_paused: Whether notifications are held back until `Subscriptions.resume`.
         """
         with changing:
             lists = tuple(kind for kind in LISTS if self.offers(kind))
@@ -410,7 +408,7 @@ class Registry:
             feature.closed(peer)
 
     def drain(self, sink: Sink) -> None:
-        """End what would stay open on a connection or response that is about to end."""
+        """End everything that would stay open on a connection or response that is about to end."""
         for feature in list(self.config.features):
             feature.draining(sink)
 
@@ -429,19 +427,20 @@ def _refreshed(feature: Feature, route: Route, incoming: IncomingRequest) -> Any
 
 
 class ServerRole(ConnectionRole):
-    """One connection, or one session over HTTP, as its server sees it.
+    """The server's side of one connection, or of one HTTP session.
 
     Args:
-        registry: What the server can do.
-        later: Has a line written some time; None where notifications of changes cannot be sent.
-        end: Closes the connection when what runs has finished.
-        on_lost: Called when the connection has ended, on the thread that has noticed it: be quick.
+        registry: The server's registry.
+        later: Enqueues a line for the client; None if notifications of changes cannot be sent.
+        end: Closes the connection when its running requests have finished.
+        on_lost: Called when the connection has ended, on the thread that noticed it. It must not
+            block.
     """
 
     answers_invalid = True
 
-    # Whether the session is notified of changes only after `Subscriptions.resume`, because other
-    # processes serve it, too.
+    # Whether change notifications are held back until `Subscriptions.resume`, because other
+    # processes serve the session, too.
     is_shared = False
 
     def __init__(
@@ -460,17 +459,17 @@ class ServerRole(ConnectionRole):
         self._shut_down = False
 
     def ping(self) -> Optional[tuple[str, MakeParams]]:
-        """As `ConnectionRole.ping`: a client is pinged only after a handshake."""
+        """Return the request for a ping, or None before a handshake. See `ConnectionRole.ping`."""
         return None if self.session.era is None else ("ping", lambda id: {})
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]
-        """Whether an array of messages may arrive now."""
+        """Whether arrays of messages are accepted in the current state of the session."""
         return self.session.takes_batches
 
     @property
     def error_without_id(self) -> bool:  # type: ignore[override]
-        """How an error is written now whose request's id could not be read."""
+        """The form of an error response to a request whose id could not be read."""
         return self.session.error_without_id
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
@@ -492,18 +491,24 @@ class ServerRole(ConnectionRole):
         return peer, self._registry.route(request, peer)
 
     def restore(self, peer: Peer, uris: Iterable[str]) -> None:
-        """Go on with a session that another process has opened, and whose client has subscribed to
-        these resources."""
+        """Continue a session that another process has opened.
+
+        Args:
+            peer: The client.
+            uris: The resources to which the client has subscribed.
+        """
         self.session.era = Handshake(peer.revision, peer)
         if self.later is not None:
             self._registry.open_session(peer, self.later, uris, is_paused=self.is_shared)
 
     def begin(self, peer: Peer) -> None:
-        """The client has sent `notifications/initialized`, here or to another process."""
+        """Handle `notifications/initialized`, which the client has sent here or to another
+        process."""
         self._registry.begin_session(peer)
 
     def _end(self, incoming: IncomingRequest) -> Any:
-        """Have this answered, and then the connection closed when what runs has finished."""
+        """Respond to a shutdown request, and then close the connection when running requests
+        finish."""
 
         def end() -> None:
             incoming.sink.respond(incoming, encode(Response(incoming.request.id, {})))

@@ -1,8 +1,8 @@
-"""`Server.run`: serve until the input ends, a signal comes or `close` is called.
+"""`Server.run`: serve until the input ends, a signal arrives or `close` is called.
 
-The main thread pumps for ``executor="main"``; another one looks for the end. What wakes that one is
-a pipe: the interpreter writes the numbers of signals into it, whatever the main thread is doing,
-and `close` a zero.
+The main thread runs the handlers of ``executor="main"``; a watcher thread waits for the end. A pipe
+wakes the watcher: the interpreter writes the numbers of signals into it, whatever the main thread
+is doing, and `wake` writes a zero.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.stdio")
 
-FOR_A_PERSON = (
-    "this is a server: it waits for a client at stdin, and a terminal is there. To look at it, say "
-    "python3 -m minimcp list FILE; to end it, press Ctrl-C"
+TERMINAL_HINT = (
+    "this is a server: it waits for a client on stdin, but stdin is a terminal. To inspect the"
+    " server, run python3 -m minimcp list FILE; to end it, press Ctrl-C"
 )
 
-# How often it is looked whether the process lives that started this one: no system says so in time.
-LOOK_SECONDS = 0.5
+# Seconds between checks whether the parent process still exists. No system reports its end.
+PARENT_CHECK_SECONDS = 0.5
 
-# After a signal the process ends within this time, because hosts kill after two seconds.
+# Seconds after a signal in which the process ends, because hosts kill it after two seconds.
 SIGNAL_SECONDS = 1.2
 
-# What a handler on the main thread gets to return in when all else has ended.
-LAST_SECONDS = 1.0
+# Seconds in which a handler on the main thread must return after everything else has ended.
+EXIT_SECONDS = 1.0
 
-# What the main thread gets at least to return in, on a machine that is busy.
+# Minimum time in seconds for the main thread to return, even on a busy machine.
 RETURN_SECONDS = 0.25
 
-# How long a child process that was sent SIGTERM has to exit, before it is sent SIGKILL.
+# Seconds between SIGTERM and SIGKILL for a child process.
 KILL_SECONDS = 0.1
 
-# Added to the number of a signal by a handler in Python.
+# Added to a signal's number in a byte that the Python handler wrote.
 FROM_HANDLER = 0x80
 
 SIGNALS = tuple(
@@ -58,27 +58,30 @@ SIGNALS = tuple(
 
 
 class RunningServer(Protocol):
-    """What is served: it ends by itself, or is closed."""
+    """A connection or HTTP server that is being served. It ends by itself or is closed."""
 
     @property
     def ended(self) -> bool:
         """Whether it has ended."""
 
     def close(self, grace: float, reason: Optional[str]) -> None:
-        """End it: after ``grace`` seconds, or sooner; ``reason`` cancels what runs, None lets it go
-        on."""
+        """End it after at most ``grace`` seconds.
+
+        If there is a ``reason``, running requests are cancelled with it. None lets them continue.
+        """
 
 
 class Run:
-    """One `Server.run`, in the thread that called it.
+    """One call of `Server.run`, in its thread.
 
     Args:
         find_main: Returns the executor "main", which this thread then pumps if it is the main
-            thread; None while no handler needs it (see `look`). In any other thread that is left
-            to the author, and signals are left alone.
+            thread; None while no handler needs it (see `look_for_main`). In any other thread, the
+            author pumps, and signals are not handled.
         grace: Seconds that running requests get at the end.
-        with_parent: Whether it also ends when the process has gone that started this one.
-        is_busy: Whether a handler still runs on a thread that may be no daemon.
+        with_parent: Whether to end when the parent process has ended.
+        is_busy: Returns whether a handler is running on an executor whose threads might not be
+            daemons.
     """
 
     def __init__(
@@ -99,31 +102,35 @@ class Run:
         self._far = far
         self._over = threading.Event()
         self._returned = threading.Event()
-        # Set when there may be something to pump, or when it is over.
+        # Set when there may be something to pump, or when the run is over.
         self._look = threading.Event()
-        self._deadline: Optional[Deadline] = None  # of the exit, after a signal
-        # What wakes the watcher; numbers of other signals, for which the author has handlers, come
-        # that way too.
+        # When the process must have exited, after a signal.
+        self._deadline: Optional[Deadline] = None
+        # The bytes that end the run. The pipe also receives the numbers of other signals, for which
+        # the author has handlers.
         self._ending = {0}
-        self._bytes: list[int] = []  # that signals have sent
-        self._put_back = ExitStack()
+        # The bytes that signals have written.
+        self._bytes: list[int] = []
+        # Restores the signal handlers.
+        self._restore = ExitStack()
 
     def wake(self) -> None:
-        """It is to end, or has ended. Any thread, and safe in signal handlers."""
+        """Wake the watcher, because `serve` should end or has ended. Any thread; safe in signal
+        handlers."""
         try:
             self._far.write(b"\0")
         except (OSError, ValueError):
-            pass  # it is over
+            pass  # the run is over
 
     def serve(self, connect: Callable[[], RunningServer]) -> None:
-        """Open what is served, and return when it has ended.
+        """Open a server, and return when it has ended.
 
         Args:
-            connect: Opens it; has `wake` called when it has ended.
+            connect: Opens the server, which calls `wake` when it has ended.
         """
         _runs.append(self)
         try:
-            with self._put_back:
+            with self._restore:
                 if self._in_main:
                     self._take_signals()
                 served = connect()
@@ -132,7 +139,7 @@ class Run:
                 )
                 watcher.start()
                 while self._in_main and not self._over.is_set():
-                    # A handler raised KeyboardInterrupt: a signal only tells the server to end.
+                    # A handler raised KeyboardInterrupt itself: signals only wake the watcher.
                     with suppress(KeyboardInterrupt):
                         self._serve_main()
                     self._hold_signals()
@@ -148,12 +155,13 @@ class Run:
         if self._in_main:
             _bound_exit(self._deadline)
 
-    def look(self) -> None:
-        """Look for the executor "main": its first handler has appeared. Any thread."""
+    def look_for_main(self) -> None:
+        """Look for the executor "main", because a handler that needs it was registered. Any
+        thread."""
         self._look.set()
 
     def _serve_main(self) -> None:
-        """Pump, or wait until there is something to pump."""
+        """Pump, or wait until a handler needs the executor "main"."""
         main = self._find_main()
         if main is not None:
             main.pump(None, self._over.is_set)
@@ -162,21 +170,21 @@ class Run:
             self._look.clear()
 
     def _take_signals(self) -> None:
-        """Make SIGINT, SIGTERM and SIGHUP wake the watcher until `_put_back` is closed."""
+        """Make SIGINT, SIGTERM and SIGHUP wake the watcher until `_restore` is closed."""
         before = signal.set_wakeup_fd(self._far.fileno(), warn_on_full_buffer=False)
-        self._put_back.callback(signal.set_wakeup_fd, before)
+        self._restore.callback(signal.set_wakeup_fd, before)
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._ending.add(int(number))
                 old = signal.signal(number, self._on_signal)
-                self._put_back.callback(
-                    signal.signal, number, signal.SIG_DFL if old is None else old
-                )
+                if old is None:  # set by code that is not Python
+                    old = signal.SIG_DFL
+                self._restore.callback(signal.signal, number, old)
 
     def _hold_signals(self) -> None:
         """Set the signal handlers again after a handler that ran on the main thread.
 
-        It may have set its own, as an event loop does.
+        That handler may have replaced them, as an event loop does.
         """
         if self._over.is_set():
             return
@@ -186,30 +194,31 @@ class Run:
                 signal.signal(number, self._on_signal)
 
     def _on_signal(self, number: int, frame: Optional[FrameType]) -> None:
-        """Wake the watcher. The interpreter has, too, unless other code took its descriptor."""
+        """Wake the watcher. The interpreter has already done so, unless other code took its
+        descriptor."""
         with suppress(OSError, ValueError):  # the pipe is full: the watcher is awake
             self._far.write(bytes([number | FROM_HANDLER]))
 
     def renew_in_fork(self) -> None:
-        """Give signals their previous handlers, and end `serve`, in a forked process."""
-        self._put_back.close()
+        """Restore the previous signal handlers and end `serve`, in a forked child process."""
+        self._restore.close()
         self._near.close()
         self._far.close()
         self._over = threading.Event()
         self._over.set()
         self._in_main = False
 
-    # ------------------------------------------------------------ the thread that looks for the end
+    # ------------------------------------------------------------ the watcher thread
 
     def _watch(self, served: RunningServer) -> None:
         with self._near, self._far:
             woken = False
             while not woken and self._parent in (None, os.getppid()):
-                woken = self._wait(LOOK_SECONDS)
+                woken = self._wait(PARENT_CHECK_SECONDS)
             signalled = self._signals > 0
-            reason = "the server was told to end" if signalled else None
+            reason = "the server received a signal to end" if signalled else None
             if not woken:
-                reason = "the process that started the server has gone"
+                reason = "the process that started the server has ended"
             deadline = Deadline(SIGNAL_SECONDS if signalled else None)
             self._deadline = deadline if signalled else None
             if not served.ended and self._close(served, reason, deadline) and signalled:
@@ -220,10 +229,10 @@ class Run:
             if main is not None:
                 main.wake()
             if self._in_main:
-                self._end_process(deadline if signalled else Deadline(LAST_SECONDS), signalled)
+                self._end_process(deadline if signalled else Deadline(EXIT_SECONDS), signalled)
 
     def _wait(self, seconds: float) -> bool:
-        """Wait for `wake` or a signal; return False if nothing came, or only other signals."""
+        """Wait for `wake` or a signal. Return False if none arrived, or only other signals."""
         if not select.select([self._near], [], [], seconds)[0]:
             return False
         found = [each for each in self._near.read(64) if each % FROM_HANDLER in self._ending]
@@ -232,20 +241,20 @@ class Run:
 
     @property
     def _signals(self) -> int:
-        """How many signals have come. Each has sent two bytes, or one of them."""
+        """The number of signals that have arrived. Each has sent two bytes, or one of them."""
         from_handler = [each for each in self._bytes if each > FROM_HANDLER]
         return max(len(from_handler), len(self._bytes) - len(from_handler))
 
     def _close(self, served: RunningServer, reason: Optional[str], deadline: Deadline) -> bool:
-        """Close, at most until the deadline; whether a further signal came, which does not wait for
-        anything."""
+        """Close the server. Return True if another signal arrived, False when closed or at the
+        deadline."""
 
         def close() -> None:
+            grace = self._grace
+            if deadline.seconds is not None:
+                grace = min(grace, EXIT_SECONDS)
             try:
-                served.close(
-                    self._grace if deadline.seconds is None else min(self._grace, LAST_SECONDS),
-                    reason,
-                )
+                served.close(grace, reason)
             finally:
                 closed.set()
                 self.wake()
@@ -260,13 +269,13 @@ class Run:
         return False
 
     def _end_process(self, deadline: Deadline, signalled: bool) -> None:
-        """End the process when a handler keeps the main thread, or after a signal a thread of an
-        author's executor."""
+        """End the process if a handler keeps the main thread or, after a signal, an author's
+        executor."""
         self._returned.wait(max(deadline.to_wait(), RETURN_SECONDS))
         while signalled and self._is_busy() and not deadline.expired:
             self._wait(0.05)
         if not self._returned.is_set() or (signalled and self._is_busy()):
-            log.error("a handler does not return: the process ends here")
+            log.error("a handler does not return: ending the process")
             _end_children(Deadline(0))
             os._exit(1)
 
@@ -277,7 +286,7 @@ def _pipe() -> tuple[Any, Any]:
     On Windows it is a pair of sockets: `select` accepts nothing else.
     """
     if os.name == "nt":  # pragma: no cover - Windows
-        import socket  # takes as long as all of this folder
+        import socket  # takes as long to import as this whole folder
 
         reading, writing = socket.socketpair()
         writing.setblocking(False)
@@ -295,14 +304,15 @@ _forking = threading.local()
 
 
 def _before_fork() -> None:
-    """Block the signals of `Run`: until its hook has run, a child has the handlers of its parent,
-    and would wake the parent."""
+    """Block the signals of `Run`. Until its own hook has run, a child process has the handlers of
+    its parent and would wake the parent.
+    """
     if _runs:
         _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
 
 
 def _after_fork() -> None:
-    """Unblock them."""
+    """Unblock the signals of `Run`."""
     mask = _forking.__dict__.pop("mask", None)
     if mask is not None:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -322,10 +332,10 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def _bound_exit(deadline: Optional[Deadline]) -> None:
-    """Limit how long the interpreter waits, when it exits, for processes of `multiprocessing`.
+    """Limit how long the interpreter waits for processes of `multiprocessing` when it exits.
 
     Args:
-        deadline: When they are terminated; None is `LAST_SECONDS` after the exit has begun.
+        deadline: When to terminate them; None means `EXIT_SECONDS` after the exit began.
     """
     if not _children():
         return
@@ -335,23 +345,24 @@ def _bound_exit(deadline: Optional[Deadline]) -> None:
         if os.getpid() == process:
             threading.Thread(
                 target=_end_children,
-                args=(deadline or Deadline(LAST_SECONDS),),
+                args=(deadline or Deadline(EXIT_SECONDS),),
                 name="minimcp-run-children",
                 daemon=True,
             ).start()
 
-    # `concurrent.futures` waits for its processes in such a call, before those of `atexit` begin.
+    # `concurrent.futures` waits for its processes in such a callback, before `atexit` callbacks
+    # run.
     getattr(threading, "_register_atexit", atexit.register)(exiting)
 
 
 def _children() -> list[Any]:
-    """The processes that were started with `multiprocessing` and still run."""
+    """Return the running processes of `multiprocessing`."""
     module = sys.modules.get("multiprocessing.process")
     return [] if module is None else module.active_children()
 
 
 def _end_children(deadline: Deadline) -> None:
-    """Terminate the processes of `multiprocessing` that have not ended at the deadline, then kill
+    """Terminate the processes of `multiprocessing` that are running at the deadline, then kill
     them."""
     left = _children()
     _wait_for_children(left, deadline)
@@ -363,7 +374,7 @@ def _end_children(deadline: Deadline) -> None:
 
 
 def _wait_for_children(left: list[Any], deadline: Deadline) -> None:
-    """Remove those that end before the deadline from the list."""
+    """Remove the processes that end before the deadline from the list."""
     if left:
         from multiprocessing.connection import wait
     while left and not deadline.expired:

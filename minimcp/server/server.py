@@ -1,4 +1,4 @@
-"""`Server`: what an author makes, says what it offers, and serves on every transport.
+"""`Server`: registers tools, resources and prompts, and serves them on every transport.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server
 """
@@ -42,7 +42,7 @@ from .options import (
 )
 from .registered import Middleware, ServerConfig
 from .registry import CAPABILITIES, Registry, ServerRole
-from .run import FOR_A_PERSON, Run, RunningServer, log
+from .run import TERMINAL_HINT, Run, RunningServer, log
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -63,76 +63,51 @@ M = TypeVar("M", bound=Middleware)
 
 
 class Server:
-    """A server of the Model Context Protocol. Thread-safe; no connection, so it may be built before
-    a fork.
+    """A server of the Model Context Protocol. Thread-safe; it may be created before a fork.
 
     Args:
-        name: For programs; clients see it.
+        name: The server's name for programs. Clients see it.
         handlers: Plain objects whose marked methods are registered, as by `add`.
-        version: Of the server, as clients see it.
-        title: For people; None sends none.
-        description: What it is for; None sends none.
-        website_url: Where to read more; None sends none.
-        icons: Pictures of it; None sends none.
-        instructions: For the client's model: what the server is good for; None sends none.
-        capabilities: Kinds that count as registered before anything of them is, as in
-            ``{"tools"}``; a mapping also says what else to declare, of them or beside them:
-            ``{"experimental": {"x": {}}}``. None adds none.
-        extensions: `Extension` objects to serve, such as `Tasks()`, in a list; or what to declare
-            only, by identifier (``"com.example/x"``), each with an object of settings. None
-            declares none.
-        revisions: Names of the revisions to speak; None speaks all five.
-        strict_version: Refuse an unknown revision at `initialize` instead of offering another.
-        strict_arguments: Answer wrong arguments of a tool with -32602 where the revision is older
-            than 2025-11-25.
-        strict_schemas: Publish ``"additionalProperties": false`` at every level of the schemas that
-            are made from annotations, as some models' APIs want it. Some hosts cannot read it, so
-            without this option only a tool without parameters has it. Unknown arguments are
-            rejected either way.
-        accept_batches: Take arrays of messages in every revision, not only where they exist.
-        page_size: Items on a page of a list; None puts all on one.
-        list_ttl: Seconds that clients may keep lists.
-        list_cache_scope: Who may keep them: "private" (one user) or "public".
-        mask_errors: Keep the words of unexpected errors in tools from the client; a reference names
-            them in the log.
-        logging: Whether handlers may send log messages; False makes ``ctx.log`` do nothing.
-        executor: Where handlers run: None (a pool of ``Limits.workers`` threads), "main" (where
-            `pump` is called), an object with ``submit()`` such as a `Serial`, or a callable that is
-            given a function to run. A tool may say otherwise.
-        on_pump_needed: Called on another thread when there is something to pump; None calls
+        version: The server's version. Clients see it.
+        title: A name for people; None sends none.
+        description: What the server is for; None sends none.
+        website_url: A page about the server; None sends none.
+        icons: Icons of the server; None sends none.
+        instructions: How the client's model should use the server; None sends none.
+        capabilities: Kinds to declare from the start (``{"tools"}``), or a mapping with members.
+        extensions: `Extension` objects such as `Tasks()`; or a mapping of identifiers to settings.
+        revisions: Names of the supported revisions; None supports all five.
+        strict_version: Reject an unknown revision at `initialize`. Otherwise offer another one.
+        strict_arguments: Reject wrong tool arguments with -32602 in revisions before 2025-11-25.
+        strict_schemas: Publish ``"additionalProperties": false`` at every level of generated
+            schemas.
+        accept_batches: Accept arrays of messages in every revision.
+        page_size: Items on a page of a list; None puts all items on one page.
+        list_ttl: Seconds for which clients may cache lists.
+        list_cache_scope: Who may share a cached list: "private" (one user) or "public".
+        mask_errors: Replace the text of unexpected errors by a reference to the log.
+        logging: Whether handlers may send log messages. If False, ``ctx.log`` does nothing.
+        executor: None (``Limits.workers`` threads), "main" (see `pump`), a `Serial`, or a callable.
+        on_pump_needed: Called on another thread when a request waits for `pump`; None calls
             nothing.
-        check_replay: For tests: answer what a handler asks by running it again from the top, as
-            over HTTP, with a handshake and over stdio too, and fail when it then asks something
-            else.
-        state_keys: Secrets of 32 bytes or more, which sign what clients carry between rounds; the
-            first signs, all verify. Processes that serve the same clients share them. None makes
-            one up, for this process and its forks, or for all that share the store.
-        store: Where tasks are kept, and the events that lost streams go on with, if nothing else is
-            said there: a `MemoryStore`; or a `SqliteStore` or `RedisStore`, which also keeps the
-            sessions of HTTP, so that any process with the same store takes any request. None keeps
-            each in memory.
-        trace: A text file, or a callable that gets ("-->" or "<--", text) for every message; None
-            for no trace.
-        on_request: Called with a `FinishedRequest` for each request when it ends, also lists, pings
-            and those that are refused, before the answer is sent, by the thread that ends it. Be
-            quick: for pings, lists and refusals that is the one that reads; for a timeout the
-            timer; over HTTP, for a client that has left, the one that accepts connections. None
-            calls nothing.
-        ping_interval: Seconds between two pings of an idle client; None sends none. Clients are
-            pinged over stdio and in HTTP sessions that have an open GET stream, in revisions with a
-            handshake. Each ping without a response is logged; after three in a row the connection
-            or session ends.
-        limits: What clients may cost, in bytes, seconds and numbers; None takes the defaults of
-            `Limits`.
-        http: How it is served over HTTP; None takes the defaults of `HttpOptions`.
-        auth: Who may send requests over HTTP, a `Bearer`; None lets everybody. Over stdio nobody is
-            asked.
+        check_replay: For tests: rerun a handler for each answer, and fail if its questions change.
+        state_keys: Secrets of 32 bytes or more that sign request states; the first one signs new
+            ones.
+        store: A `SqliteStore` or `RedisStore` that processes share, or a `MemoryStore` (as for
+            None).
+        trace: A text file, or a callable that receives ("-->" or "<--", text); None for no trace.
+        on_request: Called with a `FinishedRequest` when a request finishes. It must not block.
+        ping_interval: Seconds between pings of an idle client; None sends no pings.
+        limits: Bounds in bytes, seconds and numbers; None uses the defaults of `Limits`.
+        http: How to serve over HTTP; None uses the defaults of `HttpOptions`.
+        auth: A `Bearer` that authorizes HTTP requests; None accepts all. Stdio is never authorized.
 
     Raises:
-        TypeError: The name is no text, or an option is of another type or unknown; the message says
-            what to write.
-        ValueError: The name is empty, a revision is unknown, or an option has a value that it
-            cannot have.
+        TypeError: The name is not a str, or an option is unknown or has another type.
+        ValueError: The name is empty, or an option has a value that is not accepted.
+
+    A page of the documentation explains these options: examples/deployment.rst.
+    https://modelcontextprotocol.io/specification/2026-07-28/server
     """
 
     name: str
@@ -194,7 +169,7 @@ class Server:
         declared = plain_json(capabilities, "capabilities")
         for kind, members in declared.items():
             if not isinstance(members, dict):
-                raise TypeError(f"capabilities: {kind!r:.60} is an object: write {{}} for none")
+                raise TypeError(f"capabilities: {kind!r:.60} must be an object, such as {{}}")
         if isinstance(extensions, Mapping):
             declared["extensions"] = plain_json(check_extensions(extensions), "extensions")
             extensions = None
@@ -209,7 +184,7 @@ class Server:
         if store is not None and store.shared:
             processes = load("stores.processes").Processes(store, name, audience)
         elif state_keys is None:
-            # Made here and not on first use, so that forked processes have the same.
+            # Generated here and not on first use, so that forked processes share it.
             options["state_keys"] = [os.urandom(32)]
         self._config = ServerConfig(
             info.to_wire(),
@@ -226,7 +201,7 @@ class Server:
         self.renew_in_fork()
         self._registry = Registry(self._config, offer)
         if state_keys is not None:
-            self._registry.feature("rounds")  # it checks them
+            self._registry.feature("rounds")  # checks the keys
         if on_request is not None:
             observers = load("features.observers")
             self._config.on_finished = observers.observer(on_request, self._registry.has_method)
@@ -236,22 +211,24 @@ class Server:
         renewed_in_fork.add(self)
         for extension in extensions or ():
             if not hasattr(extension, "install") or isinstance(extension, type):
-                raise TypeError(f"extensions holds objects such as Tasks(), not {extension!r:.60}")
+                raise TypeError(
+                    f"extensions must hold objects such as Tasks(), not {extension!r:.60}"
+                )
             extension.install(self)
         self.add(*handlers)
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Refuse an option that is set later, which nothing would read; other attributes are the
-        author's."""
+        """Reject an assignment to an option, which would have no effect. Accept other
+        attributes."""
         options = Server.__init__.__kwdefaults__ or {}
         if name == "name" or name in options:
             way = "..." if name == "name" else f"{self.name!r:.60}, {name}=..."
-            raise AttributeError(f"{name} is given when the server is made: Server({way})")
+            raise AttributeError(f"{name} cannot be changed later: write Server({way})")
         super().__setattr__(name, value)
 
     def renew_in_fork(self) -> None:
-        """Begin without a connection, as at first: in a forked process they are the parent's.
-        Python calls this."""
+        """Reset to a server without connections. The hook for forks calls this in the child
+        process."""
         for running in self.__dict__.get("_listening", ()):
             running.renew()
         self._listening: set[RunningHttp] = set()
@@ -267,15 +244,15 @@ class Server:
     def of(
         cls, handlers: Any, *, name: Optional[str] = None, version: Optional[str] = None
     ) -> Server:
-        """A server of one plain object, whose marked methods it serves.
+        """Create a server that serves the marked methods of one plain object.
 
         Args:
             handlers: The object.
-            name: None takes the name of its class in lower case.
-            version: None says "0".
+            name: The server's name; None uses the lowercase name of the object's class.
+            version: The server's version; None means "0".
 
         Raises:
-            TypeError, ValueError: As `add`.
+            TypeError, ValueError: See `add`.
         """
         return cls(
             type(handlers).__name__.lower() if name is None else name,
@@ -291,67 +268,47 @@ class Server:
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     @with_option_signature("tool")
     def tool(self, *given: Any, **options: Any) -> Any:
-        """Register a function as a tool: ``@server.tool``, ``@server.tool(...)`` or
-        ``server.tool(function)``.
-
-        The parameters' annotations become the input schema, the return annotation the output
-        schema, the docstring the description. A parameter annotated `Context` receives the
-        request's.
+        """Register a function as a tool: ``@server.tool``, or ``@server.tool(...)`` with options.
+        Annotations become the schemas. A parameter annotated with `Context` receives the context.
 
         Args:
-            function: The function or bound method; it is returned as it is.
-            name: None takes the function's.
-            title: For people; None sends none.
-            description: For the model; None takes the docstring.
+            function: The function or bound method. It is returned unchanged.
+            name: The tool's name; None uses the function's name.
+            title: A name for people; None sends none.
+            description: What the tool does, for the model; None uses the docstring.
             annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
-            input_schema: JSON Schema of the arguments; None makes it from the annotations.
-            output_schema: JSON Schema of the result; None makes it from the return annotation.
-            icons: Pictures of it; None sends none.
+            input_schema: JSON Schema of the arguments; None uses the parameters' annotations.
+            output_schema: JSON Schema of the result; None uses the return annotation.
+            icons: Icons of the tool; None sends none.
             meta: The tool's ``_meta``; None sends none.
-            structured: Whether results are sent as structured content too; None lets the annotation
-                decide.
-            timeout: Seconds it may run, not counting the time in which it waits for the client;
-                None sets no limit. With an executor it also bounds how long a call waits until it
-                begins.
-            executor: Where it runs; None takes the server's. "main": where `Server.pump` is called.
-                A `Serial`: on one thread, with all that name the object. Anything else with
-                ``submit()``, or a callable: where that runs the function without arguments that it
-                is given.
-            requires: Client capabilities that it needs, checked before it starts: "sampling",
-                "elicitation.url".
-            headers: Parameters that clients mirror in an HTTP header, each with its name:
-                ``{"region": "Region"}`` is ``Mcp-Param-Region``. Never a secret. None mirrors none.
-            scopes: What the token of a call over HTTP has to allow, beside the scopes of
-                ``Server(auth=...)``.
-            task: Whether calls may go on after their request was answered, with
-                ``extensions=[Tasks()]``: "optional", "required", or "later", when the handler calls
-                ``ctx.become_task()``; None never lets them.
-            ui: URI of the page that shows its results, which `app` registered before, with
-                ``extensions=[Apps()]``; None shows none. Clients without pages get the result
-                alone.
-            visibility: Who may call it where there are pages: "model", "app" (the page) or both;
-                None says nothing, which is both.
-            replace: Take the place of a tool of the same name.
+            structured: Whether to send structured content; None sends it if there is a schema.
+            timeout: Maximum seconds of running, without waits for the client; None: no limit.
+            executor: Where calls run, as for `Server`; None uses the server's executor.
+            requires: Client capabilities that calls need: "sampling", "elicitation.url".
+            headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
+            scopes: Scopes that a token needs in addition to those of ``Server(auth=...)``.
+            task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
+            ui: With `Apps()`: the URI of a page, registered with `app`, that shows the result.
+            visibility: With `Apps()`: who may call it, "model", "app" or both; None means both.
+            replace: Replace a tool of the same name.
 
         Raises:
-            TypeError: This cannot be a tool; the message says what to write instead.
-            ValueError: The name is taken or empty, a schema is invalid, or no client can declare
-                what it requires.
+            TypeError, ValueError: The function or an option is not accepted, or the name is taken.
             ImportError: A schema needs ``jsonschema``, which is not installed.
         """
         return decorated(_adding(self, "tool"), "server.tool", given, options)
 
     @with_option_signature("tool")
     def add_tool(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
-        """`tool` as a plain call, also while connections are open: they are told that the list has
+        """Register a tool, as `tool` does, and notify open connections that the list has
         changed."""
         self._registry.add("tool", function, options)
 
     def remove_tool(self, name: str) -> None:
-        """Take a tool away; open connections are told.
+        """Remove a tool, and notify open connections that the list has changed.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: No tool has this name.
         """
         self._registry.remove("tool", name)
 
@@ -361,42 +318,35 @@ class Server:
     def resource(
         self, uri: str, *given: NoReturn, **options: Unpack[ResourceOptions]
     ) -> Callable[[F], F]:
-        """Register a function as a resource: ``@server.resource("notes://all")``,
-        ``("notes://{number}")``.
+        """Register a function as a resource: ``@server.resource("notes://all")``. A URI with
+        variables, such as "notes://{number}", is a template; each variable is a parameter of the
+        function.
 
-        A URI with variables in braces (RFC 6570) is a template: each variable is a parameter of the
-        function, given as the parameter's type; a URI whose values do not fit is not found. A
-        resource of the URI that is read comes first, then the first template that matches. URIs are
-        compared as in RFC 3986, 6.2.2 and 6.2.3: "KB://notes" is "kb://notes". Values keep their
-        case.
-        ``{x}`` never takes "/" or "..", ``{+x}`` takes slashes.
-
-        What the function returns is the content: str is text, bytes (bytearray, memoryview) are
-        binary, contents and results stay as they are, everything else becomes JSON text.
+        The function returns str (text), bytes (binary), contents, or any value, which is sent as
+        JSON. A URI matches a registered URI first, then the first template whose variables fit.
+        ``{x}`` never matches "/" or "..", but ``{+x}`` matches slashes. Case matters, except in
+        scheme and host.
 
         Args:
-            uri: The URI, or the template.
-            name: For programs; None takes the function's.
-            title: For people; None sends none.
-            description: For the model; None takes the docstring.
-            mime_type: Of the content; None says nothing in lists, and takes the content's own on
-                reading.
-            size: Of the content in bytes, for resources only; None when it is not known.
-            annotations: For whom it is meant, as in ``{"audience": ["user"], "priority": 1}``; None
-                sends none.
-            icons: Pictures of it; None sends none.
+            uri: The URI, or a URI template (RFC 6570).
+            name: A name for programs; None uses the function's name.
+            title: A name for people; None sends none.
+            description: What the resource is, for the model; None uses the docstring.
+            mime_type: The content's type; None uses the type of what is read, and lists none.
+            size: The content's size in bytes, if it is known. Templates have none.
+            annotations: For whom it is: ``{"audience": ["user"], "priority": 1}``; None sends none.
+            icons: Icons of the resource; None sends none.
             meta: The resource's ``_meta``; None sends none.
-            ttl: Seconds that clients may keep what they read.
-            cache_scope: Who may keep it: "private" (one user) or "public".
-            complete: For variables, what completes them: a list of values, or a function that takes
-                the text typed so far, and the arguments chosen already if it has a second
-                parameter. None: only what types say.
-            requires: Client capabilities that it needs, checked before it starts.
-            replace: Take the place of one of the same URI.
+            ttl: Seconds for which clients may cache the content.
+            cache_scope: Who may share cached content: "private" (one user) or "public".
+            complete: For each variable, a list of values or a function of the text typed so far.
+                The function may have a second parameter, which receives the arguments chosen
+                already.
+            requires: Client capabilities that are needed, such as "sampling".
+            replace: Replace a resource of the same URI.
 
         Raises:
-            TypeError: This cannot be a resource; the message says what to write instead.
-            ValueError: The URI is taken or is none, or an option has a value that it cannot have.
+            TypeError, ValueError: The function, the URI or an option is not accepted, or is taken.
         """
         return named("server.resource", uri, partial(self.add_resource, uri=uri), given, options)
 
@@ -404,55 +354,59 @@ class Server:
     def add_resource(
         self, function: Callable[..., Any], uri: str, **options: Unpack[ResourceOptions]
     ) -> None:
-        """`resource` as a plain call, also for templates; open connections are told that the list
-        has changed."""
+        """Register a resource or a template, as `resource` does, and notify open connections."""
         self._registry.add("resource", function, options, uri)
 
     def remove_resource(self, uri: str) -> None:
-        """Take a resource or a template away, by what it was registered with; open connections are
-        told.
+        """Remove a resource or a template, and notify open connections that the list has changed.
+
+        Args:
+            uri: The URI or template with which it was registered.
 
         Raises:
-            KeyError: There is none.
+            KeyError: No resource or template has this URI.
         """
         self._registry.remove("resource", uri)
 
     @with_option_signature("app")
     def app(self, uri: str, *given: NoReturn, **options: Unpack[AppOptions]) -> Callable[[F], F]:
-        """Register a function as a page of HTML that hosts show, for ``@server.tool(ui=...)``, with
-        `Apps`.
+        """Register a function that returns an HTML page, which hosts show for
+        ``@server.tool(ui=...)``.
 
-        The function returns the whole page, as text. Where it says ``<script
-        src="minimcp-app.js"></script>`` it gets a script that defines ``app``, which
-        examples/apps.rst explains: ``app.callTool(name, arguments)`` and others.
+        The server needs ``extensions=[Apps()]``. The function returns the whole page as a str. In
+        it,
+        ``<script src="minimcp-app.js"></script>`` is replaced by a script that defines ``app``,
+        with
+        ``app.callTool(name, arguments)`` and others; examples/apps.rst explains them.
 
         https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 
         Args:
-            uri: Under ``ui://``, without variables: "ui://sales/chart".
-            name: For programs; None takes the function's.
-            title: For people; None sends none.
-            description: What it shows; None takes the docstring.
-            icons: Pictures of it; None sends none.
+            uri: A URI that begins with ``ui://`` and has no variables: "ui://sales/chart".
+            name: A name for programs; None uses the function's name.
+            title: A name for people; None sends none.
+            description: What the page shows; None uses the docstring.
+            icons: Icons of the page; None sends none.
             meta: The resource's ``_meta``; None sends none.
             csp: Origins that the page may use, in lists: "connect_domains" (to send requests to),
-                "resource_domains" (scripts, styles, pictures, fonts), "frame_domains" and
-                "base_uri_domains". None: no other origin.
-            permissions: What it asks the browser for: "camera", "microphone", "geolocation",
+                "resource_domains" (scripts, styles, images, fonts), "frame_domains" and
+                "base_uri_domains". None allows no other origin.
+            permissions: Browser features that the page needs: "camera", "microphone",
+                "geolocation",
                 "clipboard_write".
-            border: Whether the host draws a border round it; None lets the host decide.
-            domain: Origin that it is to have, in the form that a host prescribes; None lets the
-                host decide.
-            ttl: Seconds that clients may keep the page.
-            cache_scope: Who may keep it: "private" (one user) or "public".
-            requires: Client capabilities that it needs, checked before it is read.
-            replace: Take the place of a resource of the same URI.
+            border: Whether the host draws a border around the page; None lets the host decide.
+            domain: The page's origin, in the form that a host prescribes; None lets the host
+                decide.
+            ttl: Seconds for which clients may cache the page.
+            cache_scope: Who may share a cached page: "private" (one user) or "public".
+            requires: Client capabilities that are needed to read the page.
+            replace: Replace a resource of the same URI.
 
         Raises:
-            TypeError: This cannot be an app, or the server was made without `Apps`; the message
-                says what to write.
-            ValueError: The URI is taken or no ``ui://``, or an option has a value that it cannot
-                have.
+            TypeError: The function or an option is not accepted, or the server has no `Apps`.
+            ValueError: The URI is taken or does not begin with ``ui://``, or an option has a value
+                that
+                is not accepted.
         """
         return named("server.app", uri, partial(self.add_app, uri=uri), given, options)
 
@@ -460,21 +414,22 @@ class Server:
     def add_app(
         self, function: Callable[..., Any], uri: str, **options: Unpack[AppOptions]
     ) -> None:
-        """`app` as a plain call. Clients are notified that the list of resources has changed."""
+        """Register a page, as `app` does, and notify open connections that the list of resources
+        has changed."""
         self._registry.add("app", function, options, uri)
 
     add_resource_template = add_resource
     remove_resource_template = remove_resource
 
     def resource_updated(self, uri: str) -> None:
-        """Tell the clients that subscribed to a resource, or to a collection that it lies in, that
-        it has changed.
+        """Notify the clients that subscribed to a resource, or to a collection that contains it.
 
-        Returns at once: notifications go out in the background, and one that waits for a slow
-        client is not sent twice.
+        Returns at once; notifications are sent in the background. If one is still waiting for a
+        slow
+        client, a second one is not added.
 
         Args:
-            uri: Of the resource; there need be none registered under it.
+            uri: The URI that has changed. It does not need to be registered.
         """
         self._registry.resource_updated(uri)
 
@@ -487,64 +442,64 @@ class Server:
     @with_option_signature("prompt")
     def prompt(self, *given: Any, **options: Any) -> Any:
         """Register a function as a prompt: ``@server.prompt``, ``@server.prompt(...)`` or
-        ``server.prompt(function)``.
+        ``server.prompt(function)``. Its parameters become the prompt's arguments.
 
-        Its parameters become the prompt's arguments, those without a default required, described by
-        the docstring. On the wire their values are strings; the function gets them as the
-        parameters' types.
+        Parameters without a default are required. Clients send strings, which are converted to the
+        parameters' types. The docstring describes the prompt and its arguments.
 
-        It returns one message or a list of them: a str or a content block is a message of the user,
-        a `PromptMessage` says who speaks; or it returns a whole `GetPromptResult`.
+        The function returns one message or a list of messages. A str or a content block is a
+        message of
+        the user; a `PromptMessage` names its role. It may also return a whole `GetPromptResult`.
 
         Args:
-            function: The function or bound method; it is returned as it is.
-            name: None takes the function's.
-            title: For people; None sends none.
-            description: What it is for; None takes the docstring.
-            icons: Pictures of it; None sends none.
+            function: The function or bound method. It is returned unchanged.
+            name: The prompt's name; None uses the function's name.
+            title: A name for people; None sends none.
+            description: What the prompt is for; None uses the docstring.
+            icons: Icons of the prompt; None sends none.
             meta: The prompt's ``_meta``; None sends none.
-            complete: For arguments, what completes them, as for `resource`; None: only what types
-                say.
-            requires: Client capabilities that it needs, checked before it starts.
-            replace: Take the place of a prompt of the same name.
+            complete: Completions of arguments, as for `resource`; None completes only enumerations.
+            requires: Client capabilities that are needed, such as "sampling".
+            replace: Replace a prompt of the same name.
 
         Raises:
-            TypeError: This cannot be a prompt; the message says what to write instead.
-            ValueError: The name is taken or empty, ``complete`` names no argument, or ``requires``
-                no capability.
+            TypeError: The function cannot be a prompt; the message says what to write instead.
+            ValueError: The name is taken or empty, ``complete`` names an unknown argument, or
+                ``requires`` names an unknown capability.
         """
         return decorated(_adding(self, "prompt"), "server.prompt", given, options)
 
     @with_option_signature("prompt")
     def add_prompt(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
-        """`prompt` as a plain call; open connections are told that the list has changed."""
+        """Register a prompt, as `prompt` does, and notify open connections that the list has
+        changed."""
         self._registry.add("prompt", function, options)
 
     def remove_prompt(self, name: str) -> None:
-        """Take a prompt away; open connections are told.
+        """Remove a prompt, and notify open connections that the list has changed.
 
         Raises:
-            KeyError: There is none of this name.
+            KeyError: No prompt has this name.
         """
         self._registry.remove("prompt", name)
 
     # ------------------------------------------------------------ objects, methods, other servers
 
     def add(self, *handlers: Any) -> None:
-        """Register the marked methods of plain objects: those under ``@minimcp.tool``,
-        ``resource``, ``prompt`` ...
+        """Register the methods of plain objects that are marked with ``@minimcp.tool`` and the
+        like.
 
-        Their names become those of the tools and prompts, without a prefix. Handlers of one object
-        run on several threads at once: guard its state with a lock, or give the server
+        Tools and prompts are named after their methods, without a prefix. Methods of one object run
+        on
+        several threads at the same time. Protect its state with a lock, or set
         ``executor=Serial()``.
 
         Args:
-            handlers: Objects of any classes.
+            handlers: Objects of any class.
 
         Raises:
-            TypeError: One is a class, or a method cannot be what it is marked as.
-            ValueError: No method of one is marked, or a name is taken. What of these objects was
-                registered is taken back.
+            TypeError: A handler is a class, or a method cannot be what it is marked as.
+            ValueError: An object has no marked methods, or a name is taken. Nothing is registered.
         """
         with ExitStack() as take_back:
             for function, mark in (found for each in handlers for found in marked(each)):
@@ -553,18 +508,20 @@ class Server:
             take_back.pop_all()
 
     def method(self, name: str, *, replace: bool = False) -> Callable[[F], F]:
-        """Serve a method of your own, in every revision: ``@server.method("vendor/thing")``.
+        """Serve a custom method in every revision: ``@server.method("vendor/thing")``.
 
-        The function takes the params, a dict with the ``_meta`` of the request in it, and if it
-        likes the `Context`: ``def thing(params, ctx)``. It returns what JSON writes as an object,
-        or None for an empty one; a client asks by ``client.request("vendor/thing", {...})``.
+        The function receives the params as a dict, including the request's ``_meta``, and the
+        `Context`
+        if it has a second parameter: ``def thing(params, ctx)``. It returns an object for JSON, or
+        None
+        for an empty one. A client calls it with ``client.request("vendor/thing", {...})``.
 
         Args:
-            name: The method. None of the specification, in whatever revision.
-            replace: Take the place of one of the same name.
+            name: The method's name. Names in any revision of the specification are not accepted.
+            replace: Replace a method of the same name.
 
         Raises:
-            TypeError: This cannot serve a method; the message says what to write instead.
+            TypeError: The function cannot serve a method; the message says what to write instead.
             ValueError: The name is taken, or belongs to the protocol.
         """
         options = {"replace": replace}
@@ -575,56 +532,65 @@ class Server:
         )
 
     def middleware(self, function: M) -> M:
-        """Run a function round every handler: ``def timing(ctx, call_next): return call_next()``.
+        """Run a function around every handler: ``def timing(ctx, call_next): return call_next()``.
 
-        The first that is registered is the outermost. It runs on the handler's thread round
-        `tools/call`, `prompts/get`, `resources/read`, `completion/complete` and the server's own
-        methods, once per round where a request has several; ``ctx.method`` and ``ctx.params`` say
-        what is asked. A request that names nothing that there is does not get here, nor does
-        ``ctx.read_resource``. One that is registered while requests run counts for those that come
-        later.
+        The function that is registered first is the outermost. It runs on the handler's thread,
+        around
+        `tools/call`, `prompts/get`, `resources/read`, `completion/complete` and custom methods. It
+        runs
+        once for each round of a request; ``ctx.method`` and ``ctx.params`` say what is requested.
+        Requests for unknown names do not reach it, and neither does ``ctx.read_resource``. A
+        request
+        that is already running is not affected by a later registration.
 
-        ``call_next()`` runs the rest. It returns what the handler returned, before that is
-        converted (for completion a `Completion`), and raises what the handler raised; arguments
-        that do not fit a tool are a `ToolError`. What the function returns or raises counts as the
-        handler's own. It must let `BaseException` pass: an unanswered question of the handler
-        unwinds it that way.
+        ``call_next()`` runs the inner middleware and the handler. It returns the handler's value
+        before
+        conversion (for completion, a `Completion`), and raises the handler's exception. Wrong
+        arguments
+        of a tool raise `ToolError`. What the function returns or raises replaces the handler's
+        outcome.
+        It must not catch `BaseException`, because an unanswered question unwinds the handler that
+        way.
 
         Raises:
-            TypeError: The function does not take these two arguments, or is async or a generator.
+            TypeError: The function does not accept these two arguments, is async, or is a
+                generator.
         """
         count_positional(function, "middleware", ("ctx", "call_next"), least=2)
         self._config.middleware.append(function)
         return function
 
     def mount(self, other: Server, *, prefix: str) -> None:
-        """Offer what another server has, and follow its changes; it may also be served by itself.
+        """Offer everything that another server offers, and follow its changes.
 
-        Its tools and prompts have names ``<prefix>__<name>`` here; resources keep their URIs,
-        methods of its own their names. All options that hold are those of this server, and
-        ``ctx.server`` is this server. Only the executors are its own (a `Serial` serves until both
-        servers are closed; "main" is where this one is pumped), and its middleware runs inside that
-        of this server. `resource_updated` of either reaches the subscribers here.
+        Tools and prompts are named ``<prefix>__<name>`` here; resources keep their URIs, and custom
+        methods keep their names. The options of this server apply, and ``ctx.server`` is this
+        server.
+        Only the other server's executors are kept: a `Serial` runs until both servers are closed,
+        and
+        "main" runs where this server is pumped. The other server's middleware runs inside that of
+        this
+        server. `resource_updated` of either server reaches the subscribers here. The other server
+        may
+        also be served by itself.
 
-        Something that is registered there later under a name that is taken here is not offered
-        here: what this server has itself comes first, then what was mounted first; the log says so.
+        If a name is taken here when the other server registers it later, that entry is not offered
+        here,
+        and a warning is logged. Entries of this server come first, then servers in order of
+        mounting.
 
         Args:
-            other: The server. It may mount others; prefixes are put together then.
-            prefix: What the names begin with.
+            other: The server. It may mount others; their prefixes are then joined.
+            prefix: The beginning of the names.
 
         Raises:
-            ValueError: A name is taken, or the servers would mount each other, or the prefix is
-                empty.
-            TypeError: This is no server, or the prefix no text.
+            ValueError: A name is taken, the servers would mount each other, or the prefix is empty.
+            TypeError: `other` is not a server, or the prefix is not a str.
         """
         if not isinstance(other, Server) or not isinstance(prefix, str):
-            raise TypeError(
-                "mount takes a server, and what its names begin with: server.mount(other, "
-                'prefix="x")'
-            )
+            raise TypeError('mount takes a server and a prefix: server.mount(other, prefix="x")')
         if not prefix:
-            raise ValueError("the prefix of a mounted server is not empty")
+            raise ValueError("the prefix of a mounted server must not be empty")
         self._registry.feature("mounting").mount(other._registry, prefix)
 
     # ------------------------------------------------------------ serving
@@ -638,38 +604,42 @@ class Server:
         path: Optional[str] = None,
         legacy_sse: bool = False,
     ) -> None:
-        """Serve until the input ends, a signal comes or `close` is called; then put everything back
-        as it was.
+        """Serve until the input ends, a signal arrives or `close` is called: ``server.run()`` for
+        stdio,
+        ``server.run("http", port=8000)`` for HTTP. Restores signal handlers and streams before it
+        returns.
 
-        Each request runs in its own copy of the `contextvars` context of this call. The middleware,
-        the handler and the callbacks of ``ctx.on_cancel`` find what the others have set there.
+        In the main thread, SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests
+        are
+        cancelled at once, and a second signal does not wait for them. In other threads, signals are
+        not
+        handled. If a handler on the main thread, or on an executor of yours, does not return in
+        that
+        time, the process exits with code 1. At the end of the input and after `close`, running
+        requests
+        get ``Limits.drain_grace`` seconds. The main thread also pumps, see `pump`.
 
-        In the main thread SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests
-        are cancelled at once, and a second signal does not wait for them. In any other thread
-        signals are left alone. The main thread also pumps; a handler there, or in an executor of
-        your own, that does not return in that time ends the process with exit code 1. At the end of
-        the input and after `close` running requests get ``Limits.drain_grace`` seconds.
+        Each request runs in its own copy of the `contextvars` context of this call.
 
-        Nothing waits for the reader of stderr (over HTTP also of stdout): `sys.stderr` and handlers
-        of `logging` on it drop what is not read, and count it. A forked child has the signal
-        handlers from before `run`. When the interpreter exits after `run`, processes of
-        `multiprocessing` that do not end within a second are terminated.
+        Output never blocks on stderr (over HTTP, nor on stdout): `sys.stderr` and `logging`
+        handlers that
+        use it drop lines that are not read. A forked child process has the signal handlers from
+        before
+        `run`. Processes of `multiprocessing` are terminated one second after the interpreter exits.
 
         Args:
-            transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (the HTTP+SSE of
+            transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (HTTP+SSE,
                 2024-11-05).
-            host: Where HTTP listens; None is 127.0.0.1. What other machines reach needs
-                ``HttpOptions.allowed_hosts``.
-            port: 0 takes a free one; None is 8000.
-            path: Where "http" answers, exactly; None is ``/mcp``.
-            legacy_sse: Whether "http" serves HTTP+SSE too, at ``/sse`` and ``/messages`` of the
-                same port.
+            host: The address to listen on; None means 127.0.0.1. An address that other machines can
+                reach needs ``HttpOptions.allowed_hosts``.
+            port: The port to listen on. 0 chooses a free port; None means 8000.
+            path: The exact path of the "http" endpoint; None means ``/mcp``.
+            legacy_sse: Whether "http" also serves HTTP+SSE, at ``/sse`` and ``/messages``.
 
         Raises:
-            TypeError: One of these four is given, and "stdio" has none.
-            ValueError: There is no such transport, or other machines reach the host and
-                ``allowed_hosts`` is not given.
-            OSError: It cannot listen there.
+            TypeError: One of the last four options is given for "stdio".
+            ValueError: The transport is unknown, or ``allowed_hosts`` is needed.
+            OSError: The address cannot be listened on.
         """
         names = ("stderr",) if transport == "stdio" else ("stdout", "stderr")
         with never_blocking(*names):
@@ -688,13 +658,13 @@ class Server:
         if transport == "stdio":
             if given:
                 raise TypeError(
-                    f'run({given[0]}): "stdio" has none; did you mean run("http", '
+                    f'run({given[0]}): "stdio" does not accept it; did you mean run("http", '
                     f"{', '.join(given)})?"
                 )
             from ..stdio.streams import StandardStreams
 
             if os.isatty(0):
-                log.warning(FOR_A_PERSON)
+                log.warning(TERMINAL_HINT)
             self._registry.warn_if_empty()
             streams = StandardStreams.take(self._limits.message_bytes)
             connections: list[Connection] = []
@@ -706,13 +676,13 @@ class Server:
             try:
                 self._run(open_connection, with_parent=True)
             finally:
-                # A handler that still runs would print between the messages.
+                # A handler that is still running would print between the messages.
                 is_busy = any(each.requests.running for each in connections)
                 streams.restore(stdout=not is_busy)
         elif transport in ("http", "streamable-http", "sse"):
             newer = transport != "sse"
             older = legacy_sse or transport == "sse"
-            # Here only, for the process is the server's own.
+            # Only here, where the process belongs to the server.
             load("http.server").return_freed_memory()
             self._registry.warn_if_empty()
 
@@ -722,16 +692,16 @@ class Server:
                 running = self._start_http(
                     host or "127.0.0.1", number, at, newer=newer, older=older
                 )
-                more = f" and {running.url[: -len(at)]}/sse" if newer and older else ""
+                more = ""
+                if newer and older:
+                    more = f" and {running.url[: -len(at)]}/sse"
                 if sys.stderr is not None:
                     print(f"{self.name} serves at {running.url}{more}", file=sys.stderr, flush=True)
                 return running
 
             self._run(start, with_parent=False)
         else:
-            raise ValueError(
-                f"unknown transport {transport!r}: there are 'stdio', 'http' and 'sse'"
-            )
+            raise ValueError(f"unknown transport {transport!r}: write 'stdio', 'http' or 'sse'")
 
     def _run(self, start: Callable[[Run], RunningServer], *, with_parent: bool) -> None:
         run = Run(
@@ -753,15 +723,18 @@ class Server:
 
     def _wake_main(self) -> None:
         for run in list(self._runs):
-            run.look()
+            run.look_for_main()
 
     def _is_busy(self) -> bool:
         executors = self._registry.loaded("executors")
         return executors is not None and executors.is_busy()
 
     def open_pipe(self) -> Transport:
-        """A client's end of a new connection in memory, through the real codec; both ends have this
-        server's limits."""
+        """Return the client's end of a new in-memory connection to this server.
+
+        Messages are encoded and decoded as for other transports. This server's limits apply to both
+        ends.
+        """
         ours, theirs = memory_pair(self._limits.message_bytes)
         self.connect(ours, name=f"{self.name}-memory")
         return theirs
@@ -769,17 +742,16 @@ class Server:
     def connect(
         self, pipe: Transport, *, name: str = "", on_lost: Optional[Callable[[], None]] = None
     ) -> Connection:
-        """Serve one more connection, on threads of its own.
+        """Serve another connection in the background, on its own threads.
 
         Args:
-            pipe: The connection; it is closed when it ends.
-            name: For logs and thread names; empty takes the pipe's.
-            on_lost: Called when the connection has ended, on its reader's thread; None calls
-                nothing.
+            pipe: The transport. It is closed when the connection ends.
+            name: A name for logs and threads; empty uses the transport's name.
+            on_lost: Called on the reader thread when the connection has ended; None calls nothing.
         """
 
         def ended(role: ServerRole) -> None:
-            self._registry.drain(channel)  # handlers that have asked since it began to end
+            self._registry.drain(channel)  # handlers that asked after draining began
             with self._state_lock:
                 self._connections.pop(role, None)
                 if not self._connections:
@@ -801,27 +773,25 @@ class Server:
         role.end = partial(channel.close, self._limits.drain_grace)
         with self._state_lock:
             self._connections[role] = channel
-        # Its thread waits `IDLE_SECONDS` for a request: none can start any more when the
-        # interpreter ends.
+        # Keep one idle thread: no thread can be started while the interpreter shuts down.
         self._pool.spawn(bool)
         channel.open()
         channel.keep_alive(self._config.ping_interval)
         return channel
 
     def pump(self, timeout: Optional[float] = 0) -> int:
-        """Run what waits for ``executor="main"``, on this thread; returns how many requests that
-        were.
+        """Run the requests that wait for ``executor="main"`` on this thread, and return their
+        number.
 
-        What comes meanwhile is for the next call. Any thread may pump, and not always the same one.
+        Requests that arrive in the meantime wait for the next call. Any thread may pump.
 
         Args:
-            timeout: Seconds to wait for the first request; None waits until there is one, or until
-                `close`.
+            timeout: Seconds to wait for the first request. None waits for a request or for `close`.
 
         Raises:
-            RuntimeError: This thread is pumping already: a handler that is pumped cannot pump.
-            KeyboardInterrupt: Ctrl-C struck while a handler ran; its request is answered with an
-                error.
+            RuntimeError: This thread is already pumping. A pumped handler cannot pump.
+            KeyboardInterrupt: Ctrl-C was pressed while a handler ran. An error response is sent for
+                it.
         """
         count: int = self._registry.feature("executors").main.pump(timeout)
         return count
@@ -836,20 +806,20 @@ class Server:
         allowed_hosts: Optional[Iterable[str]] = None,
         allowed_origins: Optional[Iterable[str]] = None,
     ) -> WsgiApp:
-        """This server as an application of PEP 3333, to be mounted anywhere; each call makes one
-        with its own sessions.
+        """Return a WSGI application (PEP 3333) that serves this server. It has its own sessions.
 
         Args:
-            path: Where it answers, with or without a slash at its end. Below a prefix that the
-                application is mounted at, either with that prefix or without it.
-            max_streams: Streams of notifications that may be open at once; each holds a thread of
-                the host. With 0 there are none: GET is answered 405 unless it asks for the rest of
-                a call's stream, `subscriptions/listen` with an error. None sets no limit.
-            allowed_hosts: Names that the server is known by; None takes the server's own option.
-            allowed_origins: Other pages that may send requests; None takes the server's own option.
+            path: The path of the endpoint, with or without a trailing slash. If the application is
+                mounted below a prefix, the path may include that prefix or not.
+            max_streams: Maximum number of open notification streams; each occupies a thread of the
+                host.
+                With 0, GET is answered with 405, unless it resumes the stream of a call, and
+                `subscriptions/listen` is answered with an error. None means no limit.
+            allowed_hosts: Host names of the server; None uses the server's ``HttpOptions``.
+            allowed_origins: Origins that may send requests; None uses the server's ``HttpOptions``.
 
         Raises:
-            ValueError: A host or an origin is none.
+            ValueError: A host or an origin is invalid.
         """
         endpoint = self._endpoint(
             path, max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
@@ -863,14 +833,16 @@ class Server:
     def handle_http(
         self, request: HttpRequest, *, stream: bool = False, path: str = "/mcp"
     ) -> HttpResponse:
-        """Serve one HTTP request that somebody else has received. Any thread.
+        """Serve one HTTP request that another HTTP server has received. Any thread may call this.
 
         Args:
-            request: Its body is read only after Host, Origin and size were looked at.
+            request: The request. Its body is read only after its host, origin and size were
+                accepted.
             stream: Whether the body of the response may be an iterator of bytes, whose ``close()``
-                has to be called. Without, it is one body: progress is dropped, and a handler that
-                asks a client which shook hands gets `CapabilityNotSupported`.
-            path: Where the server answers, exactly.
+                must
+                be called. If False, the body is bytes: progress is dropped, and in revisions with a
+                handshake a handler that asks its client raises `CapabilityNotSupported`.
+            path: The exact path of the endpoint.
         """
         with self._state_lock:
             endpoint = self._endpoints.get(path)
@@ -889,22 +861,21 @@ class Server:
         path: str = "/mcp",
         legacy_sse: bool = False,
     ) -> RunningHttp:
-        """Serve over HTTP in the background, with the library's own server.
+        """Start the bundled HTTP server in the background.
 
         Args:
-            host: The name or address to listen at. One that other machines reach needs
+            host: The name or address to listen on. One that other machines can reach needs
                 ``HttpOptions.allowed_hosts``.
-            port: 0 takes a free one.
-            path: Where it answers, exactly.
-            legacy_sse: Serve clients of 2024-11-05 too, at ``/sse`` and ``/messages``.
+            port: The port to listen on; 0 chooses a free port.
+            path: The exact path of the endpoint.
+            legacy_sse: Whether to serve clients of 2024-11-05 too, at ``/sse`` and ``/messages``.
 
         Returns:
-            What runs: ``url``, ``port``, ``close()``; a context manager.
+            The running server, with ``url``, ``port`` and ``close()``. It is a context manager.
 
         Raises:
-            ValueError: Other machines reach the host, and ``allowed_hosts`` does not say by which
-                names.
-            OSError: It cannot listen there.
+            ValueError: Other machines can reach the host, but ``allowed_hosts`` is not set.
+            OSError: The address cannot be listened on.
         """
         return self._start_http(host, port, path, newer=True, older=legacy_sse)
 
@@ -935,10 +906,10 @@ class Server:
         return running
 
     def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
-        """What serves one path, with sessions of its own; a change that is None takes the server's
-        own option."""
+        """Create an endpoint with its own sessions. A change that is None keeps the server's
+        option."""
         if not path.startswith("/"):
-            raise ValueError(f"a path begins with /, unlike {path!r}")
+            raise ValueError(f"path must begin with /, not {path!r}")
         given = {name: value for name, value in changes.items() if value is not None}
         session_store = None
         if self._config.processes is not None:
@@ -965,12 +936,14 @@ class Server:
     # ------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """End every connection: running requests get ``Limits.drain_grace`` seconds together. `run`
-        returns.
+        """End every connection, within ``Limits.drain_grace`` seconds for all running requests;
+        `run` returns.
 
-        Idempotent, any thread. Requests that wait for `pump` are not run any more. A closed server
-        may serve again. In a handler of this server it returns at once: the handler that runs is
-        among those that get this time.
+        Idempotent and thread-safe. Requests that wait for `pump` do not run. A closed server may
+        serve
+        again. In a handler of this server, this returns at once, because that handler itself is one
+        of
+        the running requests.
         """
         config = self._config
         grace = self._limits.drain_grace
@@ -1001,8 +974,8 @@ class Server:
             config.processes.stop()
 
     def _close_endpoint(self, endpoint: Endpoint, deadline: Deadline) -> None:
-        """End what it serves; the next request begins anew."""
-        with self._closing_http:  # one after the other, in the time that all have together
+        """Close the sessions and streams of an endpoint, which may then serve again."""
+        with self._closing_http:  # one at a time; they share the deadline
             endpoint.close(deadline.to_wait())
             endpoint.renew_in_fork()
 
@@ -1022,18 +995,20 @@ def serve(
     legacy_sse: bool = False,
     **unknown: NoReturn,
 ) -> None:
-    """Serve the marked methods of a plain object: `Server.of`, and then `Server.run`.
+    """Serve the marked methods of a plain object: ``serve(Calculator())``.
+
+    Creates a server with `Server.of` and calls `Server.run`, whose page explains the options.
 
     Args:
         handlers: The object.
-        transport: "stdio", "http" or "sse", as for `Server.run`, and so the next four.
-        host: Where HTTP listens; None is 127.0.0.1.
-        port: 0 takes a free one; None is 8000.
-        path: Where "http" answers, exactly; None is ``/mcp``.
-        legacy_sse: Whether "http" serves HTTP+SSE too.
+        transport: "stdio", "http" or "sse".
+        host: The address to listen on; None means 127.0.0.1.
+        port: The port to listen on. 0 chooses a free port; None means 8000.
+        path: The exact path of the "http" endpoint; None means ``/mcp``.
+        legacy_sse: Whether "http" also serves HTTP+SSE.
 
     Raises:
-        TypeError, ValueError, OSError: As `Server.of` and `Server.run`; or an option is unknown.
+        TypeError, ValueError, OSError: See `Server.of` and `Server.run`; or an option is unknown.
     """
     if unknown:
         refuse_options("serve(...)", unknown, serve)
@@ -1041,18 +1016,18 @@ def serve(
 
 
 def _adding(server: Any, kind: str) -> Callable[..., None]:
-    """``server.add_tool`` and the like. Raises TypeError: the decorator is that of the class."""
+    """Return ``server.add_tool`` and the like. Raise TypeError if the decorator is used on the
+    class."""
     if not isinstance(server, Server):
         raise TypeError(
-            f'write @server.{kind} of an object, server = Server("name"), not @Server.{kind}'
+            f'write @server.{kind}, with server = Server("name"), instead of @Server.{kind}'
         )
     found: Callable[..., None] = getattr(server, f"add_{kind}")
     return found
 
 
 def _check_given(given: Mapping[str, Any]) -> None:
-    """Refuse what `Server` was given, if a name or a value is wrong; say where an option is now
-    that it once had."""
+    """Reject a wrong name or value of `Server`. Name the new place of options that were moved."""
     name = given["name"]
     http = given["http"]
     auth = given["auth"]
@@ -1065,25 +1040,23 @@ def _check_given(given: Mapping[str, Any]) -> None:
                 )
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
-        way = (
-            ": Server.of(...) takes the name of the object's class" if has_marks(type(name)) else ""
-        )
-        raise TypeError(f"a server's name is text, not {name!r:.60}{way}")
+        hint = ""
+        if has_marks(type(name)):
+            hint = ": Server.of(...) uses the name of the object's class"
+        raise TypeError(f"a server's name must be a str, not {name!r:.60}{hint}")
     if not name:
-        raise ValueError("the name of a server is not empty")
+        raise ValueError("a server's name must not be empty")
     check_options(given, SERVER_OPTIONS)
     if not isinstance(given["capabilities"], Mapping):
         check_names(
             given["capabilities"] or (),
             CAPABILITIES,
-            "capabilities: no server declares",
+            "capabilities: servers cannot declare",
             error=ValueError,
         )
-    if (
-        http is not None and type(http).__name__ != "HttpOptions"
-    ):  # which is not imported where nothing serves HTTP
-        raise TypeError(f"http is an HttpOptions(...) or None, not {http!r:.60}")
+    # By name, because the module of the class is loaded only by a server that uses it.
+    if http is not None and type(http).__name__ != "HttpOptions":
+        raise TypeError(f"http must be an HttpOptions(...) or None, not {http!r:.60}")
     if auth is not None and type(auth).__name__ != "Bearer":
-        raise TypeError(
-            f"auth is a minimcp.Bearer(...) or None, not {type(auth).__name__}"
-        )  # it may be a token
+        # Without the value: it may be a token.
+        raise TypeError(f"auth must be a minimcp.Bearer(...) or None, not {type(auth).__name__}")

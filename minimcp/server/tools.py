@@ -1,6 +1,6 @@
 """Tools: functions that a client may call, and the results that their return values become.
 
-A result leaves as JSON text: the value is serialized once, however often it stands in the result.
+A result is written as JSON text. Its value is encoded once, even if the result holds it twice.
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 """
 
@@ -58,19 +58,21 @@ GOOD_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 ODD_PARAMETER = (
     "has the parameter {!r:.80}, for which some hosts drop the tool: use A-Z a-z 0-9 _ -"
 )
-# What hosts replace by "_" in names.
+# Characters that hosts replace with "_" in names.
 REPLACED = r"[^A-Za-z0-9_-]"
-# Words of a root by which an author says that a value is an object.
-_MEMBERS = frozenset({"properties", "required", "patternProperties", "additionalProperties"})
-# The word of a schema that names the header of an argument.
-HEADER_WORD = "x-mcp-header"
-# Words that stay where references from inside look for them.
-_AT_THE_ROOT = ("$defs", "definitions", "$schema")
+# Keywords that describe an object even if the root has no "type".
+_OBJECT_KEYWORDS = frozenset(
+    {"properties", "required", "patternProperties", "additionalProperties"}
+)
+# The keyword of a schema that names the HTTP header of an argument.
+HEADER_KEYWORD = "x-mcp-header"
+# Keywords that stay at the root when a schema is wrapped, because references lead there.
+_ROOT_KEYWORDS = ("$defs", "definitions", "$schema")
 
 
 JSON_SCHEMA = OptionSpec((abc.Mapping, NONE), "a JSON Schema, which is a dict, or None")
 
-# By the name of an exception's class, and words in it: what its author probably did not know.
+# Advice for exceptions of common mistakes: name of the class, words in the message, advice.
 _ADVICE = (
     (
         "EOFError",
@@ -87,14 +89,15 @@ _ADVICE = (
     (
         "AuthorizationError",
         "",
-        ": middleware is no guard, as lists are answered without it. "
-        "Server(..., auth=minimcp.Bearer(...)) refuses a wrong token with HTTP 401",
+        ": middleware cannot protect a server, because lists are served without it. "
+        "Server(..., auth=minimcp.Bearer(...)) rejects a wrong token with HTTP 401",
     ),
 )
 
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
-    """Return a content block for a revision. A kind that it lacks becomes the nearest one."""
+    """Return a content block in the form of a revision. An unsupported kind becomes a similar
+    one."""
     if block.type not in revision.content_kinds and isinstance(block, Audio):
         contents = BlobResourceContents("audio:inline", block.data, mime_type=block.mime_type)
         block = EmbeddedResource(contents, annotations=block.annotations)
@@ -106,17 +109,17 @@ def fit(block: Any, revision: Revision) -> dict[str, Json]:
 
 
 def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
-    """Return the content blocks that a tool returned, alone or in a list; None for a value.
+    """Return the content blocks that a tool returned, alone or in a list; None for any other value.
 
-    Other values in such a list become blocks of text: a str as it is, any other as JSON.
+    Other items of such a list become text blocks: a str unchanged, any other value as JSON.
 
     Args:
-        value: What it returned.
-        promised: Whether its annotation says blocks: then an empty list, None and a list of texts
-            are blocks as well.
+        value: The tool's return value.
+        promised: Whether the return annotation names content blocks. Then None, an empty list and a
+            list of str are content blocks, too.
 
     Raises:
-        Mismatch: A value in the list has no JSON form.
+        Mismatch: An item of the list has no JSON form.
     """
     if isinstance(value, CONTENT):
         return [value]
@@ -135,7 +138,7 @@ def _as_text(value: Any) -> str:
 
 
 def _stand_in(value: Any) -> Any:
-    """Return what stands for a content block in structured content: its JSON without the data."""
+    """Return the structured content for a content block: its JSON without the data."""
     if not isinstance(value, CONTENT):
         return value
     wire: dict[str, Json] = value.to_wire()
@@ -147,17 +150,16 @@ def _stand_in(value: Any) -> Any:
 
 
 def wrapped_schema(schema: Mapping[str, Json], *, strict: bool = False) -> dict[str, Json]:
-    """An output schema for revisions that only know objects: the value becomes the member
-    ``result``.
+    """Return an output schema for revisions whose results are objects: the value is ``result``.
 
     Args:
         schema: The schema of the value. An object is not wrapped.
-        strict: Whether the wrapping says that it has no other members.
+        strict: Whether the wrapping object rejects other members.
     """
     if schema.get("type") == "object":
         return dict(schema)
     inner = mapped(
-        {name: word for name, word in schema.items() if name not in _AT_THE_ROOT}, _one_deeper
+        {name: word for name, word in schema.items() if name not in _ROOT_KEYWORDS}, _one_deeper
     )
     outer: dict[str, Json] = {
         "type": "object",
@@ -166,11 +168,11 @@ def wrapped_schema(schema: Mapping[str, Json], *, strict: bool = False) -> dict[
     }
     if strict:
         outer["additionalProperties"] = False
-    return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **keep_members(schema, _AT_THE_ROOT)}
+    return {**outer, WRAPPED: True, FASTMCP_WRAPPED: True, **keep_members(schema, _ROOT_KEYWORDS)}
 
 
 def _one_deeper(schema: dict[str, Json]) -> dict[str, Json]:
-    """A schema whose references still lead to the same places once its root is a property."""
+    """Return a schema whose references still work after its root has become a property."""
     reference = schema.get("$ref")
     if not isinstance(reference, str) or not re.match("#(/|$)", reference):
         return schema
@@ -180,34 +182,33 @@ def _one_deeper(schema: dict[str, Json]) -> dict[str, Json]:
 
 
 def object_root(schema: Mapping[str, Json]) -> dict[str, Json]:
-    """A schema of objects whose root says so, in the one form that every client reads.
+    """Return a schema of objects in the form that every client reads.
 
-    Clients read ``type`` and ``properties`` of the root only if they are the word "object" and
-    objects.
+    Some clients require that the root's ``type`` is "object", and that each property is an object.
     """
-    made: dict[str, Json] = (
-        {**schema, "type": "object"} if "type" in schema else {"type": "object", **schema}
-    )
-    if "properties" in made:
-        made["properties"] = {
-            name: {} if each is True else {"not": {}} if each is False else each
-            for name, each in made["properties"].items()
+    root: dict[str, Json] = {"type": "object", **schema} if "type" not in schema else {**schema}
+    root["type"] = "object"
+    if "properties" in root:
+        as_objects: dict[Any, dict[str, Json]] = {True: {}, False: {"not": {}}}
+        root["properties"] = {
+            name: as_objects[each] if isinstance(each, bool) else each
+            for name, each in root["properties"].items()
         }
-    return made
+    return root
 
 
 def error_result(text: str, revision: Revision, config: ServerConfig) -> str:
-    """The result that says a tool failed, in words for the model."""
+    """Return the result of a failed tool call, with a text for the model."""
     content = f'{{"content":[{{"type":"text","text":{to_json(text)}}}],"isError":true'
     return content + config.result_suffix[revision.result_type]
 
 
 class RegisteredTool(RegisteredFunction):
-    """One tool of a server: how it is listed, and how it is called.
+    """One tool of a server: how it is listed and called.
 
     Raises:
         TypeError: The function cannot be a tool; the message says what to write instead.
-        ValueError: A schema is invalid, or an option has a value that it cannot have.
+        ValueError: A schema is invalid, or an option has a value that is not accepted.
         ImportError: A schema needs ``jsonschema``, which is not installed.
     """
 
@@ -215,10 +216,10 @@ class RegisteredTool(RegisteredFunction):
     returned_as_is = (CallToolResult, *CONTENT)
     returned_alone = (CallToolResult,)
 
-    # What lists say of how it runs, set by a feature; None says nothing.
+    # The member ``execution`` in lists, set by a feature; None omits it.
     execution: Optional[Mapping[str, Json]] = None
 
-    # The arguments that clients repeat in HTTP headers (`schema.header_params.Mirrored`).
+    # The arguments that clients repeat in HTTP headers (`schema.header_params`).
     header_params: Sequence[Any] = ()
 
     def __init__(
@@ -232,49 +233,52 @@ class RegisteredTool(RegisteredFunction):
         self.structured: Optional[bool] = options.get("structured")
         if self.structured is False and given_output is not None:
             raise ValueError(
-                f"{self.owner}: structured=False and an output_schema contradict each other"
+                f"{self.owner}: structured=False contradicts output_schema; leave one of them out"
             )
         self.output_kind = kind = self.signature.output_kind
-        is_text = (
-            kind is not None and kind.writes is str and self.structured is not True
-        )  # it is sent as text
-        schema = (
-            None if kind is None or is_text or self.structured is False else kind.schema or None
-        )
-        taken = self.signature.input_schema if given_input is None else given_input
+        output_schema = given_output
+        if output_schema is None and kind is not None:
+            # A str is sent as text, without a schema, unless the author wants it structured.
+            is_structured = kind.writes is not str if self.structured is None else self.structured
+            output_schema = (kind.schema or None) if is_structured else None
+        input_schema = self.signature.input_schema if given_input is None else given_input
         if options.get("headers"):
-            taken = load("schema.header_params").with_header_params(taken, options["headers"])
+            with_header_params = load("schema.header_params").with_header_params
+            input_schema = with_header_params(input_schema, options["headers"])
         self.set_listing(
             Tool,
-            input_schema=taken,
-            output_schema=schema if given_output is None else given_output,
+            input_schema=input_schema,
+            output_schema=output_schema,
             annotations=annotated(
                 options.get("annotations"), ToolAnnotations, '{"read_only_hint": True}', self.owner
             ),
         )
         if given_input is not None:
             self._refuse_uncallable(given_input)
-        if HEADER_WORD in to_json(self.listing.input_schema):
+        if HEADER_KEYWORD in to_json(self.listing.input_schema):
             self.header_params = load("schema.header_params").header_params(
                 self.listing.input_schema
             )
         self._schema: Optional[Mapping[str, Json]] = self.listing.output_schema
-        # Whether a str that it returns is sent as it is.
-        self._is_text = (
+        # Whether a str that the tool returns is sent unchanged.
+        self._returns_text = (
             self._schema is None
             and self.structured is not True
             and (kind is None or str in kind.exact)
         )
-        self._says_blocks = (
+        # Whether the return annotation names content blocks.
+        self._promises_blocks = (
             self.signature.output_kind is None and self.signature.returns is not NOTHING
         )
 
     def _given(self, option: str) -> tuple[Optional[dict[str, Json]], Optional[Check]]:
-        """A schema that the author gave, with the root that clients need, and its check; or None.
+        """Return the schema that the author gave, with the root that clients need, and its check.
+
+        Returns None twice if the option is missing.
 
         Raises:
-            TypeError: It is not JSON; the message names the place.
-            ValueError: It is not a valid schema, or no object fits an input schema.
+            TypeError: The schema is not JSON; the message names the place.
+            ValueError: The schema is invalid, or an input schema accepts no object.
         """
         given = self.options.get(option)
         if given is None:
@@ -287,37 +291,44 @@ class RegisteredTool(RegisteredFunction):
         types = types_of(schema)
         if option == "input_schema" and "object" not in types:
             raise ValueError(
-                f'{where} fits no object, but arguments are an object: write "type": "object"'
+                f'{where} accepts no object, but arguments are an object: write "type": "object"'
             )
-        says_members = "type" not in schema and not _MEMBERS.isdisjoint(schema)
-        if option == "input_schema" or types == {"object"} or says_members:
+        has_members = "type" not in schema and not _OBJECT_KEYWORDS.isdisjoint(schema)
+        if option == "input_schema" or types == {"object"} or has_members:
             schema = object_root(schema)
             check = compile_check(schema, where=where)
         return schema, check
 
     def _refuse_uncallable(self, schema: Mapping[str, Json]) -> None:
-        """Refuse a function that cannot be called with what its input schema lets pass.
+        """Reject a function that cannot be called with the arguments that its input schema accepts.
 
         Raises:
-            TypeError: It has a required parameter that the schema does not let pass, or one with
-                validators: the arguments are checked by the schema alone.
+            TypeError: The schema excludes a required parameter; or a parameter has validators,
+                which would not run, because only the schema checks the arguments.
         """
         if self.signature.validated:
             name = self.signature.validated[0]
-            problem = f"{self.owner}: input_schema replaces the annotations, so the validators of"
-            raise TypeError(f"{problem} {name!r} would not run: call them in the function")
+            raise TypeError(
+                f"{self.owner}: input_schema replaces the annotations, so the validators of"
+                f" {name!r} would not run: call them in the function"
+            )
         properties = schema.get("properties")
         is_closed = (
             schema.get("additionalProperties") is False and "patternProperties" not in schema
         )
         for each in self.signature.parameters if is_closed else ():
             if each.required and each.name not in (properties or ()):
-                problem = f"{self.owner}: input_schema does not allow {each.name!r}"
-                raise TypeError(f"{problem}, which the function requires")
+                raise TypeError(
+                    f"{self.owner}: input_schema does not allow {each.name!r}, which the function"
+                    " requires"
+                )
 
     def call(self, incoming: IncomingRequest) -> Any:
-        """Call the function; arguments that do not fit are told to the model, or are an error of
-        the protocol."""
+        """Call the function.
+
+        Raises:
+            ToolError, InvalidParams: The arguments do not match the schema.
+        """
         if self.requires:
             self.check_required(incoming)
         arguments = incoming.request.params.get("arguments") or {}
@@ -341,28 +352,28 @@ class RegisteredTool(RegisteredFunction):
             keywords[self.signature.context_parameter] = Context(incoming)
         return self.function(**keywords)
 
-    # ------------------------------------------------------------ what it returned
+    # ------------------------------------------------------------ results
 
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
-        """The result for what the tool returned: JSON text, or an object.
+        """Return the result for a return value, as JSON text or an object.
 
         Raises:
-            ValueError, TypeError: The value does not fit what the tool promised, or is no JSON.
+            ValueError, TypeError: The value does not match the output schema, or has no JSON form.
         """
         revision = incoming.peer.revision
         config = incoming.server
         closing = config.result_suffix[revision.result_type]
-        if type(value) is str and self._is_text:
+        if type(value) is str and self._returns_text:
             return f'{{"content":[{{"type":"text","text":{to_json(value)}}}]{closing}'
         if isinstance(value, CallToolResult):
             return config.finalize_result(self._as_is(value, revision), revision)
         is_value = isinstance(value, (int, float, dict))
-        blocks = None if is_value else blocks_of(value, promised=self._says_blocks)
+        blocks = None if is_value else blocks_of(value, promised=self._promises_blocks)
         if blocks is not None:
             content = to_json([fit(block, revision) for block in blocks])
             if self._schema is None:
                 return f'{{"content":{content}{closing}'
-            # The schema demands a value, as that of ``list`` does.
+            # The schema requires a value, as the schema of ``list`` does.
             value = _stand_in(value) if isinstance(value, CONTENT) else [*map(_stand_in, value)]
         elif isinstance(value, Wire):
             value = value.to_wire()
@@ -397,24 +408,26 @@ class RegisteredTool(RegisteredFunction):
                 wire["structuredContent"] = {"result": structured}
         return wire
 
-    # ------------------------------------------------------------ what it raised
+    # ------------------------------------------------------------ exceptions
 
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
-        """Every exception: passed on, or told to the model in the tool's own words."""
+        """Raise an exception that belongs to the protocol. Return a tool error for any other
+        exception."""
         revision = incoming.peer.revision
         config = incoming.server
-        told = errors.describe(error)
+        text = errors.describe(error)
         name = type(error).__name__
-        told += next(
-            (advice for kind, words, advice in _ADVICE if kind == name and words in told), ""
+        text += next(
+            (advice for kind, words, advice in _ADVICE if kind == name and words in text), ""
         )
         if returned and isinstance(error, Exception):
-            is_none = told.startswith("expected") and told.endswith("got null")
-            told = f"{self.key} returned a wrong value: {told}"
+            is_none = text.startswith("expected") and text.endswith("got null")
+            text = f"{self.key} returned a wrong value: {text}"
             if self._check_output is None and self.signature.returns is not NOTHING:
                 annotation = formatannotation(self.signature.returns, self.function.__module__)
-                told += f" (-> {cut(annotation, 80)})"
-            told += " (None: has a branch no return?)" * is_none
+                text += f" (-> {cut(annotation, 80)})"
+            if is_none:
+                text += " (None: is a return missing in a branch?)"
         elif isinstance(error, errors.ToolError):
             if error.content is None:
                 return error_result(str(error), revision, config)
@@ -423,7 +436,7 @@ class RegisteredTool(RegisteredFunction):
                 return config.finalize_result(
                     {"content": [fit(each, revision) for each in blocks], "isError": True}, revision
                 )
-            told = "ToolError takes content blocks as its content"
+            text = "the content of a ToolError must be content blocks"
         elif isinstance(error, HandOver):
             raise error
         else:
@@ -431,20 +444,21 @@ class RegisteredTool(RegisteredFunction):
             if isinstance(error, errors.Cancelled) and incoming.token.cancelled:
                 raise error
             if incoming.asker is not None and incoming.asker.pending:
-                raise error  # it has a question to ask: that comes first
-            ours = isinstance(error, errors.RpcError) and not error.from_peer
-            if ours and _is_known(error, revision):
+                raise error  # the question is asked first
+            is_ours = isinstance(error, errors.RpcError) and not error.from_peer
+            if is_ours and _is_known(error, revision):
                 raise error
-            if ours or isinstance(error, errors.Declined):
-                return error_result(str(error), revision, config)  # no fault, and no words but ours
+            if is_ours or isinstance(error, errors.Declined):
+                # Not a bug, and the text is safe to send: it is not logged or masked.
+                return error_result(str(error), revision, config)
         if config.mask_errors:
             masked = wire_failure(incoming.request.id, error, revision, self.key)
             return error_result(masked.message, revision, config)
-        log.error("%s failed: %s", self.key, told, exc_info=error)
-        return error_result(told, revision, config)
+        log.error("%s failed: %s", self.key, text, exc_info=error)
+        return error_result(text, revision, config)
 
     def listed(self, revision: Revision) -> dict[str, Json]:
-        """As it stands in a list of a revision."""
+        """Return the tool's entry in a list, in the form of a revision."""
         wire: dict[str, Json] = self.listing.to_wire()
         if self.execution is not None:
             wire["execution"] = self.execution
@@ -461,7 +475,7 @@ class RegisteredTool(RegisteredFunction):
 
 
 def _is_known(error: Any, revision: Revision) -> bool:
-    """Whether clients of a revision know what to make of an author's error of the protocol."""
+    """Return whether clients of a revision understand this protocol error of an author."""
     if isinstance(error, errors.UrlElicitationRequired):
         return revision.url_errors
     if error.code in (PARAPHRASE_TOOL_FAILED, PARAPHRASE_INVALID_ARGUMENTS):
@@ -472,14 +486,14 @@ def _is_known(error: Any, revision: Revision) -> bool:
 def _check_timeout(label: str, value: Any) -> None:
     check_number(label, value, whole=False)
     if value == 0:
-        raise ValueError(f"{label} is more than 0, not {value}")
+        raise ValueError(f"{label} must be more than 0, not {value}")
 
 
 class Tools(Feature):
     """The tools of one server, and the methods `tools/list` and `tools/call`.
 
     Args:
-        offers: Tells whether things of a kind ("tools") are offered.
+        offers: Returns whether a capability ("tools") is offered.
     """
 
     capability = "tools"
@@ -498,11 +512,11 @@ class Tools(Feature):
         self._offers = offers
         self.table: Table[RegisteredTool] = Table("tool", "tools", "tools", has_prefix=True)
         self.tables = (self.table,)
-        # By the name that some hosts make of a tool's, the tool that was first called so.
+        # The first tool with each name, by the name that some hosts use instead.
         self._plain_names: dict[str, str] = {}
 
     def added(self, entry: Any) -> None:
-        """Log what hosts do not accept of a tool: they drop or rename it and do not say so."""
+        """Log a warning about names that hosts drop or change without a message."""
         table = self.table
         key = entry.key
         if not GOOD_NAME.fullmatch(key):
@@ -513,11 +527,11 @@ class Tools(Feature):
         plain = re.sub(REPLACED, "_", key)
         first = self._plain_names.setdefault(plain, key)
         if first != key and first in table.items:
-            problem = f"is {plain!r:.80} to some hosts, and so is {first!r:.80}: rename one"
+            problem = f"is called {plain!r:.80} by some hosts, as is {first!r:.80}: rename one"
             table.warn_once(key, problem, hosts_log)
 
     def routes(self) -> Mapping[str, Destination]:
-        """Return the methods of tools."""
+        """Return the routes of `tools/list` and `tools/call`."""
         return {
             "tools/list": Route(self.table.serve_page, immediate=True),
             "tools/call": self.table.route,

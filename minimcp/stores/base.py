@@ -1,5 +1,5 @@
-"""`Store`: the interface of what keeps state beyond one request; `MemoryStore`: kept while the
-process runs."""
+"""`Store`: the interface for state that outlives a request. `MemoryStore` keeps it in the
+process."""
 
 from __future__ import annotations
 
@@ -18,31 +18,29 @@ from ..protocol.messages import read_json
 
 log = logger("minimcp.stores")
 
-# Seconds between two searches for what has expired.
+# Seconds between two searches for expired keys.
 SWEEP_SECONDS = 10.0
 
-# The numbers that every store can compare: those of SQLite have 64 bits.
+# The largest number that every store can compare. SQLite has 64 bits.
 MAX_NUMBER = 2**63 - 1
 
-# No members.
-NOTHING: Mapping[str, tuple[type, ...]] = {}
+NO_MEMBERS: Mapping[str, tuple[type, ...]] = {}
 
-# The depth of JSON in a record: that of a message, and of the record around it.
+# Maximum depth of JSON in a record: the depth of a message, and of the record around it.
 MAX_RECORD_DEPTH = 300
 
 
 class StoreUnavailable(ConnectionError):
-    """A store that lies elsewhere cannot be reached now, or does not answer as it should: it may in
-    a moment."""
+    """A remote store cannot be reached now, or does not answer correctly. A retry may succeed."""
 
 
 class Entry(NamedTuple):
-    """What a store keeps under a key.
+    """The value under a key of a store.
 
     Args:
-        key: Its name.
-        value: What `Store.put` got; empty where there are only events.
-        version: Of its last change. Versions rise over all keys of one store.
+        key: The key.
+        value: The value that was given to `Store.put`; empty if the key has only events.
+        version: The version of the last change. Versions increase over all keys of one store.
     """
 
     key: str
@@ -53,17 +51,17 @@ class Entry(NamedTuple):
 def store_key(audience: Sequence[str], name: str, kind: str, *parts: str) -> str:
     """Return the key of an entry. This function builds every key in a store.
 
-    Two different lists of arguments never make the same key, because each text is percent-encoded.
-    So servers and owners that share a store cannot reach each other's entries. Whatever a peer
-    sends, a key is ASCII.
+    Different arguments never make the same key, because each text is percent-encoded. So servers
+    and owners that share a store cannot reach each other's entries. A key is ASCII, whatever a peer
+    sends.
 
     Args:
-        audience: What the tokens of the server are for, by which servers of one name differ, none
-            of them an empty text; empty if it asks for none.
+        audience: The audience of the server's tokens, without empty texts. It distinguishes servers
+            of the same name. Empty if the server does not use tokens.
         name: The server's name.
-        kind: What the entry is, such as "task". The entries of one kind are listed together.
-        parts: The owner within the server, and the id. End with an empty one to make the prefix of
-            all that the owner has.
+        kind: The kind of entry, such as "task". The entries of one kind are listed together.
+        parts: The owner within the server, and the id. End with an empty text for the prefix of all
+            entries of the owner.
     """
     names = [",".join(map(_escaped, audience)), _escaped(name), _escaped(kind)]
     if parts:
@@ -72,8 +70,10 @@ def store_key(audience: Sequence[str], name: str, kind: str, *parts: str) -> str
 
 
 def owner_of(principal: Optional[str]) -> str:
-    """Return what a principal is called in keys: a hash, since it may be long or private. "-" is
-    everybody, where nobody is authenticated."""
+    """Return the name of a principal in keys: a hash, because principals may be long or private.
+
+    Without a principal it is "-", which all unauthenticated clients share.
+    """
     if principal is None:
         return "-"
     from hashlib import sha256  # it loads OpenSSL
@@ -88,16 +88,16 @@ def _escaped(text: str) -> str:
 def read_record(
     key: str, value: bytes, is_sound: Callable[[Any], bool]
 ) -> Optional[dict[str, Any]]:
-    """Return the JSON object that a value or an event is, or None if it is not a sound one.
+    """Return the JSON object in a value or an event, or None if it is damaged.
 
-    Every object in a store is read by this function, so that a damaged one counts as missing. One
-    line of the log reports it.
+    Every object in a store is read by this function, so a damaged one counts as missing. One line
+    in the log reports it.
 
     Args:
-        key: Where it is kept.
+        key: The key, for the log.
         value: The value or the event.
-        is_sound: Returns whether an object has the right members. It may raise what a wrong type
-            causes.
+        is_sound: Returns whether the object has the right members. It may raise the exceptions that
+            values of a wrong type cause.
     """
     try:
         found = read_json(value, max_depth=MAX_RECORD_DEPTH)
@@ -110,14 +110,14 @@ def read_record(
 
 
 def report_unreadable(key: str) -> None:
-    """Log that a value in the store is ignored, because it cannot be read."""
+    """Log that a value in the store is ignored because it cannot be read."""
     log.error("%.300s in the store cannot be read, and is ignored", key)
 
 
 def has_members(
     value: Any,
     members: Mapping[str, tuple[type, ...]],
-    optional: Mapping[str, tuple[type, ...]] = NOTHING,
+    optional: Mapping[str, tuple[type, ...]] = NO_MEMBERS,
 ) -> bool:
     """Return whether an object has exactly these members, of these types."""
     for name, types in {**members, **optional}.items():
@@ -135,16 +135,15 @@ def is_number(value: Any) -> bool:
 
 
 class Store:
-    """Keeps values and events by key, each with a time to live. All methods may be called by any
-    thread.
+    """Keeps values and events by key, each with a time to live. All methods are thread-safe.
 
     A subclass implements `put`, `get`, `list`, `delete`, `append` and `read`, and calls `wake` when
-    a key has changed. Where several processes share a store, all but `wake` means the same in each
-    of them. A key that was deleted, or whose time is over, is as one that never was. Any method may
-    raise what the store is away with, which is `StoreUnavailable` where it lies behind a network.
+    a key has changed. If several processes share a store, all methods except `wake` have the same
+    effect in each process. A key that was deleted or has expired behaves as if it had never
+    existed. Any method may raise `StoreUnavailable`, or the exceptions of the store's library.
     """
 
-    # Whether several processes share it: then any of them takes any request of an HTTP session.
+    # Whether processes share it. Then any of them can serve any request of an HTTP session.
     shared = False
 
     def __init__(self) -> None:
@@ -154,77 +153,80 @@ class Store:
     def put(
         self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
     ) -> Optional[int]:
-        """Set a value, if the key has the version that is expected.
+        """Set a value, if the key has the expected version.
 
         Args:
-            key: Its name.
-            value: Replaces the one before.
-            ttl: Seconds from now after which the key is gone, with its events; None keeps it.
-            expect: The version that the key must have, 0 for none at all; None sets the value in
-                any case.
+            key: The key.
+            value: The new value.
+            ttl: Seconds until the key expires with its events; None means never.
+            expect: The version that the key must have. 0 means that the key must not exist; None
+                sets the value in any case.
 
         Returns:
-            The new version; None when the key has another one than expected, and nothing was set.
+            The new version; None if the key has another version than expected. Then nothing was
+            set.
         """
         raise NotImplementedError
 
     def get(self, key: str, renew: bool = False) -> Optional[Entry]:
-        """What is kept under a key; None when there is nothing.
+        """Return the entry of a key, or None.
 
         Args:
-            key: Its name.
-            renew: Whether its time to live begins anew, as it was last set.
+            key: The key.
+            renew: Whether its time to live starts again, with its last value.
         """
         raise NotImplementedError
 
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
-        """The entries whose keys begin with a text, in the order of their keys.
+        """Return the entries whose keys begin with a prefix, in order of keys.
 
         Args:
-            prefix: The text, up to a slash: in what is listed together no other slash follows.
-                Empty for keys without.
-            after: Only keys behind this one.
-            limit: How many at most; None sets no limit.
+            prefix: The prefix. Keys that are listed together have no slash after its last slash. An
+                empty prefix lists the keys without a slash.
+            after: Only keys after this one are returned.
+            limit: Maximum number of entries; None means no limit.
         """
         raise NotImplementedError
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
-        """Return the length in bytes of each value whose key begins with a text.
+        """Return the length in bytes of each value whose key begins with a prefix.
 
-        It does not load the values, so that counting what is kept costs little. This
-        implementation, for subclasses that have none, loads them all the same.
+        Stores should count without loading the values. This default implementation loads them.
 
         Args:
-            prefix: The text, as for `list`.
+            prefix: The prefix, as for `list`.
         """
         return {entry.key: len(entry.value) for entry in self.list(prefix)}
 
     def delete(self, key: str) -> bool:
-        """Forget a key, with its events; False when there is none."""
+        """Delete a key and its events. Return False if it did not exist."""
         raise NotImplementedError
 
     def append(
         self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
     ) -> int:
-        """Add an event to a key, which need not exist; returns the event's number, the key's
-        version from now on.
+        """Add an event to a key, which is created if necessary.
 
         Args:
-            key: Its name.
+            key: The key.
             data: The event.
-            ttl: As for `put`, of the key and all its events.
-            most: How many events the key keeps, the newest; None keeps all.
+            ttl: Seconds until the key expires with all its events; None means never.
+            most: Maximum number of events to keep, the newest ones; None keeps all.
+
+        Returns:
+            The number of the event, which is the new version of the key.
         """
         raise NotImplementedError
 
     def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
-        """The events of a key behind the one of this number, in order, each with its number.
-        Numbers rise with gaps.
+        """Return the events of a key after a number, in order, each with its number.
+
+        Numbers increase, with gaps.
 
         Args:
-            key: Its name.
-            after: The number; 0 reads all.
-            forget: Whether the events up to this one are dropped.
+            key: The key.
+            after: The number; 0 returns all events.
+            forget: Whether to delete the events up to this number.
         """
         raise NotImplementedError
 
@@ -237,26 +239,31 @@ class Store:
         timeout: Optional[float] = None,
         cancel: Optional[CancelToken] = None,
     ) -> bool:
-        """Wait until one of some keys has a version above this one, or is gone; False when the time
-        was over first.
+        """Wait until one of several keys has a newer version or does not exist.
 
-        A change between reading a key and waiting for it is noticed; that a time to live ends is
+        A change between reading a key and waiting for it is noticed. The end of a time to live is
         not.
 
         Args:
-            keys: What to wait for.
-            after: The version that the caller knows, the highest if they are several.
-            timeout: Seconds; None sets no limit.
-            cancel: Ends the wait as the timeout does; None for a wait that nobody ends.
+            keys: The keys.
+            after: The version that the caller knows; the highest one for several keys.
+            timeout: Seconds to wait; None means no limit.
+            cancel: Ends the wait as the timeout does; None for a wait that cannot be cancelled.
+
+        Returns:
+            False if the timeout passed first.
         """
-        keys, woken, deadline = set(keys), threading.Event(), Deadline(timeout)
+        keys = set(keys)
+        woken = threading.Event()
+        deadline = Deadline(timeout)
         forget = None if cancel is None else cancel.on_cancel(woken.set)
         with self._waiters_lock:
             for key in keys:
                 self._waiters.setdefault(key, set()).add(woken)
         try:
             self.watch(keys)
-            while True:  # it was registered before it looks: a change is either seen or wakes it
+            # The event is registered before the first check, so no change is missed.
+            while True:
                 woken.clear()
                 if self._changed(keys, after):
                     return True
@@ -274,17 +281,15 @@ class Store:
                         del self._waiters[key]
 
     def watch(self, keys: Iterable[str]) -> None:
-        """Have changes of these keys by other processes wake, too, who waits here; until nobody
-        does."""
+        """Make changes of these keys by other processes wake the threads that wait here."""
 
     def _changed(self, keys: Iterable[str], after: int) -> bool:
         entries = [self.get(key) for key in keys]
         return any(entry is None or entry.version > after for entry in entries)
 
     def wake(self, keys: Iterable[str]) -> None:
-        """Have the threads of this process look again that wait for one of these keys. Never
-        blocks."""
-        if not self._waiters:  # who begins to wait now looks by itself
+        """Wake the threads of this process that wait for one of these keys. Never blocks."""
+        if not self._waiters:  # a thread that starts to wait now checks the keys itself
             return
         with self._waiters_lock:
             for key in keys:
@@ -298,12 +303,16 @@ class _Kept:
     __slots__ = ("events", "expires", "ttl", "value", "version")
 
     def __init__(self) -> None:
-        self.value, self.version, self.ttl, self.expires = b"", 0, math.inf, math.inf
+        self.value = b""
+        self.version = 0
+        self.ttl = math.inf
+        self.expires = math.inf
         self.events: list[tuple[int, bytes]] = []
 
 
 class MemoryStore(Store):
-    """Keeps values and events while this process runs. A forked process has a copy. Thread-safe."""
+    """Keeps values and events while this process runs. A forked child has its own copy.
+    Thread-safe."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -317,12 +326,13 @@ class MemoryStore(Store):
         return kept if kept is not None and kept.expires > time.monotonic() else None
 
     def _change(self, key: str, kept: _Kept, ttl: Optional[float]) -> int:
-        """Keep a key that is changed, as a new version; the lock is held."""
+        """Store a changed key with a new version. The caller holds the lock."""
         now = time.monotonic()
         if now - self._swept > SWEEP_SECONDS:
             self._kept = {name: each for name, each in self._kept.items() if each.expires > now}
             self._swept = now
-        kept.version, kept.ttl = next(self._versions), math.inf if ttl is None else ttl
+        kept.version = next(self._versions)
+        kept.ttl = math.inf if ttl is None else ttl
         kept.expires = now + kept.ttl
         self._kept[key] = kept
         return kept.version
@@ -330,7 +340,7 @@ class MemoryStore(Store):
     def put(
         self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
     ) -> Optional[int]:
-        """As `Store.put`."""
+        """See `Store.put`."""
         with self._lock:
             kept = self._find(key) or _Kept()
             if expect is not None and kept.version != expect:
@@ -341,7 +351,7 @@ class MemoryStore(Store):
         return version
 
     def get(self, key: str, renew: bool = False) -> Optional[Entry]:
-        """As `Store.get`."""
+        """See `Store.get`."""
         with self._lock:
             kept = self._find(key)
             if kept is not None and renew:
@@ -349,7 +359,7 @@ class MemoryStore(Store):
             return None if kept is None else Entry(key, kept.value, kept.version)
 
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
-        """As `Store.list`."""
+        """See `Store.list`."""
         with self._lock:
             keys = sorted(
                 key
@@ -361,7 +371,7 @@ class MemoryStore(Store):
             ]
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
-        """As `Store.sizes`."""
+        """See `Store.sizes`."""
         with self._lock:
             now = time.monotonic()
             return {
@@ -371,7 +381,7 @@ class MemoryStore(Store):
             }
 
     def delete(self, key: str) -> bool:
-        """As `Store.delete`."""
+        """See `Store.delete`."""
         with self._lock:
             found = self._find(key) is not None
             self._kept.pop(key, None)
@@ -381,7 +391,7 @@ class MemoryStore(Store):
     def append(
         self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
     ) -> int:
-        """As `Store.append`."""
+        """See `Store.append`."""
         with self._lock:
             kept = self._find(key) or _Kept()
             version = self._change(key, kept, ttl)
@@ -392,7 +402,7 @@ class MemoryStore(Store):
         return version
 
     def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
-        """As `Store.read`."""
+        """See `Store.read`."""
         with self._lock:
             kept = self._find(key)
             events = [] if kept is None else [event for event in kept.events if event[0] > after]

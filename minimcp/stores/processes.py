@@ -1,8 +1,8 @@
-"""`Processes`: what the processes of one server tell each other, by a store that they share.
+"""`Processes`: messages between the processes of one server, through a store that they share.
 
-Each has a mailbox, a key with events, whose time to live says that it runs; and all read one log of
-what is for everybody. So nothing is lost while a process is slow, or the store away for a moment.
-Each message is a JSON object.
+Each process has a mailbox, which is a key with events. Its time to live tells that the process is
+running. All processes also read one log with messages for all of them. So no message is lost while
+a process is slow or the store is unavailable for a moment. Each message is a JSON object.
 """
 
 from __future__ import annotations
@@ -30,60 +30,63 @@ from ..stores.base import (
 
 log = logger("minimcp.processes")
 
-# Seconds after which a process counts as ended that has not said that it runs, and how often it
-# says so.
+# Seconds after which a process counts as ended if it has not renewed its mailbox.
 LEASE_SECONDS = 10.0
+
+# Seconds between two renewals.
 RENEW_SECONDS = 3.0
 
-# Maximum number of messages that a mailbox and the log keep, and the seconds for which the log
-# keeps them after the last one.
-MAIL = 10_000
-NEWS = 1_000
-NEWS_SECONDS = 3600.0
+# Maximum number of messages in a mailbox and in the log.
+MAX_MAILBOX_MESSAGES = 10_000
+MAX_LOG_MESSAGES = 1_000
 
-# Bytes of these messages, if all are as long as the newest: see `_fitting`. A mailbox holds
-# answers, which are as long as the body of a request may be.
-MAIL_BYTES = 64 * 1024 * 1024
-NEWS_BYTES = 256 * 1024
+# Seconds for which the log keeps its messages after the last one.
+LOG_SECONDS = 3600.0
+
+# Maximum bytes of these messages, if all are as long as the newest: see `_fitting`. A mailbox holds
+# responses, which may be as long as the body of a request.
+MAX_MAILBOX_BYTES = 64 * 1024 * 1024
+MAX_LOG_BYTES = 256 * 1024
 
 # Maximum length of a message to all processes, in bytes. Most are far shorter; a URI may be long.
-TOLD_BYTES = 16 * 1024
+MAX_MESSAGE_BYTES = 16 * 1024
 
-# Of the key that signs states.
+# The length of the key that signs states.
 SECRET_BYTES = 32
 
-# Maximum number of attempts to read it: each one fails only if another process replaces the value.
-SECRET_TRIES = 5
+# Maximum number of attempts to read the key. An attempt fails only if another process replaces it.
+MAX_SECRET_ATTEMPTS = 5
 
-# Seconds that the store gets to hear that this process ends.
+# Seconds to delete the mailbox of a process that ends.
 STOP_SECONDS = 2.0
 
-# Seconds between two tries while the store is away.
-AGAIN_SECONDS = 1.0
+# Seconds between two attempts while the store is unavailable.
+RETRY_SECONDS = 1.0
 
-Told = Mapping[str, Json]
+Message = Mapping[str, Json]
 
 
 class Receiver(Protocol):
-    """Is told what other processes tell this one; each looks whether it is for it."""
+    """An object that receives the messages of other processes. Each receiver ignores foreign
+    messages."""
 
-    def hear(self, told: Told) -> None:
-        """Another process has told this."""
+    def receive(self, message: Message) -> None:
+        """Handle a message of another process."""
 
 
 class Processes:
-    """The processes of one server, seen from one of them. Thread-safe.
+    """The processes of one server, as one of them sees them. Thread-safe.
 
     Args:
-        store: What they share.
+        store: The store that the processes share.
         name: The server's name.
-        audience: What the server's tokens are for; empty if it asks for none. Servers that differ
-            in name or audience share nothing.
+        audience: The audience of the server's tokens; empty if it does not use tokens. Servers with
+            different names or audiences share nothing.
 
     Attributes:
-        id: Of this process.
-        heard: Up to which number of the log all has been told here.
-        handed: The number of the message of the log that is passed to the receivers now, or was
+        id: The id of this process.
+        log_position: The number of the last message of the log that all receivers have handled.
+        delivered: The number of the message of the log that the receivers handle now or handled
             last.
     """
 
@@ -96,18 +99,20 @@ class Processes:
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin as another process. Python calls this in a forked one."""
+        """Become another process, in a forked child."""
         self.id = os.urandom(8).hex()
-        self.heard = 0
+        self.log_position = 0
         self.started = False
         self._lock = threading.Lock()
-        self._unsent = deque[bytes](maxlen=NEWS)
+        self._unsent = deque[bytes](maxlen=MAX_LOG_MESSAGES)
         self._thread: Any = None
         self._users: set[object] = set()
         self._held_at = -LEASE_SECONDS
-        # The version with which the mailbox was made, and up to where it was read.
-        self._made = self._read = 0
-        self.handed = 0
+        # The version with which the mailbox was created.
+        self._created = 0
+        # The number of the last message of the mailbox that was read.
+        self._read = 0
+        self.delivered = 0
         # The number of the newest message of this process in the log.
         self._sent = 0
         self._stopped = CancelToken()
@@ -124,96 +129,105 @@ class Processes:
     def _log(self) -> str:
         return self.key("log")
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ sending
 
-    def tell(self, **told: Json) -> None:
-        """Tell all others, in the background: when the store is away, as soon as it is back. Never
-        blocks.
+    def broadcast(self, **message: Json) -> None:
+        """Send a message to all other processes in the background. Never blocks.
 
-        A message that is longer than `TOLD_BYTES` is dropped, with a line of the log.
+        If the store is unavailable, the message is sent when it is available again. A message that
+        is longer than `MAX_MESSAGE_BYTES` is logged and dropped.
         """
-        data = to_json({"from": self.id, **told}).encode()
-        if len(data) > TOLD_BYTES:
+        data = to_json({"from": self.id, **message}).encode()
+        if len(data) > MAX_MESSAGE_BYTES:
             log.error(
-                "other processes are not told of %s: %d bytes, and at most %d are sent",
-                ", ".join(told),
+                "a message to other processes (%s) is dropped: %d bytes, more than %d",
+                ", ".join(message),
                 len(data),
-                TOLD_BYTES,
+                MAX_MESSAGE_BYTES,
             )
             return
         self._unsent.append(data)
         self.start()
         self._called.cancel()
 
-    def send(self, process: str, **told: Json) -> bool:
-        """Tell one process; False when it has ended. Raises what the store raises."""
-        alive = self.is_alive(process)
-        if alive:
-            data = to_json(told).encode()
-            kept = _fitting(data, MAIL, MAIL_BYTES)
+    def send(self, process: str, **message: Json) -> bool:
+        """Send a message to one process. Return False if that process has ended.
+
+        Raises the exceptions of the store.
+        """
+        is_alive = self.is_alive(process)
+        if is_alive:
+            data = to_json(message).encode()
+            kept = _fitting(data, MAX_MAILBOX_MESSAGES, MAX_MAILBOX_BYTES)
             self.store.append(self._mailbox(process), data, LEASE_SECONDS, kept)
-        return alive
+        return is_alive
 
     def is_alive(self, process: str) -> bool:
-        """Whether a process runs, or has until a moment ago. Raises what the store raises."""
+        """Return whether a process is running, or was a moment ago. Raises the exceptions of the
+        store."""
         return process == self.id or self.store.get(self._mailbox(process)) is not None
 
     def newest(self) -> int:
-        """Return the number of the newest message of the log, or 0 if there is none. Raises what
-        the store raises."""
+        """Return the number of the newest message of the log; 0 if there is none.
+
+        Raises the exceptions of the store.
+        """
         entry = self.store.get(self._log)
         return 0 if entry is None else entry.version
 
     def now(self, newest: int) -> tuple[int, Sequence[bytes]]:
-        """Return where the log ends now for this process, and what it has not sent to it yet.
+        """Return the current end of the log for this process, and its own messages that are not in
+        it yet.
 
-        No receiver has been passed a message after this end, and every later message of this
-        process is in neither. Never blocks.
+        No receiver has received a message after this end. Later messages of this process are in
+        neither part. Never blocks.
 
         Args:
-            newest: What `newest` has returned shortly before.
+            newest: A recent result of `newest`.
         """
         unsent = tuple(self._unsent)  # first: a message leaves it when `_sent` has its number
-        return max(newest, self.handed, self._sent), unsent
+        return max(newest, self.delivered, self._sent), unsent
 
-    def since(self, number: int, until: int, unsent: Sequence[bytes]) -> Sequence[Told]:
-        """Return the messages of the log after the one of this number.
+    def since(self, number: int, until: int, unsent: Sequence[bytes]) -> Sequence[Message]:
+        """Return the messages of the log after a number.
 
         Args:
             number: The number.
-            until: The number of the last one to return.
-            unsent: Messages that may not be in the log yet, which are returned, too.
+            until: The number of the last message to return.
+            unsent: Messages that may not be in the log yet. They are returned, too.
 
-        Raises what the store raises.
+        Raises the exceptions of the store.
         """
         events = self.store.read(self._log, number)
         read = [_read(self._log, data) for at, data in events if at <= until]
-        found = [told for told in read if told is not None]
-        return found + [told for told in map(json.loads, unsent) if told not in found]
+        found = [message for message in read if message is not None]
+        return found + [message for message in map(json.loads, unsent) if message not in found]
 
     def secret(self) -> bytes:
-        """Return the key that all processes sign with. The first one that needs it makes it.
+        """Return the key with which all processes sign. The first process that needs it generates
+        it.
 
-        A value that cannot be a key is replaced. Raises what the store raises.
+        A value that cannot be a key is replaced. Raises the exceptions of the store.
         """
         key = self.key("secret")
-        for _ in range(SECRET_TRIES):
+        for _ in range(MAX_SECRET_ATTEMPTS):
             entry = self.store.get(key)
             if entry is not None:
                 if isinstance(entry.value, bytes) and len(entry.value) == SECRET_BYTES:
                     return entry.value
                 report_unreadable(key)
-            made = os.urandom(SECRET_BYTES)
-            self.store.put(key, made, expect=0 if entry is None else entry.version)
-        raise StoreUnavailable(f"{self.store!r} keeps no secret of {SECRET_BYTES} bytes")
+            generated = os.urandom(SECRET_BYTES)
+            self.store.put(key, generated, expect=0 if entry is None else entry.version)
+        raise StoreUnavailable(f"{self.store!r} does not keep a secret of {SECRET_BYTES} bytes")
 
-    # ------------------------------------------------------------ hearing
+    # ------------------------------------------------------------ receiving
 
     def start(self, user: object = None) -> None:
-        """Have a thread hear, from now on. Idempotent.
+        """Start the thread that exchanges messages. Idempotent.
 
         Args:
-            user: Who needs it, until it calls `stop`; None for as long as somebody does.
+            user: An object that needs the thread until it calls `stop`; None runs it until the last
+                user stops.
         """
         if self.started and user in self._users:
             return
@@ -225,14 +239,14 @@ class Processes:
             stopped = CancelToken()
             self._stopped = stopped
             self._thread = threading.Thread(
-                target=self._hear, args=(stopped,), name="minimcp-processes", daemon=True
+                target=self._work, args=(stopped,), name="minimcp-processes", daemon=True
             )
             self._thread.start()
 
     def stop(self, user: object = None) -> None:
-        """Hear no more, if nobody else needs it; the next `start` begins anew. Idempotent.
+        """Stop the thread if no other user needs it. `start` starts it again. Idempotent.
 
-        Blocks: until others can know it, for `STOP_SECONDS` at most.
+        Blocks for at most `STOP_SECONDS`, until other processes can notice it.
         """
         with self._lock:
             self._users -= {user, None}
@@ -246,104 +260,104 @@ class Processes:
             thread.join(STOP_SECONDS)
 
     def hold(self) -> None:
-        """Have the store know that this process runs, before it says its id to anybody. Raises what
-        the store raises."""
+        """Create or renew the mailbox of this process, before it sends its id to another process.
+
+        Raises the exceptions of the store.
+        """
         if time.monotonic() - self._held_at < RENEW_SECONDS:
             return
         mailbox = self._mailbox(self.id)
         if self.store.get(mailbox, renew=True) is None:
-            made = self.store.put(mailbox, b"", LEASE_SECONDS, 0)
-            self._made = self._made if made is None else made  # None: by another thread
+            created = self.store.put(mailbox, b"", LEASE_SECONDS, 0)
+            if created is not None:  # None: another thread created it
+                self._created = created
         entry = self.store.get(self._log, renew=True)
-        newest = (
-            self.store.append(self._log, b"{}", NEWS_SECONDS, NEWS)
-            if entry is None
-            else entry.version
-        )
+        if entry is None:
+            newest = self.store.append(self._log, b"{}", LOG_SECONDS, MAX_LOG_MESSAGES)
+        else:
+            newest = entry.version
         with self._lock:  # the first of two threads decides
-            self.heard = self.heard or newest
+            self.log_position = self.log_position or newest
         self._held_at = time.monotonic()
 
     def follow(self) -> None:
-        """Hear all that is told from now on; while the store is away, from when it is back. Never
+        """Receive all messages of the log from now on, or from when the store is available. Never
         raises."""
         self.start()
         try:
-            if not self.heard:
+            if not self.log_position:
                 self.hold()
         except StoreUnavailable as error:
-            log.warning("what other processes tell may not get here: %s", error)
+            log.warning("messages of other processes may be missed: %s", error)
 
-    def _hear(self, stopped: CancelToken) -> None:
+    def _work(self, stopped: CancelToken) -> None:
         while not stopped.cancelled:
-            self._called = called = (
-                CancelToken()
-            )  # by who wants something to be sent, or this to end
+            # Cancelled to send a message or to stop.
+            called = CancelToken()
+            self._called = called
             try:
                 self.hold()
-                if self._pass_on() or stopped.cancelled:
+                if self._exchange() or stopped.cancelled:
                     continue
                 keys = [self._mailbox(self.id), self._log]
-                changed = self.store.wait(
-                    keys, max(self._made, self._read, self.heard), RENEW_SECONDS, called
-                )
-                if changed and not self._pass_on():  # one of them is gone
+                newest = max(self._created, self._read, self.log_position)
+                has_changed = self.store.wait(keys, newest, RENEW_SECONDS, called)
+                if has_changed and not self._exchange():  # one of the keys does not exist
                     self._held_at = -LEASE_SECONDS
             except Exception as error:
                 if not isinstance(error, StoreUnavailable):
                     log.error("%r cannot be read: %s", self.store, error, exc_info=error)
                 self._held_at = -LEASE_SECONDS
-                _pause(stopped, AGAIN_SECONDS)
-        with suppress(Exception):  # it is away, and will find out by itself
+                _pause(stopped, RETRY_SECONDS)
+        with suppress(Exception):  # if the store is unavailable, the mailbox expires
             self._send_unsent()
-            if self._stopped is stopped:  # else it is that of the thread that was started anew
+            if self._stopped is stopped:  # otherwise a new thread uses the mailbox
                 self.store.delete(self._mailbox(self.id))
 
     def _send_unsent(self) -> None:
-        for told in list(self._unsent):
-            kept = _fitting(told, NEWS, NEWS_BYTES)
-            self._sent = self.store.append(self._log, told, NEWS_SECONDS, kept)
-            with suppress(
-                ValueError
-            ):  # a thread that ends late, and one that was started anew, may send the same
-                self._unsent.remove(told)
+        for data in list(self._unsent):
+            kept = _fitting(data, MAX_LOG_MESSAGES, MAX_LOG_BYTES)
+            self._sent = self.store.append(self._log, data, LOG_SECONDS, kept)
+            # A thread that ends and its successor may send the same message.
+            with suppress(ValueError):
+                self._unsent.remove(data)
 
-    def _pass_on(self) -> bool:
-        """Send what waits, and hand out what has come; whether there was anything."""
+    def _exchange(self) -> bool:
+        """Send queued messages and deliver received ones. Return whether any were received."""
         self._send_unsent()
         mail = self.store.read(self._mailbox(self.id), self._read, forget=True)
         for self._read, data in mail:
-            self._hand_out(_read(self._mailbox(self.id), data))
-        news = self.store.read(self._log, self.heard)
-        for self.handed, data in news:
-            self._hand_out(_read(self._log, data))
-            self.heard = self.handed
+            self._deliver(_read(self._mailbox(self.id), data))
+        news = self.store.read(self._log, self.log_position)
+        for self.delivered, data in news:
+            self._deliver(_read(self._log, data))
+            self.log_position = self.delivered
         return bool(mail or news)
 
-    def _hand_out(self, told: Optional[Told]) -> None:
-        if not told or told.get("from") == self.id:  # what begins the log says nothing
+    def _deliver(self, message: Optional[Message]) -> None:
+        if not message or message.get("from") == self.id:  # the first message of a log is empty
             return
         for receiver in list(self.receivers):
             try:
-                receiver.hear(told)
-            except Exception as error:  # none may keep the others from hearing
-                log.error("what another process told was not taken: %s", error, exc_info=error)
+                receiver.receive(message)
+            except Exception as error:  # the other receivers still get the message
+                log.error("a message of another process failed: %s", error, exc_info=error)
 
     def __repr__(self) -> str:
         return f"<Processes of {self._name} {self.id}>"
 
 
-def _read(key: str, data: bytes) -> Optional[Told]:
-    """Return a message, or None if the data is not one."""
-    return read_record(key, data, lambda told: True)
+def _read(key: str, data: bytes) -> Optional[Message]:
+    """Return a message, or None if the data is damaged."""
+    return read_record(key, data, lambda message: True)
 
 
 def _fitting(data: bytes, count: int, most_bytes: int) -> int:
-    """Return how many of the newest events a key keeps when this one is added to it.
+    """Return how many of the newest events a key may keep when this one is added to it.
 
-    At most `count`, and at most as many as fit into `most_bytes` if all are as long as this one.
-    So a key holds at most ``most_bytes / size`` events of any size or more, which together with
-    `count` bounds its bytes, although no process knows what others have added.
+    That is at most `count`, and at most as many as fit into `most_bytes` if all are as long as this
+    one. So a key holds at most ``most_bytes / size`` events of any size or more. Together with
+    `count` this bounds its bytes, although no process knows what other processes have added.
     """
     return max(1, min(count, most_bytes // len(data)))
 

@@ -1,9 +1,9 @@
 """`RedisStore`: a `Store` in Redis, which the processes of several machines share.
 
-Each change is one script, and so whole; each key is a hash ("k:", with its value, version and time
-to live) and, where it has events, a stream ("e:"). What is listed together stands in a sorted set
-("i:"), by the time at which it expires. Who waits is woken by a message on a channel ("c:"), which
-carries nothing: what was lost with a connection is looked for when there is one again.
+Each change is one script, and therefore atomic. Each key is a hash ("k:") with its value, version
+and time to live, and a stream ("e:") if it has events. Keys that are listed together are in a
+sorted set ("i:"), by the time at which they expire. A message on a channel ("c:") wakes waiting
+threads. It has no content: after a lost connection, a thread reads the keys again.
 
 https://redis.io/docs/latest/develop/programmability/eval-intro/
 https://redis.io/docs/latest/develop/data-types/streams/
@@ -28,18 +28,21 @@ log = logger("minimcp.stores")
 
 T = TypeVar("T")
 
-# Seconds for which a connection is used again without a look whether Redis has closed it.
+# Seconds for which an idle connection is reused without a check whether Redis has closed it.
 TRUSTED_SECONDS = 1.0
 
-# Entries that are read by one script.
-LISTED = 1000
+# Maximum number of entries that one script reads.
+MAX_LISTED = 1000
 
-# Seconds that Redis has to answer; how often it is looked, while it does not, whether it is back.
-ANSWER_SECONDS, PROBE_SECONDS = 1.0, 1.0
+# Seconds in which Redis must answer.
+ANSWER_SECONDS = 1.0
 
-# Before every script: KEYS are the hash, the stream, the sorted set and the newest version; ARGV
-# begins with the key. A version is the time in microseconds, or one more than the newest: it rises
-# even if all else is gone.
+# Seconds between two checks whether Redis has returned.
+PROBE_SECONDS = 1.0
+
+# The beginning of every script. KEYS are the hash, the stream, the sorted set and the newest
+# version; the first ARGV is the key. A version is the time in microseconds, or one more than the
+# newest version, so it increases even if all other data is lost.
 _BEFORE = """
 local function index(ttl)
   local now = redis.call('TIME')
@@ -105,7 +108,7 @@ end
 return found
 """
 
-# Of several keys by one call: KEYS are the hashes.
+# Returns several keys at once: KEYS are the hashes.
 _LIST = """
 local found = {}
 for place, key in ipairs(KEYS) do
@@ -115,8 +118,8 @@ end
 return found
 """
 
-# Of all keys in a sorted set that begin with a text: KEYS is the set, ARGV what the hashes begin
-# with, and the text.
+# Returns the sizes of all keys in a sorted set that begin with a prefix: KEYS is the set, ARGV the
+# beginning of the hashes' names and the prefix.
 _SIZES = """
 local found = {}
 for _, name in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
@@ -130,7 +133,7 @@ return found
 """
 
 _TEXTS = {"put": _PUT, "get": _GET, "delete": _DELETE, "append": _APPEND, "read": _READ}
-# Each script, and the name that Redis gives it.
+# Each script, and its name in Redis.
 SCRIPTS = {
     name: (text, hashlib.sha1(text.encode()).hexdigest())
     for name, text in {
@@ -142,20 +145,21 @@ SCRIPTS = {
 
 
 class RedisStore(Store):
-    """Keeps values and events in one Redis server, of version 7 or newer. Thread-safe; any number
-    of processes.
+    """Keeps values and events in one Redis server, version 7 or newer. Thread-safe.
 
-    When Redis does not answer within a second, the call raises `StoreUnavailable`, and so do all
-    others at once until one look a second has found that it is back. Who can write to Redis can do
-    what the server can: keep it private.
+    Any number of processes may use it. If Redis does not answer within a second, the call raises
+    `StoreUnavailable`. All other calls then raise it at once, until a check, one each second, finds
+    that Redis has returned. Anybody who can write to Redis can do what the server can: keep it
+    private.
 
     Args:
-        url: As ``redis://127.0.0.1:6379/0``, ``rediss://`` with TLS, or ``unix:///path``.
-        prefix: What all keys begin with. Servers that share nothing have different ones.
+        url: A URL such as ``redis://127.0.0.1:6379/0``, ``rediss://...`` with TLS, or
+            ``unix:///path``.
+        prefix: The beginning of all keys. Servers that share nothing need different prefixes.
 
     Raises:
         ImportError: The package ``redis`` is not installed.
-        ValueError: The URL is none.
+        ValueError: The URL is invalid.
     """
 
     shared = True
@@ -173,9 +177,7 @@ class RedisStore(Store):
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         except ImportError as error:
-            raise ImportError(
-                "a RedisStore needs the package redis: pip install redis"
-            ) from error
+            raise ImportError("a RedisStore needs the package redis: pip install redis") from error
         self._client: Any = redis.Redis.from_url(
             self._url,
             protocol=2,
@@ -184,38 +186,43 @@ class RedisStore(Store):
             retry=Retry(NoBackoff(), 0),
         )
         self._unknown_script = redis.exceptions.NoScriptError
-        self._idle: deque[tuple[Any, float]] = deque()  # connections, and when each was used
+        # Idle connections, and the time when each was last used.
+        self._idle: deque[tuple[Any, float]] = deque()
         self._lock = threading.Lock()
-        self._refused = redis.ResponseError
-        self._away: Optional[str] = None  # why it is
+        self._rejection = redis.ResponseError
+        # Why Redis is unavailable; None while it is available.
+        self._failure: Optional[str] = None
         self._closed = threading.Event()
-        self._hearing = False
+        self._is_listening = False
         self._subscribed = set[str]()
-        # the channel of this store, for new things to wait for
+        # The channel that makes the listener subscribe to more keys.
         self._nudge = f"{self._prefix}n:{secrets.token_hex(8)}"
 
     def renew_in_fork(self) -> None:
-        """Connect anew on the next use. Python calls this in a forked process."""
+        """Drop the connections, in a forked child process."""
         self._begin()
 
     # ------------------------------------------------------------ calls
 
     def _do(self, call: Callable[[], T]) -> T:
-        """What a call of the client returns. Raises StoreUnavailable: it fails, or Redis is known
-        to be away."""
-        if self._away is not None:
-            raise StoreUnavailable(f"{self!r} is away: {self._away}")
+        """Return the result of a call of the client.
+
+        Raises:
+            StoreUnavailable: The call failed, or Redis is known to be unavailable.
+        """
+        if self._failure is not None:
+            raise StoreUnavailable(f"{self!r} is unavailable: {self._failure}")
         try:
             return call()
-        except self._refused as error:  # Redis is there
+        except self._rejection as error:  # Redis is available
             raise StoreUnavailable(f"{self!r}: {error}") from error
-        except Exception as error:  # what is no answer of Redis may raise anything
-            away = f"{type(error).__name__}: {error}"
+        except Exception as error:  # an invalid answer may raise any exception
+            failure = f"{type(error).__name__}: {error}"
             with self._lock:
-                probing = self._away is not None
-                self._away = away
-            if not probing:
-                log.error("%r is away: %s", self, away)
+                is_probing = self._failure is not None
+                self._failure = failure
+            if not is_probing:
+                log.error("%r is unavailable: %s", self, failure)
                 arguments = (self._client, self._closed)
                 threading.Thread(
                     target=self._probe, args=arguments, name="minimcp-redis-probe", daemon=True
@@ -223,33 +230,35 @@ class RedisStore(Store):
             raise StoreUnavailable(f"{self!r}: {error}") from error
 
     def _probe(self, client: Any, closed: threading.Event) -> None:
-        """Look once a second whether Redis is back."""
-        back = False
-        while not back and not closed.wait(PROBE_SECONDS):
+        """Check once a second whether Redis has returned."""
+        is_back = False
+        while not is_back and not closed.wait(PROBE_SECONDS):
             with suppress(Exception):
-                back = client.ping() is True
+                is_back = client.ping() is True
         self._disconnect()
-        if back:
-            log.warning("%r is back", self)
-        # else a call that fails at this moment would leave it away, and none look whether it is
-        # back
+        if is_back:
+            log.warning("%r is available again", self)
+        # Last, so that a call that fails before this does not need another probe.
         with self._lock:
-            self._away = None
+            self._failure = None
 
     def _run(self, script: str, key: str, *values: Any, read: Callable[[Any], T]) -> T:
-        """Run a script for a key, and read what it returns."""
+        """Run a script for a key, and decode its result."""
         folder = key[: key.rfind("/") + 1]
         keys = [self._prefix + each for each in (f"k:{key}", f"e:{key}", f"i:{folder}", "version")]
         return self._do(lambda: read(self._script(script, keys, key, *values)))
 
     def _script(self, name: str, keys: Sequence[str], *values: Any) -> Any:
-        """What a script returns: on a connection of our own, which takes a third of the time of
-        `redis.Redis.evalsha`."""
-        closed, (text, digest) = self._closed, SCRIPTS[name]
+        """Return the result of a script, on a connection of this class.
+
+        That takes a third of the time of `redis.Redis.evalsha`.
+        """
+        closed = self._closed
+        text, digest = SCRIPTS[name]
         try:
             connection, used = self._idle.pop()
             if time.monotonic() - used > TRUSTED_SECONDS and connection.can_read(0):
-                # it was closed meanwhile; the next command connects it anew
+                # Redis has closed it. The next command connects again.
                 connection.disconnect()
         except IndexError:
             connection = self._client.connection_pool.make_connection()
@@ -260,9 +269,9 @@ class RedisStore(Store):
             except self._unknown_script:
                 connection.send_command("EVAL", text, len(keys), *keys, *values)
                 return connection.read_response()
-        except self._refused:
+        except self._rejection:
             raise
-        except BaseException:  # who knows what comes on it
+        except BaseException:  # the rest of an answer may follow on this connection
             connection.disconnect()
             raise
         finally:
@@ -271,9 +280,9 @@ class RedisStore(Store):
                 self._disconnect()
 
     def _disconnect(self) -> None:
-        """Close the connections that are not in use."""
+        """Close the idle connections."""
         while self._idle:
-            with suppress(IndexError):  # another thread was faster
+            with suppress(IndexError):  # another thread has taken it
                 self._idle.pop()[0].disconnect()
 
     def _channel(self, key: str) -> str:
@@ -284,7 +293,7 @@ class RedisStore(Store):
     def put(
         self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
     ) -> Optional[int]:
-        """As `Store.put`."""
+        """See `Store.put`."""
         expected = "" if expect is None else expect
         version = self._run(
             "put", key, self._channel(key), _milliseconds(ttl), value, expected, read=_number
@@ -293,23 +302,23 @@ class RedisStore(Store):
         return version or None
 
     def get(self, key: str, renew: bool = False) -> Optional[Entry]:
-        """As `Store.get`; a time to live begins anew when a tenth of it is over."""
+        """See `Store.get`. A time to live is renewed only after a tenth of it has passed."""
         (found,) = self._run("get", key, int(renew), read=partial(_entries, [key])) or (None,)
         return found
 
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
-        """As `Store.list`."""
+        """See `Store.list`."""
         folder = f"{self._prefix}i:{prefix[: prefix.rfind('/') + 1]}"
         names = self._do(lambda: [name.decode() for name in self._client.zrange(folder, 0, -1)])
         keys = sorted(name for name in names if name.startswith(prefix) and name > after)
         entries: list[Entry] = []
         while keys and (limit is None or len(entries) < limit):
-            entries += self._do(partial(self._get_all, keys[:LISTED]))
-            keys = keys[LISTED:]
+            entries += self._do(partial(self._get_all, keys[:MAX_LISTED]))
+            keys = keys[MAX_LISTED:]
         return entries[:limit]
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
-        """As `Store.sizes`; one call of Redis, however many keys there are."""
+        """See `Store.sizes`. It is one call of Redis for any number of keys."""
         folder = f"{self._prefix}i:{prefix[: prefix.rfind('/') + 1]}"
         arguments = (f"{self._prefix}k:", prefix)
         return self._do(lambda: _sizes(self._script("sizes", [folder], *arguments)))
@@ -318,7 +327,7 @@ class RedisStore(Store):
         return _entries(keys, self._script("list", [f"{self._prefix}k:{key}" for key in keys]))
 
     def delete(self, key: str) -> bool:
-        """As `Store.delete`."""
+        """See `Store.delete`."""
         found = self._run("delete", key, self._channel(key), read=_number)
         self.wake([key])
         return bool(found)
@@ -326,7 +335,7 @@ class RedisStore(Store):
     def append(
         self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
     ) -> int:
-        """As `Store.append`."""
+        """See `Store.append`."""
         kept = "" if most is None else most
         number = self._run(
             "append", key, self._channel(key), _milliseconds(ttl), data, kept, read=_number
@@ -335,76 +344,74 @@ class RedisStore(Store):
         return number
 
     def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
-        """As `Store.read`."""
+        """See `Store.read`."""
         return self._run("read", key, after, int(forget), read=_events)
 
     # ------------------------------------------------------------ waiting
 
     def watch(self, keys: Iterable[str]) -> None:
-        """As `Store.watch`: one thread hears, on one connection, of all that is waited for in this
-        process."""
+        """See `Store.watch`. One thread on one connection receives all changes for this process."""
         with self._lock:
-            begins = not self._hearing
-            self._hearing = True
-        if begins:
+            is_first = not self._is_listening
+            self._is_listening = True
+        if is_first:
             threading.Thread(
-                target=self._hear, args=(self._client,), name="minimcp-redis", daemon=True
+                target=self._listen, args=(self._client,), name="minimcp-redis", daemon=True
             ).start()
         elif not self._subscribed.issuperset(keys):
             self._do(lambda: self._client.publish(self._nudge, ""))
 
-    def _hear(self, client: Any) -> None:
-        """Wake who waits for what any process has changed, until nobody has waited for a while."""
+    def _listen(self, client: Any) -> None:
+        """Wake threads whose keys any process has changed, until no thread has waited for a
+        while."""
         closed = self._closed
-        while self._is_heard():
+        while self._is_needed():
             try:
-                with client.pubsub() as heard:
-                    self._follow(heard)
+                with client.pubsub() as channels:
+                    self._follow(channels)
             except Exception as error:
-                log.debug("%r does not tell of changes: %s", self, error)
+                log.debug("%r does not report changes: %s", self, error)
                 closed.wait(PROBE_SECONDS)
         if closed.is_set():
             client.connection_pool.disconnect(inuse_connections=False)
 
-    def _is_heard(self) -> bool:
-        """Whether a thread waits; else the one that hears ends, and the next wait begins
+    def _is_needed(self) -> bool:
+        """Return whether a thread is waiting. If not, the listener ends, and the next wait starts
         another."""
         with self._lock:
-            self._hearing = bool(self._waiters)
-            return self._hearing
+            self._is_listening = bool(self._waiters)
+            return self._is_listening
 
-    def _follow(self, heard: Any) -> None:
-        silent = False
+    def _follow(self, channels: Any) -> None:
+        is_silent = False
         self._subscribed = set()
-        heard.subscribe(self._nudge)
+        channels.subscribe(self._nudge)
         while True:
             with self._waiters_lock:
                 wanted = set(self._waiters)
             if wanted - self._subscribed:
-                heard.subscribe(*map(self._channel, wanted - self._subscribed))
+                channels.subscribe(*map(self._channel, wanted - self._subscribed))
                 self._subscribed |= wanted
-            message = heard.get_message(timeout=PROBE_SECONDS)
+            message = channels.get_message(timeout=PROBE_SECONDS)
             if message is not None:
-                silent = False
-                if message["type"] in (
-                    "message",
-                    "subscribe",
-                ):  # what has changed before that is to be looked for
+                is_silent = False
+                # After "subscribe" the key is read again, because it may have changed before.
+                if message["type"] in ("message", "subscribe"):
                     self.wake([message["channel"].decode()[len(self._channel("")) :]])
-            elif silent:
-                raise StoreUnavailable("it says nothing")
+            elif is_silent:
+                raise StoreUnavailable("it does not answer a ping")
             else:
                 if not self._waiters:
                     return
                 unwanted = self._subscribed - wanted
                 self._subscribed -= unwanted
                 if unwanted:
-                    heard.unsubscribe(*map(self._channel, unwanted))
-                heard.ping()
-                silent = True
+                    channels.unsubscribe(*map(self._channel, unwanted))
+                channels.ping()
+                is_silent = True
 
     def close(self) -> None:
-        """Close the connections that are not in use; the next use opens others. Idempotent."""
+        """Close the idle connections. The next use opens new ones. Idempotent."""
         self._closed.set()
         self._closed = threading.Event()
         self._client.connection_pool.disconnect(inuse_connections=False)
@@ -418,15 +425,15 @@ def _milliseconds(ttl: Optional[float]) -> Any:
     return "" if ttl is None else max(1, round(ttl * 1000))
 
 
-# What stands in an answer. Each raises ValueError: Redis would not answer so.
+# Decode the results of scripts. Each function raises ValueError if Redis could not have sent this.
 
 
 def _number(text: Any) -> int:
-    """A version, or the number of an event; 0 for none."""
+    """Return a version or the number of an event; 0 for none."""
     if text is None:
         return 0
     if not isinstance(text, bytes):
-        raise ValueError(f"no version: {text!r:.60}")
+        raise ValueError(f"not a version: {text!r:.60}")
     return int(text.partition(b"-")[0])
 
 
@@ -436,7 +443,7 @@ def _pairs(found: Any) -> list[tuple[bytes, bytes]]:
         or len(found) % 2
         or not all(isinstance(each, bytes) for each in found)
     ):
-        raise ValueError(f"not what was asked: {found!r:.60}")
+        raise ValueError(f"not a list of pairs: {found!r:.60}")
     return list(zip(found[::2], found[1::2]))
 
 
@@ -449,7 +456,7 @@ def _events(found: Any) -> list[tuple[int, bytes]]:
 
 
 def _entries(keys: Sequence[str], found: Any) -> list[Entry]:
-    """Those that there are."""
+    """Return the entries of the keys that exist."""
     pairs = _pairs(found)
     if len(pairs) != len(keys):
         raise ValueError(f"{len(pairs)} entries for {len(keys)} keys")

@@ -58,7 +58,7 @@ from .base import (
     read_record,
     report_unreadable,
 )
-from .processes import AGAIN_SECONDS, RENEW_SECONDS, Processes, Told
+from .processes import RENEW_SECONDS, RETRY_SECONDS, Message, Processes
 
 if TYPE_CHECKING:
     from ..http.endpoint import Endpoint
@@ -167,7 +167,7 @@ class SharedEvents(EventStore):
     def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
         """As `EventStore.begin`. Never raises, like `add`: when the store is away, the stream
         cannot be resumed."""
-        head = {"process": self._processes.id, "ids": ids, "told": self._processes.heard}
+        head = {"process": self._processes.id, "ids": ids, "told": self._processes.log_position}
         self._do(lambda: self._kept.put(self.key(stream), to_json(head).encode(), self._ttl))
 
     def add(self, stream: str, number: int, data: bytes, mark: int = 0) -> None:
@@ -292,7 +292,7 @@ class SharedSession(Session):
         self._stored = Record()
         self._asked_elsewhere: set[str] = set()
         self.holder = ""
-        self.told = shared.processes.heard
+        self.told = shared.processes.log_position
         self.stream_name = ""
         self.connection: Optional[ResponseWriter] = None
 
@@ -624,7 +624,7 @@ class SharedSessions(SessionStore):
     def end(self, session: Session) -> None:
         """Have a session end everywhere. Raises StoreUnavailable: the store is away."""
         self._store.delete(self._key(session.principal, session.key))
-        self.processes.tell(session=session.key, ended=True)
+        self.processes.broadcast(session=session.key, ended=True)
 
     def forget(self, session: Session) -> None:
         """Drop the copy."""
@@ -647,7 +647,7 @@ class SharedSessions(SessionStore):
         if isinstance(message, Notification):
             brief = _brief(message)
             if brief is not None:
-                self.processes.tell(session=session.key, message=encode(brief).decode())
+                self.processes.broadcast(session=session.key, message=encode(brief).decode())
             return
         found = _QUESTION_ID.fullmatch(str(message.id))
         if found is None or not session.is_asked_elsewhere(message.id):
@@ -661,8 +661,8 @@ class SharedSessions(SessionStore):
             log.debug("<-- an answer to %s, whose process has ended", message.id)
             session.close_questions(process + "-")
 
-    def hear(self, told: Told) -> None:
-        """As `Receiver.hear`."""
+    def receive(self, told: Message) -> None:
+        """See `Receiver.receive`."""
         session = self._known.get(str(told.get("session")))
         if session is None:
             return
@@ -831,7 +831,7 @@ class SharedSessions(SessionStore):
                     writer.write(KEEP_ALIVE)
             except StoreUnavailable as error:
                 log.warning("a stream waits for the store: %s", error)
-                time.sleep(AGAIN_SECONDS)
+                time.sleep(RETRY_SECONDS)
         writer.end()
 
 

@@ -1,5 +1,6 @@
-"""`SqliteStore`: a `Store` in a file, which the processes of one machine share and which survives a
-restart.
+"""`SqliteStore`: a `Store` in a file, which the processes of one machine share.
+
+The file survives a restart.
 
 https://sqlite.org/wal.html
 """
@@ -23,19 +24,20 @@ from .base import SWEEP_SECONDS, Entry, Store
 
 log = logger("minimcp.stores")
 
-# Seconds between two looks at what other processes have changed, while a thread waits.
+# Seconds between two checks for changes of other processes, while a thread waits.
 POLL_SECONDS = 0.05
 
 # Seconds that a statement waits for another process to finish its own.
 BUSY_SECONDS = 30.0
 
-# The part of a time to live that is over before it begins anew: each beginning writes to the file.
-RENEWED = 0.1
+# The part of a time to live that must have passed before it is renewed, because each renewal writes
+# to the file.
+RENEW_AFTER = 0.1
 
-# Seconds for which it is known that a key was deleted.
+# Seconds for which the row of a deleted key remains.
 DELETED_SECONDS = 60.0
 
-# A deleted key has no value; the other processes learn of it by its version.
+# A deleted key has no value. Other processes notice the deletion by its version.
 SCHEMA = """
 create table if not exists entries
     (key text primary key, value blob, version integer not null, expires real, ttl real);
@@ -51,12 +53,12 @@ insert into counter select 0 where not exists (select 1 from counter);
 
 ALIVE = "value is not null and (expires is null or expires > ?)"
 
-# Behind every key that begins with the same text.
+# Sorts after every other character, so that a range of keys ends with it.
 LAST = chr(0x10FFFF)
 
 
 def _check_owner(path: str) -> None:
-    """Create a file if there is none, and check who may change it.
+    """Create a file if it does not exist, and check who may change it.
 
     The checks use the opened descriptor, so that the file cannot be exchanged between them.
 
@@ -84,20 +86,20 @@ def _check_owner(path: str) -> None:
 
 
 class SqliteStore(Store):
-    """Keeps values and events in a file. Thread-safe; several processes of one machine may use the
-    file at a time.
+    """Keeps values and events in a file. Thread-safe.
 
-    Times to live are counted by the clock of the machine. The file must not lie on a network's file
-    system. A new file can be read by its user only. An existing one must belong to this user, and
-    no other user may be allowed to write to it.
+    Several processes of one machine may use the file at the same time. Times to live are counted by
+    the clock of the machine. The file must not be on a network file system. Only its user can read
+    a new file. An existing file must belong to this user, and no other user may have permission to
+    write to it.
 
     Args:
-        path: Of the file, which is made where there is none; beside it two more appear while it is
-            in use.
+        path: The path of the file, which is created if it does not exist. Two more files are
+            created next to it while it is in use.
 
     Raises:
         PermissionError: The file is a link, belongs to another user, or others may write to it.
-        sqlite3.Error: It cannot be opened, or is not a database.
+        sqlite3.Error: The file cannot be opened, or is not a database.
     """
 
     shared = True
@@ -120,20 +122,19 @@ class SqliteStore(Store):
         self._poller = threading.Event()
 
     def renew_in_fork(self) -> None:
-        """Open the file anew on the next use. Python calls this in a forked process."""
+        """Forget the open file, in a forked child process. The next use opens it again."""
         self._begin()
 
     def _connect(self) -> sqlite3.Connection:
-        """The connection; the lock is held."""
+        """Return the connection. The caller holds the lock."""
         if self._connection is None:
             opened = sqlite3.connect(
                 self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
             try:
                 opened.execute("pragma journal_mode = wal")
-                opened.execute(
-                    "pragma synchronous = normal"
-                )  # a process may be killed, and loses nothing
+                # A killed process loses nothing with this setting.
+                opened.execute("pragma synchronous = normal")
                 opened.executescript(SCHEMA)
             except BaseException:
                 opened.close()
@@ -147,7 +148,7 @@ class SqliteStore(Store):
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """A transaction, in which no other thread or process writes."""
+        """Run the block in a transaction, in which no other thread or process writes."""
         with self._lock:
             connection = self._connect()
             connection.execute("begin immediate")
@@ -167,7 +168,7 @@ class SqliteStore(Store):
             connection.execute("delete from entries where expires <= ?", (now,))
             connection.execute("delete from events where key not in (select key from entries)")
             self._swept = now
-        elif not self._alive(connection, key):  # the events of one that was before
+        elif not self._alive(connection, key):  # delete the events of an expired key
             connection.execute("delete from events where key = ?", (key,))
         connection.execute("update counter set version = version + 1")
         version = int(connection.execute("select version from counter").fetchone()[0])
@@ -184,7 +185,7 @@ class SqliteStore(Store):
     def put(
         self, key: str, value: bytes, ttl: Optional[float] = None, expect: Optional[int] = None
     ) -> Optional[int]:
-        """As `Store.put`."""
+        """See `Store.put`."""
         with self._writing() as connection:
             if expect is not None:
                 row = self._alive(connection, key)
@@ -195,7 +196,7 @@ class SqliteStore(Store):
         return version
 
     def get(self, key: str, renew: bool = False) -> Optional[Entry]:
-        """As `Store.get`; a time to live begins anew when a tenth of it is over."""
+        """See `Store.get`. A time to live is renewed only after a tenth of it has passed."""
         with self._lock:
             row = self._alive(self._connect(), key)
             if row and renew:
@@ -203,15 +204,14 @@ class SqliteStore(Store):
                 statement = (
                     "update entries set expires = ? + ttl where key = ? and expires < ? + ttl * ?"
                 )
-                self._connect().execute(statement, (now, key, now, 1 - RENEWED))
+                self._connect().execute(statement, (now, key, now, 1 - RENEW_AFTER))
         return Entry(*row) if row else None
 
     def list(self, prefix: str, after: str = "", limit: Optional[int] = None) -> Sequence[Entry]:
-        """As `Store.list`."""
+        """See `Store.list`."""
         statement = (
-            f"select key, value, version from entries where {ALIVE} and key >= ? and key < ? and "
-            "key > ?"
-            " order by key limit ?"
+            f"select key, value, version from entries where {ALIVE}"
+            " and key >= ? and key < ? and key > ? order by key limit ?"
         )
         most = -1 if limit is None else limit
         return [
@@ -220,8 +220,8 @@ class SqliteStore(Store):
         ]
 
     def sizes(self, prefix: str) -> Mapping[str, int]:
-        """As `Store.sizes`."""
-        # The index has what is compared: to read it from the row would read the value before it.
+        """See `Store.sizes`."""
+        # The index holds all compared columns. In a row, the value comes first and would be read.
         statement = (
             "select key, length(value) from entries indexed by entries_alive"
             f" where {ALIVE} and key >= ? and key < ?"
@@ -229,7 +229,7 @@ class SqliteStore(Store):
         return dict(self._query(statement, time.time(), prefix, prefix + LAST))
 
     def delete(self, key: str) -> bool:
-        """As `Store.delete`."""
+        """See `Store.delete`."""
         with self._writing() as connection:
             found = self._alive(connection, key) is not None
             if found:
@@ -241,7 +241,7 @@ class SqliteStore(Store):
     def append(
         self, key: str, data: bytes, ttl: Optional[float] = None, most: Optional[int] = None
     ) -> int:
-        """As `Store.append`."""
+        """See `Store.append`."""
         with self._writing() as connection:
             row = self._alive(connection, key)
             version = self._change(connection, key, row[1] if row else b"", ttl)
@@ -257,7 +257,7 @@ class SqliteStore(Store):
         return version
 
     def read(self, key: str, after: int = 0, forget: bool = False) -> Sequence[tuple[int, bytes]]:
-        """As `Store.read`."""
+        """See `Store.read`."""
         statement = "select number, data from events where key = ? and number > ? order by number"
         with self._lock:
             if forget:
@@ -273,7 +273,7 @@ class SqliteStore(Store):
         timeout: Optional[float] = None,
         cancel: Optional[CancelToken] = None,
     ) -> bool:
-        """As `Store.wait`; a change by another process is noticed within 0.05 s."""
+        """See `Store.wait`. A change by another process is noticed within 0.05 s."""
         try:
             with self._lock:
                 self._waiting += 1
@@ -292,11 +292,11 @@ class SqliteStore(Store):
                     self._poller.set()
 
     def _poll(self, ended: threading.Event, newest: int) -> None:
-        """Wake the threads that wait for keys which any process has changed, until none waits."""
+        """Wake threads whose keys any process has changed, until no thread is waiting."""
         while not ended.wait(POLL_SECONDS):
             try:
                 with self._lock:
-                    if ended.is_set():  # and the file may be closed
+                    if ended.is_set():  # then the file may be closed
                         return
                     rows = self._query(
                         "select key, version from entries where version > ? order by version",
@@ -310,7 +310,7 @@ class SqliteStore(Store):
                 self.wake(row[0] for row in rows)
 
     def close(self) -> None:
-        """Close the file; the next use opens it again. Idempotent."""
+        """Close the file. The next use opens it again. Idempotent."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -325,7 +325,7 @@ _closed_for_fork: list[SqliteStore] = []
 
 
 def _before_fork() -> None:
-    """Close the files: SQLite must not meet in a child what it knows of the parent's locks."""
+    """Close the files, because SQLite must not find its parent's locks in a child process."""
     for store in list(_stores):
         store._lock.acquire()
         store.close()

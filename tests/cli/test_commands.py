@@ -221,7 +221,7 @@ def test_what_the_library_warns_the_author_of_is_shown(
 ) -> None:
     source = "from minimcp import Server\nserver = Server('s')\n@server.tool\ndef f() -> int: return 1\nserver.run()\n"
     done = minimcp("list", _write("bare.py", source))
-    warned = " list: tool f has no description: a model has only its name to go by\n"
+    warned = " list: tool f has no description: a model sees only its name\n"
     assert done.code == 0 and done.err.endswith(warned) and done.err.count("\n") == 1
 
 

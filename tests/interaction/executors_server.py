@@ -87,7 +87,7 @@ def build(drain_grace: float = 5, **options: Any) -> Server:
 
 if __name__ == "__main__":
     given = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    run.LAST_SECONDS = given.pop("last", run.LAST_SECONDS)
+    run.EXIT_SECONDS = given.pop("last", run.EXIT_SECONDS)
     run.SIGNAL_SECONDS = given.pop("signal", run.SIGNAL_SECONDS)
     assert build(**given).run() is None  # type: ignore[func-returns-value]
     print("back", file=sys.stderr, flush=True)

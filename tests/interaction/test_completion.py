@@ -101,11 +101,16 @@ def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     prompt = {"type": "ref/prompt", "name": "briefing"}
     city = {"name": "city", "value": ""}
     wrong: Any = (
-        ({"type": "ref/prompt", "name": "nope"}, city, {}, "there is no nope"),
-        ({"type": "ref/resource", "uri": "nope://"}, city, {}, "there is no nope://"),
+        ({"type": "ref/prompt", "name": "nope"}, city, {}, "Unknown (prompt|resource): nope"),
+        (
+            {"type": "ref/resource", "uri": "nope://"},
+            city,
+            {},
+            "Unknown (prompt|resource): nope://",
+        ),
         ({"type": "ref/tool", "name": "read"}, city, {}, "type of ref"),
         (prompt, {"name": "nope", "value": ""}, {}, "Unknown argument: nope"),
-        (prompt, {"name": "city", "value": 5}, {}, "value is a string"),
+        (prompt, {"name": "city", "value": 5}, {}, "value must be a string"),
         (prompt, city, {"context": 5}, "context is an object"),
         (prompt, city, {"context": {"arguments": {"x": 5}}}, "an object of strings"),
     )

@@ -254,7 +254,7 @@ def test_each_request_of_an_array_is_told(told: List[FinishedRequest]) -> None:
 @pytest.mark.parametrize("wrong", [5, "print"])
 def test_on_request_is_a_function(wrong: Any) -> None:
     with pytest.raises(
-        TypeError, match="on_request is a function that takes a FinishedRequest, or None, not"
+        TypeError, match="on_request must be a function that takes a FinishedRequest, or None, not"
     ):
         Server("x", on_request=wrong)
 

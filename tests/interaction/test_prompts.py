@@ -88,8 +88,8 @@ def test_arguments_that_do_not_fit(link: Link) -> None:
         ("typed", {"count": "3", "tags": "[" * 100_000 + "]"}, "tags"),
         ("nope", {}, "Unknown prompt: nope"),
         ("a\nb", {}, r"Unknown prompt: a\\nb"),
-        (None, {}, "name is a string"),
-        ("briefing", "city=Oslo", "arguments is an object"),
+        (None, {}, "name must be a string"),
+        ("briefing", "city=Oslo", "arguments must be an object"),
     ):
         params = {"name": name, **({} if arguments is None else {"arguments": arguments})}
         with pytest.raises(InvalidParams, match=said) as caught:

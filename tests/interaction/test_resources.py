@@ -144,7 +144,7 @@ def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     assert needed.value.code == (-32601 if link.handshake else -32021)
     assert needed.value.data == {"requiredCapabilities": {"sampling": {}}}
     for params in ({}, {"uri": 5}, {"uri": None}, {"uri": ["notes://all"]}):
-        with pytest.raises(InvalidParams, match="uri is a string"):
+        with pytest.raises(InvalidParams, match="uri must be a string"):
             link.client.request("resources/read", params)
 
 

@@ -387,7 +387,7 @@ def test_our_client_brings_a_token(server: Server) -> None:
 
 
 def test_what_auth_is_not() -> None:
-    with pytest.raises(TypeError, match="auth is a minimcp.Bearer") as caught:
+    with pytest.raises(TypeError, match="auth must be a minimcp.Bearer") as caught:
         Server("x", auth="my-secret")  # type: ignore[arg-type]
     assert "my-secret" not in str(caught.value)
     server = Server("x")

@@ -482,30 +482,30 @@ def test_messages_to_all_processes_are_bounded_in_bytes(
     store = SharedMemory()
     told = processes.Processes(store, "site")
     for number in range(1500):
-        told.tell(resource=f"notes://{number}/" + "x" * size)
-        told.tell(resource="x" * (number % 100))
+        told.broadcast(resource=f"notes://{number}/" + "x" * size)
+        told.broadcast(resource="x" * (number % 100))
         if number % 100 == 99:
             assert eventually(lambda: not told.now(0)[1])
-    told.tell(resource="x" * processes.TOLD_BYTES)
+    told.broadcast(resource="x" * processes.MAX_MESSAGE_BYTES)
     told.stop()
-    assert "other processes are not told of resource" in caplog.text
+    assert "a message to other processes (resource) is dropped" in caplog.text
     events = store.read(told.key("log"))
-    assert 15 < len(events) <= processes.NEWS
-    assert sum(len(data) for _, data in events) < 4 * processes.NEWS_BYTES
+    assert 15 < len(events) <= processes.MAX_LOG_MESSAGES
+    assert sum(len(data) for _, data in events) < 4 * processes.MAX_LOG_BYTES
 
 
 def test_what_waits_for_a_store_that_is_away_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     told = processes.Processes(SharedMemory(), "site")
     monkeypatch.setattr(told, "start", lambda: None)
-    for number in range(2 * processes.NEWS):
-        told.tell(list=str(number))
+    for number in range(2 * processes.MAX_LOG_MESSAGES):
+        told.broadcast(list=str(number))
     _, unsent = told.now(0)
-    assert len(unsent) == processes.NEWS
-    assert json.loads(unsent[-1])["list"] == str(2 * processes.NEWS - 1)
+    assert len(unsent) == processes.MAX_LOG_MESSAGES
+    assert json.loads(unsent[-1])["list"] == str(2 * processes.MAX_LOG_MESSAGES - 1)
 
 
 def test_answers_in_a_mailbox_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "MAIL_BYTES", 10_000)
+    monkeypatch.setattr(processes, "MAX_MAILBOX_BYTES", 10_000)
     store = SharedMemory()
     one, two = (processes.Processes(store, "site") for _ in range(2))
     two.hold()
@@ -792,7 +792,7 @@ def test_damaged_messages_of_processes_are_ignored(caplog: pytest.LogCaptureFixt
         ):
             store.append(mailbox_of(told), data)
             number = store.append(told.key("log"), data)
-        assert eventually(lambda: told.heard >= number), "which is read after the mailbox"
+        assert eventually(lambda: told.log_position >= number), "which is read after the mailbox"
         quiet(caplog)
         assert at(client, two.core).request("ping").status == 200
 

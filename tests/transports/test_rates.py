@@ -471,7 +471,7 @@ def test_the_rate_holds_in_each_process_while_the_store_is_away(
     core = core_of(made.server)
     with caplog.at_level(logging.WARNING, "minimcp.rates"):
         assert [serve(core, call("work")).status for _ in range(2)] == [200, 429]
-    assert "rates are counted in this process alone" in caplog.text
+    assert "rates are counted in this process only" in caplog.text
     core.close()
     made.server.close()
 

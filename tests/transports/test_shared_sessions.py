@@ -397,11 +397,11 @@ def test_who_listens_while_redis_is_away_is_served(
     filter = {"notifications": {"resourceSubscriptions": ["notes://one"]}}
     listening = Served(far.cores[0], alone("subscriptions/listen", filter))
     listening.writer.wait_for(lambda: listening.writer.messages)
-    assert "what other processes tell may not get here" in caplog.text
+    assert "messages of other processes may be missed" in caplog.text
     redis.start()
     processes = config_of(far.servers[0]).processes
     assert processes is not None
-    assert eventually(lambda: processes.heard), "it is back"
+    assert eventually(lambda: processes.log_position), "it is back"
     far.servers[1].resource_updated("notes://one")
     listening.writer.wait_for(lambda: len(listening.writer.messages) > 1)
     listening.writer.lose()
@@ -524,7 +524,7 @@ def test_what_changes_just_as_a_stream_opens_is_told_on_it_once(
     heard, opened, hear = (
         threading.Event(),
         threading.Event(),
-        site.cores[0].session_store.subscriptions.hear,
+        site.cores[0].session_store.subscriptions.receive,
     )
     client = Roaming(site.cores).at(site.cores[0])
     for uri in ("notes://one", "notes://two"):
@@ -537,7 +537,7 @@ def test_what_changes_just_as_a_stream_opens_is_told_on_it_once(
             assert when == "here" or heard.wait(WAIT)
         take(self, *arguments)
 
-    def held(told: processes.Told) -> None:
+    def held(told: processes.Message) -> None:
         if when != "behind":
             hear(told)
             heard.set()
@@ -547,7 +547,7 @@ def test_what_changes_just_as_a_stream_opens_is_told_on_it_once(
             hear(told)
 
     monkeypatch.setattr(SharedSessions, "take_stream", taken)
-    monkeypatch.setattr(site.cores[0].session_store.subscriptions, "hear", held)
+    monkeypatch.setattr(site.cores[0].session_store.subscriptions, "receive", held)
     if when == "behind":
         changing.resource_updated("notes://one")
         assert heard.wait(WAIT)
@@ -584,17 +584,17 @@ def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(
     heard, opened, hear = (
         threading.Event(),
         threading.Event(),
-        site.cores[0].session_store.subscriptions.hear,
+        site.cores[0].session_store.subscriptions.receive,
     )
     client = Roaming(site.cores).at(site.cores[0])
     client.request("resources/subscribe", {"uri": "notes://one"})
 
-    def held(told: processes.Told) -> None:
+    def held(told: processes.Message) -> None:
         hear(told)
         heard.set()
         opened.wait(WAIT)
 
-    monkeypatch.setattr(site.cores[0].session_store.subscriptions, "hear", held)
+    monkeypatch.setattr(site.cores[0].session_store.subscriptions, "receive", held)
     site.servers[1].resource_updated("notes://one")
     assert heard.wait(WAIT)
     stream = client.listen()  # there was none yet, and the log has not been told here so far
@@ -982,7 +982,7 @@ def test_what_is_told_of_a_session_as_its_copy_is_made_is_for_no_half_one(
 
     def told(self: SharedSession, *arguments: Any) -> None:
         assert shared is not None
-        shared.hear({"session": self.key})
+        shared.receive({"session": self.key})
         begin(self, *arguments)
 
     monkeypatch.setattr(SharedSession, "begin", told)
@@ -1203,7 +1203,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Broken:
-        def hear(self, told: Any) -> None:
+        def receive(self, told: Any) -> None:
             raise OSError("no")
 
     client = Roaming(site.cores)
@@ -1214,7 +1214,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(
     client.at(site.cores[1]).send(message("notifications/cancelled", {"requestId": "h"}, id=None))
     assert site.cancelled.wait(WAIT)
     held.finished()
-    assert eventually(lambda: "was not taken" in caplog.text)
+    assert eventually(lambda: "a message of another process failed" in caplog.text)
 
 
 def test_a_process_with_nothing_to_hear_waits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1247,7 +1247,7 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     told.follow()
     assert waits.wait(WAIT)
     told._stopped.on_cancel(ends.set)
-    told.tell(resource="notes://one")
+    told.broadcast(resource="notes://one")
     told.stop()
     assert [json.loads(data).get("resource") for _, data in store.read(told.key("log"))] == [
         None,
@@ -1276,12 +1276,12 @@ def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
 
     monkeypatch.setattr(SharedMemory, "append", slow)
     monkeypatch.setattr(store, "delete", deleted.append)
-    told.tell(list=1)
+    told.broadcast(list=1)
     assert waits.wait(WAIT)
     threads = [each for each in threading.enumerate() if each.name == "minimcp-processes"]
     (first,) = (each for each in threads if each not in before)
     told.stop()
-    told.tell(list=2)  # starts another
+    told.broadcast(list=2)  # starts another
     first.join(WAIT)
     assert eventually(lambda: not told.now(0)[1])
     said = [json.loads(data).get("list") for _, data in store.read(told.key("log"))]

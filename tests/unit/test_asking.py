@@ -90,7 +90,7 @@ def test_a_step_that_failed_was_not_done_and_may_be_tried_again() -> None:
 def test_what_is_no_question() -> None:
     one, made = channel()
     for wrong in ({5: NAME}, {"a": "What?"}, {None: NAME}):
-        with pytest.raises(TypeError, match="by a key of text"):
+        with pytest.raises(TypeError, match="with keys that are str"):
             one.ask_all(wrong)
     with pytest.raises(TypeError, match="the key of a step"):
         one.step(5, int)

@@ -107,9 +107,9 @@ def test_what_is_refused() -> None:
     for completer, words in (
         (waits, "is async"),
         (steps, "is a generator"),
-        (none, r"takes \(value\)"),
-        (three, r"takes \(value\)"),
-        (keyword, r"takes \(value\)"),
+        (none, r"must take \(value\)"),
+        (three, r"must take \(value\)"),
+        (keyword, r"must take \(value\)"),
         (many, r"takes \*values"),
         (print, "no Python function"),
         (partial(three, ""), "no Python function"),
@@ -158,7 +158,7 @@ def test_at_most_a_hundred() -> None:
 
 def test_what_a_completer_may_not_return() -> None:
     for found in ("Oslo", b"Oslo", None, 5, {"Oslo": 1}, ["Oslo", 5], [None], ["x"] * 50 + [b"y"]):
-        with pytest.raises(TypeError, match="prompt 'x': the completer of 'city' returned"):
+        with pytest.raises(TypeError, match="prompt 'x': the completer of 'city' must return"):
             completed(lambda value: found)  # noqa: B023
 
 
@@ -207,7 +207,7 @@ def test_a_method_of_the_handlers_class_is_called_on_the_handlers_object() -> No
 def test_a_method_without_an_object_is_refused() -> None:
     for handler in (of_city, Cities().method):
         with pytest.raises(
-            TypeError, match=r"complete_city \(.*begins with self: give the method of an object"
+            TypeError, match=r"complete_city \(.*begins with self: pass the method of an object"
         ):
             given = {"city" if handler is of_city else "value": Shelf.complete_city}
             method_completers(handler, given)

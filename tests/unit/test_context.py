@@ -63,7 +63,9 @@ def test_reading_a_resource_of_the_same_server() -> None:
         ctx.read_resource("notes://five")
     wrong: Any
     for wrong in (lambda: ctx.read_resource(5), lambda: ctx.on_cancel(5), lambda: ctx.ask_all([])):  # type: ignore
-        with pytest.raises(TypeError, match="can only concatenate|is a function|is a mapping"):
+        with pytest.raises(
+            TypeError, match="can only concatenate|takes a function|must be a mapping"
+        ):
             wrong()
     made.token.cancel("enough")
     with pytest.raises(Cancelled, match="enough"):

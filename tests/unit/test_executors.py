@@ -105,9 +105,9 @@ def test_names_and_objects() -> None:
     assert executor_of(Queue().post, known) is not executor_of(queue.post, known)
     assert len(known) == 5
     for other in (5, Serial, ThreadPoolExecutor, object()):
-        with pytest.raises(TypeError, match="executor is None, 'main', an object with submit"):
+        with pytest.raises(TypeError, match="executor must be None, 'main', an object with submit"):
             executor_of(other, known)
-    with pytest.raises(TypeError, match="on_pump_needed is a callable"):
+    with pytest.raises(TypeError, match="on_pump_needed must be a callable"):
         Main(5)  # type: ignore[arg-type]
 
 
@@ -130,7 +130,7 @@ def test_it_cannot_run_inside_itself() -> None:
 
     main.start(exchange(inside))
     assert main.pump() == 1 and main.pump() == 0
-    assert errors == ["pump is running on this thread already: what it runs cannot call it"]
+    assert errors == ["this thread is already pumping: a pumped handler cannot pump"]
 
 
 def told(made: IncomingRequest) -> int:

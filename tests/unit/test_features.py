@@ -119,7 +119,9 @@ def test_what_is_not_offered_is_not_served(revision: str) -> None:
     methods = {"prompts/list": "prompts", "resources/read": "resources", "tools/list": "tools"}
     with minimcp.connect(server, revision=revision, timeout=WAIT) as client:
         for method, kind in methods.items():
-            with pytest.raises(MethodNotFound, match=f"{method}: this server declares no {kind}"):
+            with pytest.raises(
+                MethodNotFound, match=f"{method}: this server does not declare {kind}"
+            ):
                 client.request(method, {"uri": "a:b"})
         server.add_prompt(lambda: "?", name="late")
         assert client.request("prompts/list")["prompts"][0]["name"] == "late"

@@ -156,13 +156,13 @@ def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCapt
         return "guessed"
 
     for handler, keys, did in (
-        (swallows, {"k"}, "went on"), (fails, {"k"}, "raised ValueError('in the finally')"),
-        (goes_on, {"a", "b"}, "went on"),
+        (swallows, {"k"}, "continued"), (fails, {"k"}, "raised ValueError('in the finally')"),
+        (goes_on, {"a", "b"}, "continued"),
     ):  # fmt: skip
         caplog.clear()
         assert set(Call(handler).once()["inputRequests"]) == keys
         assert (
-            f"tools/call t {did} while a question waits: it must let Suspend pass: catch Exception"
+            f"tools/call t {did} although a question is pending: it must let Suspend pass: catch Exception"
             in caplog.text
         )
     caplog.clear()
@@ -194,10 +194,10 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out(
             return "nothing happened"
 
     for handler, words in (
-        (rewords, "other words when .*: keep what it depends on with ctx.step"),
-        (renames, "is not asked now"),
-        (forgets, "is not asked now"),
-        (swallows, "other words"),
+        (rewords, "another question when .*: keep the values that it depends on with ctx.step"),
+        (renames, "but not now"),
+        (forgets, "but not now"),
+        (swallows, "another question"),
     ):
         for revision in (R4, R5):
             runs: List[int] = []

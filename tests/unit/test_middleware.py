@@ -53,7 +53,7 @@ def test_what_can_be_middleware() -> None:
     for function, said in (
         (waits, "is async"),
         (yields, "is a generator"),
-        (one, r"takes \(ctx, call_next\)$"),
+        (one, r"must take \(ctx, call_next\)$"),
         (three, "takes"),
         (keyword, "takes"),
         (print, "no Python function"),

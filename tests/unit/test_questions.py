@@ -147,7 +147,7 @@ def test_context_is_left_out_where_the_client_does_not_know_it(
     assert not caplog.records
     plain = [question.params(peer(revision, {"sampling": {}})) for revision in REVISIONS]
     assert [record.getMessage() for record in caplog.records] == [
-        "includeContext 'allServers' is left out: the client declares no sampling.context"
+        "includeContext 'allServers' is omitted: the client does not declare sampling.context"
     ] * 2
     assert ["includeContext" in params for params in plain] == [True, True, True, False, False]
     assert "includeContext" not in Sample("m").params(peer(R4))

@@ -336,7 +336,7 @@ def test_descriptions_and_names_of_what_is_no_plain_function() -> None:
             server.add_tool(search, name=f"f{number}")
     assert list(registry_of(server).tools.items)[0] == "search"
     for nameless in (Searcher(), functools.partial(search, "x")):
-        with pytest.raises(TypeError, match="has no name: say name=..."):
+        with pytest.raises(TypeError, match="has no name: give the tool a name=..."):
             server.tool(nameless)
 
 
@@ -594,7 +594,7 @@ def test_the_root_of_an_output_schema(root: str, revision: str) -> None:
 
 @for_each("schema", NO_OBJECTS)
 def test_an_input_schema_that_fits_no_object_is_refused(schema: Any) -> None:
-    with pytest.raises(ValueError, match="input_schema fits no object"):
+    with pytest.raises(ValueError, match="input_schema accepts no object"):
         added("tool", input_schema=schema)
 
 

@@ -51,7 +51,7 @@ def test_what_is_declared() -> None:
     bare = registry(tools=False)
     assert bare.capabilities(old) == {}
     for method in ("tools/list", "tools/call", "logging/setLevel"):
-        with pytest.raises(MethodNotFound, match="declares no"):
+        with pytest.raises(MethodNotFound, match="does not declare"):
             routed(bare, method)
     announced = registry(tools=False, capabilities={"tools": {}})
     assert announced.capabilities(new) == {
@@ -123,7 +123,7 @@ def test_names_of_methods() -> None:
 
     async def waits(params: Dict[str, Any]) -> None: ...
 
-    for function, said in ((none, r"takes \(params\) or \(params, ctx\)"), (waits, "is async")):
+    for function, said in ((none, r"must take \(params\) or \(params, ctx\)"), (waits, "is async")):
         with pytest.raises(TypeError, match=f"method 'a'.*{said}"):
             server.method("a")(function)
 

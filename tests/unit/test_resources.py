@@ -60,7 +60,7 @@ def test_what_registration_refuses() -> None:
         (of_city, "file:///{city}/../x", {}, ValueError, "segment"),
         (of_city, "noscheme/{city}", {}, ValueError, "scheme"),
         (of_city, "a://{city:0}", {}, ValueError, "city"),
-        (text, 5, {}, TypeError, "is a str, not int"),
+        (text, 5, {}, TypeError, "must be a str, not int"),
         (
             of_city,
             "a://all",

@@ -23,7 +23,7 @@ from .requests import config
 from .test_executors import exchange, interrupt
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-SIGNALLED = [(module.LAST_SECONDS, "the server was told to end")]
+SIGNALLED = [(module.EXIT_SECONDS, "the server received a signal to end")]
 
 
 class Scene:
@@ -46,7 +46,7 @@ class Scene:
         if not stubborn:
             self.go.set()
         monkeypatch.setattr(os, "getppid", lambda: self.parent)
-        monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+        monkeypatch.setattr(module, "PARENT_CHECK_SECONDS", 0.01)
         monkeypatch.setattr(
             os, "_exit", bool
         )  # which the watcher calls where the main thread is slow to return
@@ -146,7 +146,7 @@ def test_c34_the_parent_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch)
     scene.connecting = lambda: setattr(scene, "parent", 1)
     scene.serve()
-    assert scene.closes == [(3, "the process that started the server has gone")] and no_watcher()
+    assert scene.closes == [(3, "the process that started the server has ended")] and no_watcher()
 
 
 def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(
@@ -284,7 +284,7 @@ def test_a_person_at_a_terminal_is_told_what_this_is() -> None:
         os.close(ours)
     assert done.stdout == b""
     told, empty = done.stderr.splitlines()
-    assert told.startswith(b"this is a server: it waits for a client at stdin")
+    assert told.startswith(b"this is a server: it waits for a client on stdin")
     assert empty.startswith(b"the server 'x' has no tools, resources or prompts")
 
 

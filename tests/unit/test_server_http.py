@@ -215,7 +215,7 @@ SERVED = """
 import sys, time
 from minimcp import Context, Server
 from minimcp.server import run
-run.SIGNAL_SECONDS = run.LAST_SECONDS = 60.0  # no handler keeps the main thread, but a busy machine may
+run.SIGNAL_SECONDS = run.EXIT_SECONDS = 60.0  # no handler keeps the main thread, but a busy machine may
 server = Server("child")
 
 @server.tool

@@ -34,9 +34,9 @@ WRONG_TYPES = [
 WRONG_VALUES = [
     ("page_size", 0, "page_size must be at least 1, not 0"), ("list_ttl", -1, "list_ttl must be at least 0, not -1"),
     *[("list_ttl", wrong, "list_ttl must be a number of seconds, not") for wrong in (math.nan, math.inf, -math.inf)],
-    ("executor", "elsewhere", "executor is None, 'main'"), ("executor", "pool", "not 'pool'"),
-    *[("list_cache_scope", wrong, 'list_cache_scope is "private" or "public"') for wrong in ("secret", None)],
-    ("capabilities", {"roots"}, "capabilities: no server declares 'roots'"),
+    ("executor", "elsewhere", "executor must be None, 'main'"), ("executor", "pool", "not 'pool'"),
+    *[("list_cache_scope", wrong, 'list_cache_scope must be "private" or "public"') for wrong in ("secret", None)],
+    ("capabilities", {"roots"}, "capabilities: servers cannot declare 'roots'"),
     ("revisions", ["1999-01-01"], "1999-01-01"), ("revisions", [], "name one of"),
 ]  # fmt: skip
 
@@ -161,7 +161,7 @@ def test_what_is_no_way() -> None:
             lambda: server.add(Misspelt()),
             rf"^Misspelt.greet \({HERE}:\d+\): .* did you mean description=",
         ),
-        (lambda: Server(Misspelt()), r": Server.of\(...\) takes the name of the object's class$"),  # type: ignore
+        (lambda: Server(Misspelt()), r": Server.of\(...\) uses the name of the object's class$"),  # type: ignore
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
         (
             lambda: connect(Misspelt()),
@@ -171,14 +171,17 @@ def test_what_is_no_way() -> None:
             lambda: server.tool(timeout=True)(text),
             "timeout must be a number of seconds or None, not True",
         ),
-        (lambda: server.tool(requires=[5])(text), "requires names capabilities by text, not 5"),
+        (
+            lambda: server.tool(requires=[5])(text),
+            "requires must hold names of capabilities, not 5",
+        ),
     ):
         with pytest.raises(TypeError, match=words):
             wrong()
     for wrong, words in (
-        (lambda: server.prompt(name="")(text), "the name of a prompt is not empty"),
-        (lambda: server.resource("a:b", name="")(text), "the name of a resource is not empty"),
-        (lambda: Server(""), "the name of a server is not empty"),
+        (lambda: server.prompt(name="")(text), "the name of a prompt must not be empty"),
+        (lambda: server.resource("a:b", name="")(text), "the name of a resource must not be empty"),
+        (lambda: Server(""), "a server's name must not be empty"),
     ):
         with pytest.raises(ValueError, match=words):
             wrong()

@@ -449,7 +449,7 @@ def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.Mo
 
     with pytest.raises(StoreUnavailable):
         store._do(call)
-    assert eventually(lambda: store._away is None)
+    assert eventually(lambda: store._failure is None)
     store.close()
 
 

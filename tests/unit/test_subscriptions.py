@@ -106,7 +106,7 @@ def test_a_filter_that_is_none(wrong: Any) -> None:
         stream(made("resources"), wrong)
 
 
-def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
+def test_streams_and_sessions_may_end_while_an_notify_extension() -> None:
     subscriptions = made("tools")
     streams = [stream(subscriptions) for _ in range(2)]
 
@@ -121,7 +121,7 @@ def test_streams_and_sessions_may_end_while_an_extension_tells() -> None:
     for peer in peers:
         opens(subscriptions, peer, lambda line: None)
         peer.supports = lambda capability: subscriptions.closed(peers.pop())  # type: ignore[method-assign,misc]
-    subscriptions.extension_tells("x", "notifications/x", {}, "taskIds", "1")
+    subscriptions.notify_extension("x", "notifications/x", {}, "taskIds", "1")
     assert (
         not streams
         and not peers

@@ -64,11 +64,11 @@ def nameless() -> Any:
         ({"input_schema": {"type": 5}}, ValueError, "type"),
         ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
         ({"icons": ["https://example.com"]}, TypeError, "icons"),
-        ({"scopes": (5,)}, ValueError, "a scope is text without blanks and quotes, unlike 5"),
+        ({"scopes": (5,)}, ValueError, "a scope must be a str without spaces and quotes, unlike 5"),
         (
             {"scopes": ("a b",)},
             ValueError,
-            "a scope is text without blanks and quotes, unlike 'a b'",
+            "a scope must be a str without spaces and quotes, unlike 'a b'",
         ),
         ({"function": nameless()}, TypeError, "name"),
     ],
@@ -89,7 +89,7 @@ def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
     made = registry()
     made.add("tool", silent, {})
     made.add("tool", echo, {})
-    assert caplog.messages == ["tool silent has no description: a model has only its name to go by"]
+    assert caplog.messages == ["tool silent has no description: a model sees only its name"]
     for odd in ("two words", "x" * 46, "a\nb", "é"):
         made.add("tool", echo, {"name": odd})
         assert "use 1 to 45" in caplog.messages[-1] and "\n" not in caplog.messages[-1]
@@ -111,7 +111,7 @@ def test_names_that_are_one_to_a_host_are_warned_of_once(caplog: pytest.LogCaptu
         made.add("tool", echo, {"name": name})
     assert not caplog.records
     made.add("tool", echo, {"name": "a_b"})
-    assert caplog.messages == ["tool a_b is 'a_b' to some hosts, and so is 'a.b': rename one"]
+    assert caplog.messages == ["tool a_b is called 'a_b' by some hosts, as is 'a.b': rename one"]
     made.add("tool", echo, {"name": "a_b", "replace": True})
     made.remove("tool", "c.d")
     made.add("tool", echo, {"name": "c_d"})

@@ -391,7 +391,7 @@ def test_a_handler_that_swallows_suspend_is_logged_and_changes_nothing(
             for name in ("one", "two")
         ]
         assert ended.acquire(timeout=WAIT)
-        assert eventually(lambda: "went on while a question waits" in caplog.text)
+        assert eventually(lambda: "continued although a question is pending" in caplog.text)
         assert steps == [], "the client has the state already"
         for name, first in zip(("one", "two"), calls):
             params = {"name": "stubborn", "arguments": {"name": name}, **again(first)}
@@ -604,7 +604,7 @@ def test_of_two_things_that_end_a_wait_the_first_does(
     expected = {
         "answer": "",
         "give way": "Suspend: ",
-        "loss": "Cancelled: the client will not come back",
+        "loss": "Cancelled: the connection is ending",
     }
     retries = (first, second).count("answer")
     ends = [effects.ended.get(timeout=WAIT) for _ in range(2 if second == "answer" else 1)]
