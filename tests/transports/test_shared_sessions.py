@@ -454,7 +454,7 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
     first = client.listen()
     first.writer.wait_for(lambda: first.writer.messages)
     may_read.set()
-    assert eventually(lambda: slow.heard == slow.newest())
+    assert eventually(lambda: slow.log_position == slow.newest())
     second = roaming.at(site.cores[1]).listen()
     first.finished()
     second.writer.wait_for(lambda: second.writer.streamed)
@@ -1194,7 +1194,7 @@ def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptur
     ):
         store.append(mailbox_of(told), wrong)
         number = store.append(told.key("log"), wrong)
-    assert eventually(lambda: told.heard == number), "which is read after the mailbox"
+    assert eventually(lambda: told.log_position == number), "which is read after the mailbox"
     assert caplog.text.count("cannot be read, and is ignored") >= 2
     assert client.request("ping").status == 200
 

@@ -14,7 +14,7 @@ from minimcp.client import reconnect, subscriptions
 from minimcp.engine.timer import Deadline
 
 from ..answering import R4, R5, Answering, error, initialized, result
-from ..inside import session_of, waits_on
+from ..inside import session_of, sessions_of, waits_on
 from ..scripted import Task, no_threads, notice, wait_for
 from ..support import WAIT, eventually
 
@@ -407,7 +407,7 @@ class Session:
     abandon = close
 
 
-def sessions_of(steps: List[str], begun: Any = lambda: None) -> Any:
+def reconnector(steps: List[str], begun: Any = lambda: None) -> Any:
     def begin(stop: Any, lost: Any) -> Any:
         begun()
         steps.append("begin")
@@ -436,7 +436,7 @@ def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.Mo
 
     monkeypatch.setattr(reconnect, "wait_until", pause)
     monkeypatch.setattr(reconnect, "STEADY", WAIT)
-    sessions = sessions_of(steps)
+    sessions = reconnector(steps)
     first = sessions.newest
     for _ in range(3):
         assert go_on() == ["close", "begin"]
@@ -463,7 +463,7 @@ def test_close_waits_for_the_session_that_is_begun_and_ends_it(
     steps: List[str] = []
     begun, gate, wait = threading.Event(), threading.Event(), reconnect.wait
     monkeypatch.setattr(reconnect, "wait", lambda *given: (gate.set(), wait(*given)))
-    sessions = sessions_of(steps, lambda: (begun.set(), gate.wait(WAIT)))
+    sessions = reconnector(steps, lambda: (begun.set(), gate.wait(WAIT)))
     task = Task(sessions.after, sessions.newest, Deadline(WAIT), None)
     wait_for(begun)
     sessions.close()
