@@ -49,9 +49,14 @@ def incoming_of(context: Any) -> Any:
     return context._incoming
 
 
+def known_servers() -> Any:
+    """The kinds of session that URLs have led to, by URL."""
+    return client_sse._known
+
+
 def forget_servers() -> None:
-    """Forget which URLs speak the transport of 2024-11-05."""
-    client_sse._known.clear()
+    """Forget which kinds of session URLs have led to."""
+    known_servers().clear()
 
 
 def waits_on(owner: Any, condition: str = "_changed") -> int:

@@ -29,7 +29,7 @@ from typing import (
 # It hides what threads do to buffered streams: no process of a test has it.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
-WAIT = 30.0
+WAIT = 25.0
 """Seconds, for machines that stand still. Every wait in the tests is bounded by this: it fails and
 never hangs."""
 

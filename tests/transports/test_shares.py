@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import re
+import socket
 import threading
 import time
 from contextlib import ExitStack
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional
 
 import pytest
 
@@ -92,6 +94,13 @@ class Stage:
             except Exception as error:
                 self.ended.append(error)
                 raise
+
+        @server.tool
+        def ask_late(ctx: Context) -> str:
+            """Ask for a name when the test says so."""
+            self.began.append("ask_late")
+            assert self.go.wait(WAIT)
+            return ask(ctx)
 
         @server.tool
         def add(a: int, b: int) -> int:
@@ -573,7 +582,7 @@ def test_under_wsgi_addresses_have_no_share(stages: Any) -> None:
         environ = {
             "REQUEST_METHOD": "POST", "PATH_INFO": "/mcp", "REMOTE_ADDR": "192.0.2.1",
             "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(len(request.body)),
-            "wsgi.input": __import__("io").BytesIO(request.body),
+            "wsgi.input": io.BytesIO(request.body),
             **{"HTTP_" + name.upper().replace("-", "_"): text for name, text in request.headers.items()},
         }  # fmt: skip
         assert b"".join(app(environ, lambda status, headers: None))
@@ -666,27 +675,23 @@ def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: 
             assert b'"text":"Ada"' in again.response().body
 
 
-@pytest.mark.parametrize("store", [None, False])
+@pytest.mark.parametrize("sees", ["nothing", "nothing that is kept"])
 def test_a_question_that_no_client_can_see_ends(
-    stages: Any, store: Any, monkeypatch: pytest.MonkeyPatch
+    stages: Any, sees: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client has left before anything was sent, or nothing is kept of what was sent."""
     monkeypatch.setattr(responses, "UNSEEN_SECONDS", 0.2)
-    stage = stages(http=HttpOptions(event_store=store))
+    stage = stages(http=HttpOptions(event_store=None if sees == "nothing" else False))
     with stage.server.start_http() as running:
         client = Session(running, R3, elicitation={})
-        peer = client.call("ask")
-        if store is False:
-            peer.until(b"elicitation/create")
-        else:
+        peer = client.call("ask_late" if sees == "nothing" else "ask")
+        if sees == "nothing":
             assert eventually(lambda: stage.began)
-            monkeypatch.setattr(responses.EventStream, "is_resumable", False)
+        else:
             peer.until(b"elicitation/create")
-            response = open_responses(endpoint_of(running))[0]
-            stream = response.stream
-            assert eventually(lambda: stream.is_resumable), "set after the write"
-            stream.is_resumable = False
         peer.close()
+        assert eventually(lambda: left_connections(running))
+        stage.go.set()
         assert eventually(lambda: stage.ended)
         assert isinstance(stage.ended[0], ConnectionLost) and "cannot see" in str(stage.ended[0])
         assert eventually(
@@ -697,12 +702,13 @@ def test_a_question_that_no_client_can_see_ends(
 def test_a_question_that_a_client_can_fetch_waits(
     stages: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checked = threading.Event()
+    checked, after = threading.Event(), responses.timer.after
     monkeypatch.setattr(responses, "UNSEEN_SECONDS", 0.05)
-    end = responses.PostResponse._end_unseen
-    monkeypatch.setattr(
-        responses.PostResponse, "_end_unseen", lambda self: (end(self), checked.set())
-    )
+
+    def checking(seconds: float, look: Any) -> Any:
+        return after(seconds, lambda: (look(), checked.set()) if seconds == 0.05 else look())
+
+    monkeypatch.setattr(responses.timer, "after", checking)
     stage = stages(limits=Limits(drain_grace=0.1))
     with stage.server.start_http() as running:
         client = Session(running, elicitation={})
@@ -753,29 +759,19 @@ def test_after_a_thousand_abandoned_calls_other_clients_are_served(stages: Any) 
 
 
 class Scarce:
-    """A listener of a process that may open so many connections."""
+    """Accepts connections in a process that may open so many."""
 
     def __init__(self, running: RunningHttp, most: int) -> None:
-        self._running, self._most, self._listener = running, most, running._listener
-        self.refused = 0
+        self._running, self._most, self._accept = running, most, socket.socket.accept
+        self._waiting: Any = None
 
-    def accept(self) -> Tuple[Any, Any]:
-        sock, address = self._listener.accept()
-        if len(kept_connections(self._running)) + len(self._running.lent) < self._most:
-            return sock, address
-        # The system would leave it in its queue.
-        self._waiting = sock, address
-        self.accept = self._again  # type: ignore[method-assign]
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    def _again(self) -> Tuple[Any, Any]:
+    def accept(self, listener: socket.socket) -> Any:
+        accepted = self._waiting or self._accept(listener)
         if len(kept_connections(self._running)) + len(self._running.lent) >= self._most:
+            self._waiting = accepted  # the system would leave it in its queue
             raise OSError(errno.EMFILE, "Too many open files")
-        del self.accept  # type: ignore[method-assign]
-        return self._waiting
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._listener, name)
+        self._waiting = None
+        return accepted
 
 
 def test_without_descriptors_as_many_connections_are_closed_as_are_waiting(
@@ -783,12 +779,12 @@ def test_without_descriptors_as_many_connections_are_closed_as_are_waiting(
 ) -> None:
     monkeypatch.setattr(http_server, "PAUSE_SECONDS", 10 * WAIT)
     with stages().server.start_http() as running, ExitStack() as stack:
-        running._listener = Scarce(running, 8)  # type: ignore[assignment]
+        scarce = Scarce(running, 8)
+        monkeypatch.setattr(socket.socket, "accept", lambda sock: scarce.accept(sock))
         silent = [stack.enter_context(Peer(running.port)) for _ in range(40)]
         with Peer(running.port) as peer:
             assert ask(peer).status == 200, "it waits for no pause"
         assert sum(each.rest() == b"" for each in silent[:30]) == 30
-        running._listener = running._listener._listener  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -78,6 +78,10 @@ def test_a_server_is_named_by_its_plain_url() -> None:
     assert canonical("HTTPS://me:secret@Host.Example/MCP/#part") == "https://host.example/MCP"
 
 
+def may_ask(exchange: Exchange, address: str) -> bool:
+    return exchange._allowed(address)
+
+
 def exchange(url: str) -> Exchange:
     return Exchange(url, True, None, AbortableRequest())
 
@@ -103,7 +107,7 @@ def exchange(url: str) -> Exchange:
 )
 @requirement("AUTH-64", "M:AUTH-37")
 def test_which_addresses_may_be_asked(server: str, address: str, allowed: bool) -> None:
-    assert exchange(server)._allowed(address) is allowed
+    assert may_ask(exchange(server), address) is allowed
 
 
 def test_a_private_address_is_not_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +142,9 @@ def test_the_name_of_the_server_is_not_resolved_again(monkeypatch: pytest.Monkey
         asking = Exchange(
             "https://evil.test/mcp", True, None, AbortableRequest(), address=address
         ).detached()
-        assert not asking._allowed("127.0.0.1")
-        assert not asking._allowed("64:ff9b::7f00:1")
-        assert asking._allowed("1.1.1.1")
+        assert not may_ask(asking, "127.0.0.1")
+        assert not may_ask(asking, "64:ff9b::7f00:1")
+        assert may_ask(asking, "1.1.1.1")
     with pytest.raises(AuthorizationError, match="is in a private network"):
         Exchange(
             "https://evil.test/mcp", True, None, AbortableRequest(), address="8.8.8.8"

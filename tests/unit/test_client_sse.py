@@ -10,7 +10,7 @@ import pytest
 import minimcp
 from minimcp.http import client_sse
 
-from ..inside import forget_servers
+from ..inside import forget_servers, known_servers
 from ..scripted import Task
 from ..support import WAIT
 from ..web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
@@ -111,18 +111,18 @@ def test_not_very_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     with Peer(handshake=True) as first, Peer(handshake=True) as second:
         for peer in (first, second):
             with connect(peer):
-                assert list(client_sse._known) == [peer.url]
+                assert list(known_servers()) == [peer.url]
 
 
 @pytest.mark.requirement("M:VER-C20")
 def test_a_server_that_has_become_another_one_is_probed_again() -> None:
     with Peer() as peer:
-        client_sse._known[peer.url] = client_sse.HttpClientSession
+        known_servers()[peer.url] = client_sse.HttpClientSession
         with connect(peer) as client:
             assert client.revision == "2026-07-28"
         assert (
             peer.methods[:2] == ["initialize", "server/discover"]
-            and peer.url not in client_sse._known
+            and peer.url not in known_servers()
         )
 
 

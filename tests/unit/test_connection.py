@@ -483,7 +483,9 @@ def test_close_may_come_while_its_threads_begin(part: str, monkeypatch: pytest.M
         patch.setattr(threading.Thread, "start", late)
         connection.open()
     connection.close()
-    assert connection.ended and not any(thread.is_alive() for thread in connection._threads)
+    assert connection.ended and not any(
+        thread.name.endswith(("-reader", "-writer")) for thread in threading.enumerate()
+    )
 
 
 def test_threads_that_do_not_end_are_named(

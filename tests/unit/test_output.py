@@ -3,6 +3,7 @@ block."""
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import io
 import logging
@@ -10,9 +11,12 @@ import os
 import queue
 import select
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
+import time
 from contextlib import suppress
 from functools import partial
 from logging.handlers import MemoryHandler, QueueListener
@@ -47,6 +51,14 @@ def read(number: int, size: int) -> bytes:
     return found
 
 
+def until(number: int, end: bytes) -> bytes:
+    """The bytes of a pipe up to these."""
+    found = b""
+    while not found.endswith(end):
+        found += read(number, 1)
+    return found
+
+
 def no_thread() -> bool:
     return eventually(
         lambda: "minimcp-output" not in [thread.name for thread in threading.enumerate()]
@@ -65,18 +77,19 @@ def test_the_rest_waits_in_order_and_what_is_too_much_is_counted(
     pipe: Tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "MAX_WAITING_BYTES", 300_000)
-    outlet, written = Outlet(pipe[1]), 0
-    while not outlet._dropped:
+    outlet = Outlet(pipe[1])
+    for _ in range(10_000):
         assert outlet.write(LINE) == len(LINE)
-        written += len(LINE)
     outlet.write(b"without an end")
-    kept = written - len(LINE)
-    assert outlet._waiting > 300_000 - len(LINE)
+    in_pipe = struct.unpack("i", fcntl.ioctl(pipe[0], termios.FIONREAD, b"1234"))[0]
     outlet.drain(0.0)
-    assert read(pipe[0], kept) == LINE * (kept // len(LINE))
+    begin = read(pipe[0], in_pipe + 300_000 - len(LINE))
     outlet.drain(WAIT)
     outlet.write(b"again\n")
-    assert read(pipe[0], 6) == b"again\n" and no_thread()
+    found = begin + until(pipe[0], b"again\n")
+    kept = len(found) - len(b"again\n")
+    assert found == LINE * (kept // len(LINE)) + b"again\n" and no_thread()
+    assert kept <= in_pipe + 300_000
 
 
 def test_a_line_says_how_many_were_dropped(
@@ -89,16 +102,13 @@ def test_a_line_says_how_many_were_dropped(
     size = 0
     while select.select([pipe[0]], [], [], 0)[0] and size < 8192:
         size += len(os.read(pipe[0], 8192 - size))
-    assert outlet._dropped > 5000
-    while outlet._dropped:  # there is room in the pipe, and then in the queue
-        os.read(pipe[0], 8192)
-        outlet._put = lambda data: data  # type: ignore[method-assign]
-        outlet.write(b"last\n")
-    del outlet._put
-    found = b""
-    while not found.endswith(b"last\n"):
-        found += read(pipe[0], 1)
-    assert b" lines were dropped here" in found and no_thread()
+    for _ in range(100):  # they fill the room in the pipe, and then the queue
+        outlet.write(LINE)
+    words = b" lines were dropped here"
+    found = until(pipe[0], words)
+    assert int(found[: -len(words)].rpartition(b" ")[2]) > 5000
+    until(pipe[0], LINE)
+    assert no_thread()
 
 
 def test_a_reader_that_is_gone_is_no_error() -> None:
@@ -115,17 +125,17 @@ def test_a_write_that_would_block_after_all(
     pipe: Tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process has filled the pipe since it was polled."""
-    outlet = Outlet(pipe[1])
-    os.set_blocking(pipe[1], False)
-    filled = 0
-    with suppress(BlockingIOError):
-        while True:
-            filled += os.write(pipe[1], b"x" * 4096)
-    with monkeypatch.context() as patch:
-        patch.setattr(output, "_can_write", lambda number, seconds: True)
-        assert outlet._put(LINE) == LINE
-    assert outlet.write(LINE) == len(LINE)
-    assert read(pipe[0], filled + len(LINE)).endswith(LINE) and no_thread()
+    outlet, write, refused = Outlet(pipe[1]), os.write, list[bytes]()
+
+    def full_once(number: int, data: bytes) -> int:
+        if number == outlet.own and not refused:
+            refused.append(data)
+            raise BlockingIOError
+        return write(number, data)
+
+    monkeypatch.setattr(os, "write", full_once)
+    assert outlet.write(LINE) == len(LINE) and refused == [LINE]
+    assert read(pipe[0], len(LINE)) == LINE and no_thread()
 
 
 def test_without_a_thread_it_tries_again(
@@ -139,7 +149,7 @@ def test_without_a_thread_it_tries_again(
     with monkeypatch.context() as patch:
         patch.setattr(threading.Thread, "start", refuse)
         outlet.write(LINE * 5000)
-    assert not outlet._has_thread and outlet._waiting
+    assert no_thread()
     outlet.write(b"last\n")
     assert read(pipe[0], 500_005).endswith(b"last\n") and no_thread()
 
@@ -149,7 +159,9 @@ def test_a_forked_process_begins_with_an_empty_queue(pipe: Tuple[int, int]) -> N
     outlet.write(LINE * 5000)
     pid = os.fork()
     if pid == 0:
-        os._exit(0 if not (outlet._queue or outlet._has_thread) else 1)
+        begun = time.monotonic()
+        outlet.drain(WAIT)  # which returns at once
+        os._exit(0 if no_thread() and time.monotonic() - begun < WAIT / 2 else 1)
     assert os.waitpid(pid, 0)[1] == 0
     assert read(pipe[0], 500_000) == LINE * 5000 and no_thread()
 
@@ -295,7 +307,7 @@ def test_a_stream_that_was_replaced_meanwhile_is_left_alone(
 
 def test_nothing_is_put_back_while_a_handler_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     standard(monkeypatch)
-    gate = log._ExitGate()
+    gate = type(log.exit_gate)()
     monkeypatch.setattr(output, "exit_gate", gate)
     monkeypatch.setattr(output, "DRAIN_SECONDS", 0.01)
     with gate, never_blocking("stderr"):
@@ -314,7 +326,7 @@ def test_a_stderr_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch
 
 
 def test_threads_stop_at_the_gate_when_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    gate, stopped = log._ExitGate(), threading.Event()
+    gate, stopped = type(log.exit_gate)(), threading.Event()
     inside, go = threading.Event(), threading.Event()
     found: List[str] = []
 

@@ -351,8 +351,10 @@ def test_a_request_is_proved_by_the_key_of_its_own_token(
 
 
 def test_scopes_that_a_call_has_given_up_on_are_asked_for_by_the_next(
-    authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    grant = Grant(TokenMemory())
+    authorizer = grant.for_server("https://example.com/mcp")
     outcomes: List[Any] = [ConnectionLost("given up"), Token("new", "i", "r")]
 
     def obtain(*_: Any) -> Token:
@@ -362,10 +364,10 @@ def test_scopes_that_a_call_has_given_up_on_are_asked_for_by_the_next(
         return outcome  # type: ignore[no-any-return]
 
     monkeypatch.setattr("minimcp.auth.authorizer.discover", lambda *_: Place("r", "i", {}))
-    monkeypatch.setattr(authorizer._grant, "obtain", obtain)
+    monkeypatch.setattr(grant, "obtain", obtain)
     head = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="more"'}
     sent = {"Authorization": "Bearer old"}
-    monkeypatch.setattr(authorizer._grant.store, "get", lambda key: None)
+    monkeypatch.setattr(grant.store, "get", lambda key: None)
     with pytest.raises(ConnectionLost):
         authorizer.answered(403, head, sent, AbortableRequest())
     assert authorizer.answered(403, head, sent, AbortableRequest())
@@ -379,7 +381,7 @@ def test_the_token_of_another_process_is_waited_for_until_the_call_is_given_up_o
         AbortableRequest(),
     )
     refused: Any = (401, {"WWW-Authenticate": "Bearer"}, {})
-    with file.lock(f"server {authorizer._key}", WAIT):  # as another process has it
+    with file.lock("server https://example.com/mcp", WAIT):  # as another process has it
         assert authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest()) == {}
         waiting = Task(authorizer.answered, *refused, request)
         request.abort()
