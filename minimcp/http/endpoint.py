@@ -22,7 +22,7 @@ from ..engine.dispatch import Run, start
 from ..engine.incoming import IncomingRequest, Route, RunningRequests
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.shares import Name, Place, ShareExceeded, Shares
+from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, InternalError, RpcError
 from ..features.access import missing_scopes, scopes_of
@@ -220,7 +220,7 @@ class HttpService:
             if self.bearer is not None:
                 headers.auth = token = self.bearer.admit(headers)
                 headers.principal = token.principal
-            headers.names = self.shares.names_of(headers.principal, None, writer.address)
+            headers.counted = self.shares.client(headers.principal, writer.address)
             self.respond(request, writer, streams)
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
@@ -466,7 +466,8 @@ class Endpoint(HttpService):
             StoreUnavailable: It cannot be written.
         """
         end = partial(self._end_unbegun, session)
-        session.place = self.shares.admit("sessions", self.options.max_sessions, headers.names, end)
+        assert headers.counted is not None
+        session.place = headers.counted.admit("sessions", self.options.max_sessions, end)
         self.session_store.add(session, headers)
 
     def add_session(self, session: Session) -> None:
@@ -576,9 +577,9 @@ class Endpoint(HttpService):
                 writer.end()
                 return
             raise
-        names = self._names(session, headers)
+        client = self._count_in(session, headers)
         try:
-            writer.count_for(names)
+            writer.count_for(client)
         except ShareExceeded as error:
             if not isinstance(message, Request):
                 raise
@@ -598,8 +599,8 @@ class Endpoint(HttpService):
             check_form(forms, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
-        if names:
-            response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
+        if client.names:
+            response.pool = client.pool_of(self.pool, self._limits.workers)
         if forms != BOTH_FORMS:
             response.choose_form(forms)
         try:
@@ -607,7 +608,7 @@ class Endpoint(HttpService):
                 if listens and not streams:
                     raise InternalError("no streams are served on this way")
                 if listens:
-                    response.place = self.reserve(response, names)
+                    response.place = self.reserve(response, client)
                     end = partial(self._registry.drain, response)
                     self.watch_token(headers, writer, end)
                 if peer.revision.handshake:
@@ -638,8 +639,8 @@ class Endpoint(HttpService):
             raise HttpError(400, reason)
         for item in items if self.bearer is not None else ():
             self._check_scopes(item, headers)
-        names = self._names(session, headers)
-        writer.count_for(names)
+        client = self._count_in(session, headers)
+        writer.count_for(client)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -652,7 +653,7 @@ class Endpoint(HttpService):
         forms = headers.cache["forms"]
         check_form(forms, streams)
         response = self._open_response(session, revision, writer, streams)
-        response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
+        response.pool = client.pool_of(self.pool, self._limits.workers)
         if forms != BOTH_FORMS:
             response.choose_form(forms)
         refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
@@ -698,16 +699,19 @@ class Endpoint(HttpService):
             request, peer, route, response, size, self._registry.config, shown, batch
         )
         response.incoming.append(incoming)
-        if not route.immediate and (headers.names or response.session is not None):
+        if not route.immediate and headers.counted is not None and headers.counted.names:
             incoming.place = incoming.admit("requests", self._limits.requests)
         # An id may be used twice: each POST has its own response.
         start(incoming, run, key=id(incoming))
 
-    def _names(self, session: Optional[Session], headers: Headers) -> tuple[Name, ...]:
-        """Return the names by which a client is counted, as `Shares.names_of`."""
-        if session is None:
-            return headers.names
-        return (*headers.names, *self.shares.names_of(None, session.key, None))
+    def _count_in(self, session: Optional[Session], headers: Headers) -> CountedClient:
+        """Return the client of a request, and note in its headers that its session counts, too."""
+        client = headers.counted
+        assert client is not None
+        if session is not None:
+            client = session.count_as(client)
+            headers.counted = client
+        return client
 
     def _open_response(
         self,
@@ -758,30 +762,35 @@ class Endpoint(HttpService):
             with self._changed:
                 self._changed.notify_all()
 
-    def reserve(
-        self, response: Union[PostResponse, EventStream], names: Sequence[Name] = ()
-    ) -> Place:
+    def reserve(self, response: Union[PostResponse, EventStream], client: CountedClient) -> Place:
         """Count a stream of change notifications of a client.
 
         Raises:
             ShareExceeded: The client has too many.
             InternalError: There are too many.
         """
-        place = self._admit_stream(response, names)
+        place = self._admit_stream(response, client)
+        try:
+            self.add_listener(response)
+        except InternalError:
+            place.leave()
+            raise
+        return place
+
+    def add_listener(self, response: Union[PostResponse, EventStream]) -> None:
+        """Count a stream of change notifications. Raises InternalError: there are too many."""
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
-                place.leave()
                 raise InternalError(
                     f"no more than {self._max_streams} streams may be open here (Limits.streams)"
                 )
             response.listens = True
-        return place
 
     def _admit_stream(
-        self, response: Union[PostResponse, EventStream], names: Sequence[Name]
+        self, response: Union[PostResponse, EventStream], client: CountedClient
     ) -> Place:
         end = partial(self._end_idle_stream, response)
-        return self.shares.admit("streams", self._max_streams, names, end)
+        return client.admit("streams", self._max_streams, end)
 
     def _end_idle_stream(self, response: Union[PostResponse, EventStream]) -> bool:
         """End a stream of change notifications on which nothing is waiting to be sent. Return
@@ -812,9 +821,9 @@ class Endpoint(HttpService):
         assert peer is not None
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
-        names = self._names(session, headers)
+        client = self._count_in(session, headers)
         try:
-            writer.count_for(names)
+            writer.count_for(client)
             if last is None:
                 stream = EventStream(
                     self,
@@ -829,7 +838,7 @@ class Endpoint(HttpService):
                     before = session.unsolicited
                     free = before is None or not before.is_connected()
                     require(free, 409, "this session has such a stream already")
-                    place = self.reserve(stream, names)
+                    place = self.reserve(stream, client)
                     session.unsolicited = self._open[writer] = stream
                 self.session_store.begin_stream(session, writer)
                 require(
@@ -855,7 +864,7 @@ class Endpoint(HttpService):
                     self.session_store.begin_stream(session, writer)
                 is_unsolicited = stream is session.unsolicited
                 if is_unsolicited:
-                    place = self._admit_stream(stream, names)
+                    place = self._admit_stream(stream, client)
                 if self.store is None or not stream.resume(writer, number):
                     raise _unknown_event()
                 self._open[writer] = stream

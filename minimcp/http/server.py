@@ -26,11 +26,11 @@ from collections import deque
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..engine.cancel import CancelToken
 from ..engine.pool import Pool
-from ..engine.shares import Name, Place, ShareExceeded, Shares
+from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import MAX_WAIT_SECONDS
 from ..errors import ConnectionLost
 from ..log import logger
@@ -218,12 +218,10 @@ class SocketWriter(ResponseWriter):
     def on_left(self, callback: Callable[[], object]) -> None:
         self._left.on_cancel(callback)
 
-    def count_for(self, names: Sequence[Name]) -> None:
-        connection = self._connection
-        server = connection.server
-        place = connection.place
-        if server.shares is not None and place is not None and place.names != names:
-            server.shares.move(place, server.max_connections, names)
+    def count_for(self, client: CountedClient) -> None:
+        place = self._connection.place
+        if place is not None and place.names != client.names:
+            client.move(place, self._connection.server.max_connections)
 
     def has_left(self, now: float) -> bool:
         """Return whether the peer has closed its connection.
@@ -751,11 +749,9 @@ class RunningHttp:
         """Count a new connection. Return the response to it if there are too many, or None."""
         most = self.max_connections
         if self.shares is not None:
-            names = self.shares.names_of(None, None, connection.address)
+            client = self.shares.client(None, connection.address)
             try:
-                connection.place = self.shares.admit(
-                    "connections", most, names, connection.end_idle
-                )
+                connection.place = client.admit("connections", most, connection.end_idle)
             except ShareExceeded as error:
                 return rejected(error, code=None)
         connections = len(self._kept) + len(self.lent) - len(self._refused)

@@ -17,7 +17,7 @@ from ..engine.connection import ConnectionRole
 from ..engine.dispatch import Dispatcher
 from ..engine.incoming import Line
 from ..engine.liveness import Pinged
-from ..engine.shares import Place
+from ..engine.shares import CountedClient, Place
 from ..errors import INTERNAL_ERROR, ConnectionLost
 from ..log import logger
 from ..protocol.lifecycle import Peer
@@ -54,6 +54,8 @@ class Session(Pinged):
     shut = False
     # Counts it among the sessions of its client.
     place: Optional[Place] = None
+    # The client whose request came last, as it is counted in this session.
+    _counted: Optional[CountedClient] = None
     # Ends it, if its client does not respond to pings. Must not block.
     end_silent: Callable[[], object]
     stream_numbers: Iterator[int]
@@ -84,6 +86,14 @@ class Session(Pinged):
             if stream is not None and stream.name == name and not stream.done:
                 return stream
         return None
+
+    def count_as(self, client: CountedClient) -> CountedClient:
+        """Return the client of a request as it is counted in this session."""
+        counted = self._counted
+        if counted is None or counted.outside is not client:
+            counted = client.in_session(self.key)
+            self._counted = counted
+        return counted
 
     def post(self, line: Line) -> None:
         """Have a notification sent that belongs to no request, as soon as there is a stream for it.

@@ -556,7 +556,9 @@ class SharedSessions(SessionStore):
         if len(stored) >= most:
             raise too_many_sessions(most)
         own = processes.key("session", owner_of(session.principal), "")
-        principal = next((name for name in headers.names if name[0] == "principal"), None)
+        assert headers.counted is not None
+        names = headers.counted.names
+        principal = next((name for name in names if name[0] == "principal"), None)
         if principal is not None:
             used = sum(key.startswith(own) for key in stored)
             self.endpoint.shares.check("sessions", most, principal, used)
@@ -788,7 +790,7 @@ class SharedSessions(SessionStore):
             last=max((event.number for event in events), default=0),
             pending=session.pending,
         )
-        self.endpoint.reserve(stream)
+        self.endpoint.add_listener(stream)
         session.unsolicited = stream
         self.take_stream(session, writer, events[-1].mark if events else head["told"])
         return stream
