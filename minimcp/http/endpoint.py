@@ -133,7 +133,7 @@ class HttpService:
         its head alone."""
         headers = request.headers
         asked = (request.method, request.path, streams)
-        if self.is_health(request):
+        if request.method != "POST" and self.is_health(request):
             return
         if headers.cache.get(self) != asked:
             self.policy.check(headers)
@@ -151,8 +151,8 @@ class HttpService:
             raise HttpError(503, "the server is closing")
 
     def is_health(self, request: HttpRequest) -> bool:
-        """Whether somebody asks only whether requests are taken, by whatever name it knows the
-        server."""
+        """Return whether a request asks only if the server is up. Any Host header may come with
+        it."""
         return request.path == self.options.health and request.method in ("GET", "HEAD")
 
     def answer_cors_or_metadata(self, request: HttpRequest) -> Optional[HttpResponse]:
@@ -208,15 +208,16 @@ class HttpService:
         try:
             self.check(request, streams)
             headers = request.headers
-            if self.is_health(request):
+            if request.method != "POST" and self.is_health(request):
                 self._send_health(writer)
                 return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
-            aside = None if request.method == "POST" else self.answer_cors_or_metadata(request)
-            if aside is not None:
-                writer.send(aside.status, aside.headers, aside.body)
-                return
+            if request.method != "POST":
+                response = self.answer_cors_or_metadata(request)
+                if response is not None:
+                    writer.send(response.status, response.headers, response.body)
+                    return
             if self.bearer is not None:
                 headers.auth = token = self.bearer.admit(headers)
                 headers.principal = token.principal
@@ -368,7 +369,7 @@ class Endpoint(HttpService):
         self.admission = Admission(
             registry.offer,
             keeps_sessions=options.sessions,
-            find_session=self.find_session,
+            find_session=self.session_store.find,
             make_session=self.session_store.make,
             keep_session=self.keep_session,
             route=registry.route,
@@ -393,6 +394,7 @@ class Endpoint(HttpService):
             self._limits, self._cap, on_finished=self._registry.config.on_finished
         )
         self.sessions: dict[str, Session] = {}
+        self._is_store_started = False
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, Union[PostResponse, EventStream]] = {}
         # Cancels the next check of the token of a stream.
@@ -447,15 +449,6 @@ class Endpoint(HttpService):
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
         if tool is not None and self.bearer is not None and missing_scopes(tool, headers):
             raise self.bearer.insufficient(scopes_of(tool), message.id)
-
-    def find_session(self, id: str, principal: Optional[str]) -> Optional[Session]:
-        """Return the session with this id. None if there is none, or if it belongs to another
-        principal, who must not learn that it exists."""
-        session = self.session_store.find(id, principal)
-        if session is None or session.principal != principal:
-            return None
-        session.used_at = time.monotonic()
-        return session
 
     def keep_session(self, session: Session, headers: Headers) -> None:
         """Keep a new session.
@@ -544,7 +537,9 @@ class Endpoint(HttpService):
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         headers = request.headers
-        self.session_store.start()
+        if not self._is_store_started:
+            self.session_store.start()
+            self._is_store_started = True
         if request.method == "GET":
             self._get(self.admission.session_of(headers), headers, writer)
             return
@@ -579,7 +574,8 @@ class Endpoint(HttpService):
             raise
         client = self._count_in(session, headers)
         try:
-            writer.count_for(client)
+            if writer.counted is not client:
+                writer.count_for(client)
         except ShareExceeded as error:
             if not isinstance(message, Request):
                 raise
@@ -624,7 +620,7 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._close_when_done(response, writer)
+            self._close_response(response, writer)
 
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
@@ -640,7 +636,8 @@ class Endpoint(HttpService):
         for item in items if self.bearer is not None else ():
             self._check_scopes(item, headers)
         client = self._count_in(session, headers)
-        writer.count_for(client)
+        if writer.counted is not client:
+            writer.count_for(client)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -679,7 +676,7 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._close_when_done(response, writer)
+            self._close_response(response, writer)
 
     def _start(
         self,
@@ -734,15 +731,11 @@ class Endpoint(HttpService):
             self._order_look()
         return response
 
-    def _close_when_done(self, response: PostResponse, writer: ResponseWriter) -> None:
-        """Close a response: now, or when it is done if its connection was released before."""
-        close = partial(self._close_response, response, writer)
-        if response.detached:
-            response.when_done(close)
-        else:
-            close()
-
     def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
+        """Close a response: now, or when it is done if its connection was released before."""
+        if response.detached and not response.done:
+            response.when_done(partial(self._close_response, response, writer))
+            return
         self._open.pop(writer, None)
         if self._token_checks:
             self._forget_token(writer)
@@ -823,7 +816,8 @@ class Endpoint(HttpService):
         place: Optional[Place] = None
         client = self._count_in(session, headers)
         try:
-            writer.count_for(client)
+            if writer.counted is not client:
+                writer.count_for(client)
             if last is None:
                 stream = EventStream(
                     self,
@@ -992,6 +986,7 @@ class Endpoint(HttpService):
         for session in list(self.sessions.values()):
             self.end_here(session, "the server is closing")
         self.session_store.stop()
+        self._is_store_started = False
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._open)} running>"

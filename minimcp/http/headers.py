@@ -258,6 +258,9 @@ class ResponseWriter:
     # The address of the peer of this connection; None if many clients share it, as under WSGI.
     address: Optional[str] = None
 
+    # The client that the connection is counted for; None if connections are not counted.
+    counted: Optional[CountedClient] = None
+
     def __init__(self) -> None:
         self.token = CancelToken()
 

@@ -137,6 +137,7 @@ class SocketWriter(ResponseWriter):
         self._left = CancelToken()
         self._gone_at = math.inf
         self.address = connection.address
+        self.counted = connection.counted
         self._write_lock = connection.write_lock
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
@@ -219,9 +220,11 @@ class SocketWriter(ResponseWriter):
         self._left.on_cancel(callback)
 
     def count_for(self, client: CountedClient) -> None:
-        place = self._connection.place
-        if place is not None and place.names != client.names:
-            client.move(place, self._connection.server.max_connections)
+        connection = self._connection
+        if connection.place is not None:
+            client.move(connection.place, connection.server.max_connections)
+            connection.counted = client
+            self.counted = client
 
     def has_left(self, now: float) -> bool:
         """Return whether the peer has closed its connection.
@@ -304,8 +307,9 @@ class HttpConnection:
         self.due = math.inf
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
         self.address = without_port(client)
-        # Counts it among the connections of its client.
+        # Counts it among the connections of a client.
         self.place: Optional[Place] = None
+        self.counted: Optional[CountedClient] = None
         # Whether the peer left while a handler was running, and the socket is closed.
         self.released = False
         # Whether a request is being served; and whether to close it if no other request is here.
@@ -754,6 +758,7 @@ class RunningHttp:
                 connection.place = client.admit("connections", most, connection.end_idle)
             except ShareExceeded as error:
                 return rejected(error, code=None)
+            connection.counted = client
         connections = len(self._kept) + len(self.lent) - len(self._refused)
         if most is None or connections < most or self._make_room():
             return None

@@ -219,10 +219,14 @@ class SessionStore:
 
         Args:
             id: The id that a client sent.
-            principal: The principal that sent it; None if nobody is authenticated. The caller
-                compares it with that of the session. A store may do so, too.
+            principal: The principal that sent it; None if nobody is authenticated. If the session
+                belongs to another one, None is returned, so that nobody learns of it.
         """
-        return self.endpoint.sessions.get(id)
+        session = self.endpoint.sessions.get(id)
+        if session is None or session.principal != principal:
+            return None
+        session.used_at = time.monotonic()
+        return session
 
     def make(self, principal: Optional[str]) -> Session:
         """Make a session, which `add` keeps."""

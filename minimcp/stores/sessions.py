@@ -575,15 +575,10 @@ class SharedSessions(SessionStore):
         return session
 
     def find(self, id: str, principal: Optional[str] = None) -> Optional[Session]:
-        """The session of this id, as it is now; None where there is none. One look into the store.
-
-        Args:
-            id: That the client sends.
-            principal: Who sends it; the sessions of others are not found. None where nobody is
-                authenticated.
+        """As `SessionStore.find`. The store is read once.
 
         Raises:
-            StoreUnavailable: It is away.
+            StoreUnavailable: The store is away.
         """
         key = _key_of(id)
         entry = self._store.get(self._key(principal, key), renew=True)
