@@ -16,6 +16,7 @@ import zlib
 from concurrent.futures import as_completed
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
@@ -1377,10 +1378,22 @@ def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_n
         Peer({"DELETE": lambda heard, wire: wire.sock.recv(1)}, handshake=True) as peer,
         connect(peer) as client,
     ):
-        monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
+        held: List[Callable[[], None]] = []
+
+        def after(seconds: float, job: Callable[[], None]) -> Callable[[], object]:
+            """Hold the end of the grace period until the request has come."""
+            if seconds != http_client.CLOSE_SECONDS:
+                return deadlines.timer.after(seconds, job)
+            held.append(job)
+            return int
+
         session: Any = session_of(client)
+        monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
+        monkeypatch.setattr(http_client, "timer", SimpleNamespace(after=after))
         session.abandon()  # as the finalizer of a client does
         peer.wait_for("DELETE")
+        (end,) = held
+        end()
         assert eventually(no_sender)
 
 
