@@ -411,7 +411,7 @@ class Sink:
     # The name of the session for log records. It is not secret. Empty without a session.
     session_name = ""
 
-    # Identifies the connection or session of the requests; None if each request stands alone.
+    # Identifies the connection or session of the requests; None if requests are stateless.
     origin: object = None
 
     # Whether no more responses can be sent. If True, a new request is cancelled at once.

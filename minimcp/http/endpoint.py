@@ -1,8 +1,10 @@
-"""Streamable HTTP, the server's side, without sockets: from a parsed request to its response.
+"""`Endpoint`: Streamable HTTP at a server, from a parsed request to its response.
 
-Requests that carry their revision stand alone; others belong to a session that `initialize` opens.
-Both come to one path. Not here: how bytes travel (`headers.ResponseWriter`), and what requests
-mean. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+A request that carries metadata is stateless. Any other request belongs to a session that
+`initialize` opens. One path serves both. `Admission` decides what a message means, `Session` and
+`SessionStore` keep sessions, and a `ResponseWriter` sends bytes: this module opens no socket.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 

@@ -30,8 +30,8 @@ METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
-# Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone;
-# extensions have others.
+# By method, the member of the params that `NAME_HEADER` repeats in a stateless request. Extensions
+# have more of them.
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 # By the code of an error, the status of a response in stateless revisions. The status of any other
