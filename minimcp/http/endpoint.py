@@ -111,12 +111,13 @@ _HEADER_NAMES = re.compile(r"[A-Za-z0-9\-_, ]{1,4096}")
 
 
 class HttpService:
-    """What an HTTP server asks: `check` by a request's head, `serve` with its body. Thread-safe.
+    """A service that an HTTP server calls: `check` with the head of a request, `serve` with all of
+    it. Thread-safe.
 
     Args:
-        registry: What the server can do.
-        options: How it is served over HTTP.
-        bearer: Who may send requests; None lets everybody.
+        registry: The registry of the `Server`.
+        options: The options for HTTP.
+        bearer: Verifies the tokens of requests. None serves requests without a token.
     """
 
     def __init__(
@@ -131,8 +132,11 @@ class HttpService:
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
-        """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by
-        its head alone."""
+        """Check the head of a request, before its body is read. Never blocks.
+
+        Raises:
+            HttpError: The request is rejected, and its body should not be read.
+        """
         headers = request.headers
         asked = (request.method, request.path, streams)
         if request.method != "POST" and self.is_health(request):
@@ -186,26 +190,25 @@ class HttpService:
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
-        """Return if there is something at a path. Raises HttpError: there is nothing."""
+        """Check a path. Raises HttpError: nothing is served there."""
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
-        """Return if a request may be served as far as its head tells, whose Host and Origin are
-        right.
+        """Check the head of a request, after its Host and Origin were checked.
 
         Raises:
-            HttpError: It may not.
+            HttpError: The request is rejected.
         """
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        """Serve a request that was checked. Raises HttpError: it is refused."""
+        """Serve a request that was checked. Raises HttpError: the request is rejected."""
 
     def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
-        """Serve one request on this thread; returns when the response is complete.
+        """Serve one request on this thread, and return when the response is complete.
 
         Args:
-            request: Its body is read only after Host, Origin and size were looked at.
-            writer: Where the response goes.
-            streams: Whether it may be an event stream.
+            request: The request. Its body is read after its head was checked.
+            writer: The writer of the response.
+            streams: Whether the response may be an event stream.
         """
         try:
             self.check(request, streams)
@@ -267,8 +270,11 @@ class HttpService:
             return error.status not in (401, 403)
 
     def check_body(self, headers: Headers) -> None:
-        """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of
-        another type, too long."""
+        """Check the headers of a POST that describe its body.
+
+        Raises:
+            HttpError: The body has another type than JSON, is compressed, or is too long.
+        """
         require(
             is_json(headers.get("Content-Type")),
             415,
@@ -285,8 +291,11 @@ class HttpService:
             raise self._too_long()
 
     def body_of(self, request: HttpRequest) -> bytes:
-        """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is
-        longer."""
+        """Return the body of a POST. At most one byte above the limit is read.
+
+        Raises:
+            HttpError: The body is too long, or has too many values.
+        """
         body = request.body
         limit = self.options.body_bytes
         if not isinstance(body, bytes):
@@ -321,12 +330,12 @@ class Endpoint(HttpService):
     """One server at one path. Thread-safe.
 
     Args:
-        registry: What it can do.
-        make_role: Makes what the messages of a session mean.
-        path: Where it is, exactly.
-        options: How it is served over HTTP.
-        limits: What clients may cost.
-        pool: Runs handlers; that of the server.
+        registry: The registry of the `Server`.
+        make_role: Makes the role that handles the messages of a session.
+        path: The exact path of the URL.
+        options: The options for HTTP.
+        limits: The limits of the server.
+        pool: The pool of the server, which runs handlers.
         cap: The free places of ``Limits.requests``, as `RunningRequests` takes them; that of the
             server.
         max_streams: Streams of change notifications that are open at once; None means no limit, 0
@@ -401,8 +410,8 @@ class Endpoint(HttpService):
         self._open: dict[ResponseWriter, Union[PostResponse, EventStream]] = {}
         # Cancels the next check of the token of a stream.
         self._token_checks: dict[ResponseWriter, Callable[[], object]] = {}
-        # Of all responses, for short moments: one for each would cost more than most of them need
-        # it.
+        # Guards the state of all responses. It is held only for short moments, so a lock for each
+        # response is not worth its cost.
         self.lock = threading.RLock()
         self._changed = threading.Condition()
         self._forget_look: Optional[Callable[[], None]] = None
@@ -444,8 +453,11 @@ class Endpoint(HttpService):
         return () if tool is None else tool.header_params
 
     def _check_scopes(self, message: Any, headers: Headers) -> None:
-        """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with
-        status 403."""
+        """Check that the token of a tool call has the scopes of the tool.
+
+        Raises:
+            HttpError: The token lacks one (403).
+        """
         called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
         name = message.params.get("name") if called else None
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
@@ -810,7 +822,7 @@ class Endpoint(HttpService):
     # ------------------------------------------------------------ GET
 
     def _get(self, session: Session, headers: Headers, writer: ResponseWriter) -> None:
-        """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
+        """Serve the stream for messages that belong to no request, or resume a stream."""
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
