@@ -49,7 +49,7 @@ from .timer import Deadline, Timeout
 
 if TYPE_CHECKING:
     from .calls import Calls, PendingCall
-    from .shares import Name, Place
+    from .shares import CountedClient, Place
 
 log = logger("minimcp.requests")
 
@@ -194,7 +194,7 @@ class RunningRequests:
         self._unmeasured = max(UNMEASURED_BYTES, self._max_queued * UNMEASURED_FRACTION)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
-        # Counts a request in the share of its client (`Shares.admit`); None counts nothing.
+        # Counts a request in the share of its client (`CountedClient.admit`); None counts nothing.
         self.admit: Optional[Callable[[], Place]] = None
         self._table: dict[object, IncomingRequest] = {}
         self.renew_in_fork()
@@ -411,7 +411,7 @@ class Sink:
     # The name of the session for log records. It is not secret. Empty without a session.
     session_name = ""
 
-    # Identifies the connection or session of the requests; None if each request stands alone.
+    # Identifies the connection or session of the requests; None if requests are stateless.
     origin: object = None
 
     # Whether no more responses can be sent. If True, a new request is cancelled at once.
@@ -619,30 +619,21 @@ class IncomingRequest:
     def admit(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
     ) -> Optional[Place]:
-        """Count one unit of a resource in the client's share; see `Shares.admit`.
+        """Count one unit of a resource in the client's share; see `CountedClient.admit`.
 
         Return None over stdio, where nothing is counted.
 
         Raises:
             ShareExceeded: The client uses its whole share. The HTTP response has status 429.
         """
-        names = self.client_names()
-        if names is None:
+        client: Optional[CountedClient] = getattr(self.headers, "counted", None)
+        if client is None:
             return None
         try:
-            place: Place = self.server.shares.admit(kind, most, names, close_idle)
-            return place
+            return client.admit(kind, most, close_idle)
         except InternalError as error:  # a ShareExceeded
             self.retry_after = getattr(error, "retry_after", None)
             raise
-
-    def client_names(self) -> Optional[tuple[Name, ...]]:
-        """Return the names that the client is counted by (`Shares.names_of`); None over stdio."""
-        names: Optional[tuple[Name, ...]] = getattr(self.headers, "names", None)
-        session = self.sink.origin
-        if names is not None and isinstance(session, str):
-            names = (*names, *self.server.shares.names_of(None, session, None))
-        return names
 
     # ------------------------------------------------------------ running
 

@@ -23,6 +23,9 @@ RETRY_SECONDS = 1
 # Prefix length of IPv6 networks that count as one address, because a subscriber usually has one.
 IPV6_PREFIX = 64
 
+# Maximum number of clients whose names are cached.
+MAX_CLIENTS = 10_000
+
 # The limited resources, each with its description in an error message.
 RESOURCES = {
     "connections": "connections (HttpOptions.max_connections)",
@@ -67,7 +70,85 @@ class Place:
     def leave(self) -> None:
         """Release the place. Idempotent, thread-safe."""
         if self.names:
-            self._shares.move(self, None, ())
+            self._shares.release(self)
+
+
+class CountedClient:
+    """One client, as `Shares` counts it. Thread-safe.
+
+    A session keeps this object. So its requests do not compute the client's names and limits again.
+
+    Args:
+        shares: The `Shares` that count the client.
+        names: The client's names, from `Shares.names_of`. Nothing is counted without a name.
+        outside: The same client without its session. None if it is not in a session.
+    """
+
+    __slots__ = ("_pools", "_shares", "names", "outside")
+
+    def __init__(
+        self, shares: Shares, names: Sequence[Name], outside: Optional[CountedClient] = None
+    ) -> None:
+        self._shares = shares
+        self.names = names
+        self.outside = outside
+        self._pools: dict[Pool, Any] = {}
+
+    def in_session(self, session: str) -> CountedClient:
+        """Return this client with the name of a session, too."""
+        names = (*self.names, *self._shares.names_of(None, session, None))
+        return CountedClient(self._shares, names, self)
+
+    def admit(
+        self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
+    ) -> Place:
+        """Return one more place for the client, which it occupies until `Place.leave`.
+
+        If the client uses its whole share, its idle places are closed, oldest first.
+
+        Args:
+            kind: The resource, a key of `RESOURCES`.
+            most: The limit for all clients; None means no limit, and so no share.
+            close_idle: See `Place`.
+
+        Raises:
+            ShareExceeded: The client uses its whole share, and no place is idle.
+        """
+        place = Place(self._shares, kind, close_idle)
+        if most is not None and self.names:
+            self._shares.count(place, most, self.names)
+        return place
+
+    def move(self, place: Place, most: Optional[int]) -> None:
+        """Move a place of another client to this one; see `admit`.
+
+        Raises:
+            ShareExceeded: The client uses its whole share. The place has its old names.
+        """
+        if most is None or not self.names:
+            place.leave()
+        elif place.names != self.names:
+            self._shares.count(place, most, self.names)
+
+    def pool_of(self, pool: Pool, size: Optional[int]) -> Any:
+        """Return the `ClientPool` of this client, or the pool itself if the client has no share.
+
+        Args:
+            pool: The pool.
+            size: The maximum number of jobs that it runs at the same time; None means no limit. It
+                is the same in each call.
+        """
+        found = self._pools.get(pool)
+        if found is None:
+            found = pool
+            if size is not None and self._is_limited(size):
+                found = ClientPool(self._shares, pool, size, self.names)
+            self._pools[pool] = found
+        return found
+
+    def _is_limited(self, size: int) -> bool:
+        """Return whether the client may not occupy all threads of a pool of this size."""
+        return any(self._shares.max_threads(name, size) < size for name in self.names)
 
 
 class ClientPool:
@@ -83,18 +164,14 @@ class ClientPool:
         names: The client's names, from `Shares.names_of`.
     """
 
-    __slots__ = ("_pool", "_shares", "names", "size", "spawn")
+    __slots__ = ("_pool", "_shares", "counters", "spawn")
 
     def __init__(self, shares: Shares, pool: Pool, size: int, names: Sequence[Name]) -> None:
         self._shares = shares
         self._pool = pool
-        self.size = size
-        self.names = names
         self.spawn = pool.spawn
-
-    def counters(self) -> list[tuple[Pool, Name]]:
-        """Return the keys of this client in the counters of jobs."""
-        return [(self._pool, name) for name in self.names]
+        # The keys of this client in the counters of jobs, each with its maximum.
+        self.counters = [((pool, name), shares.max_threads(name, size)) for name in names]
 
     def run(self, job: Job) -> None:
         """Run a job on the calling thread; see `Pool.run`. Blocks until the job may start."""
@@ -154,8 +231,10 @@ class Shares:
         }
         self._auth = auth
         self._trusted = [read_network(each) for each in trusted_proxies]
-        # A cache of `counted_address`.
-        self._addresses: dict[str, Optional[str]] = {}
+        # A cache of clients, by principal and address.
+        self._clients: dict[tuple[Optional[str], Optional[str]], CountedClient] = {}
+        # A cache of `share`, by kind of client and limit.
+        self._limits: dict[tuple[str, int], int] = {}
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
@@ -168,6 +247,16 @@ class Shares:
         # Jobs that wait for others of the same client, each as a function that starts it.
         self._waiting: deque[tuple[ClientPool, Callable[[], object]]] = deque()
 
+    def client(self, principal: Optional[str], address: Optional[str]) -> CountedClient:
+        """Return the client with this principal and this address; see `names_of`."""
+        found = self._clients.get((principal, address))
+        if found is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                self._clients.clear()
+            found = CountedClient(self, self.names_of(principal, None, address))
+            self._clients[principal, address] = found
+        return found
+
     def names_of(
         self, principal: Optional[str], session: object, address: Optional[str]
     ) -> tuple[Name, ...]:
@@ -178,7 +267,7 @@ class Shares:
             session: Identifies the HTTP session; None without a session.
             address: The address of the peer; None if many clients share it, as under WSGI.
         """
-        counted = None if address is None else self._counted(address)
+        counted = None if address is None else counted_address(address, self._trusted)
         if principal is None and session is None and counted is None:
             return ()
         return tuple(
@@ -187,59 +276,30 @@ class Shares:
             if name[1] is not None and self._fractions[name[0]] is not None
         )
 
-    def _counted(self, address: str) -> Optional[str]:
-        """Return `counted_address` from a cache."""
-        if address in self._addresses:
-            return self._addresses[address]
-        if len(self._addresses) > 10_000:
-            self._addresses.clear()
-        found = self._addresses[address] = counted_address(address, self._trusted)
-        return found
-
     # ------------------------------------------------------------ counting
 
-    def admit(
-        self,
-        kind: str,
-        most: Optional[int],
-        names: Sequence[Name],
-        close_idle: Optional[Callable[[], bool]] = None,
-    ) -> Place:
-        """Return one more place for a client, which it occupies until `Place.leave`.
-
-        If the client uses its whole share, its idle places are closed, oldest first.
-
-        Args:
-            kind: The resource, a key of `RESOURCES`.
-            most: The limit for all clients; None means no limit, and so no share.
-            names: The client's names, from `names_of`.
-            close_idle: See `Place`.
-
-        Raises:
-            ShareExceeded: The client uses its whole share, and no place is idle.
-        """
-        place = Place(self, kind, close_idle)
-        self.move(place, most, names)
-        return place
-
-    def move(self, place: Place, most: Optional[int], names: Sequence[Name]) -> None:
-        """Move a place to a client with other names; see `admit`.
+    def count(self, place: Place, most: int, names: Sequence[Name]) -> None:
+        """Move a place to a client with these names; see `CountedClient.admit`.
 
         Raises:
             ShareExceeded: The client uses its whole share. The place has its old names.
         """
-        if most is None:
-            names = ()
-        while names != place.names:
+        while True:
             with self._lock:
-                full = None if most is None else self._full(place, most, names)
+                full = self._full(place, most, names)
                 if full is None:
-                    self._count(place, names)
+                    self._remove(place, names)
+                    for name in names:
+                        self._places.setdefault((place.kind, name), {})[place] = None
                     return
                 others = [each for each in self._places[place.kind, full] if each is not place]
             if not any(self._close_idle(other) for other in others):
-                assert most is not None
                 raise self._exceeded(place.kind, full, most)
+
+    def release(self, place: Place) -> None:
+        """Stop counting a place."""
+        with self._lock:
+            self._remove(place)
 
     def check(self, kind: str, most: int, name: Name, used: int) -> None:
         """Check the number of units that a client uses, for a resource that a store counts.
@@ -253,31 +313,30 @@ class Shares:
     def share(self, name: Name, most: int) -> int:
         """Return how much of a limit a client may use, at least 1."""
         fraction = self._fractions[name[0]]
-        if fraction is None:
-            return most
-        return max(1, int(most * fraction))
+        share = most if fraction is None else max(1, int(most * fraction))
+        self._limits[name[0], most] = share
+        return share
 
     def _full(self, place: Place, most: int, names: Sequence[Name]) -> Optional[Name]:
         """Return the first name that uses its whole share. The caller holds the lock."""
         for name in names:
             places = self._places.get((place.kind, name), {})
-            if place not in places and len(places) >= self.share(name, most):
+            share = self._limits.get((name[0], most)) or self.share(name, most)
+            if len(places) >= share and place not in places:
                 return name
         return None
 
-    def _count(self, place: Place, names: Sequence[Name]) -> None:
-        """Replace the names of a place. The caller holds the lock."""
+    def _remove(self, place: Place, kept: Sequence[Name] = ()) -> None:
+        """Remove all names of a place, except these. The caller holds the lock."""
         for name in place.names:
-            if name in names:
+            if name in kept:
                 continue
             # A forked process does not count the places of its parent.
             places = self._places.get((place.kind, name), {})
             places.pop(place, None)
             if not places:
                 self._places.pop((place.kind, name), None)
-        for name in names:
-            self._places.setdefault((place.kind, name), {})[place] = None
-        place.names = names
+        place.names = kept
 
     def _close_idle(self, place: Place) -> bool:
         if place.close_idle is None or not place.close_idle():
@@ -293,18 +352,6 @@ class Shares:
         )
 
     # ------------------------------------------------------------ threads
-
-    def pool_of(self, pool: Pool, size: Optional[int], names: Sequence[Name]) -> Any:
-        """Return the `ClientPool` of a client, or the pool itself if the client has no share.
-
-        Args:
-            pool: The pool.
-            size: The maximum number of jobs that it runs at the same time; None means no limit.
-            names: The client's names, from `names_of`.
-        """
-        if size is None or all(self.max_threads(name, size) >= size for name in names):
-            return pool
-        return ClientPool(self, pool, size, names)
 
     def max_threads(self, name: Name, size: int) -> int:
         """Return how many threads of a pool a client may occupy, at least 1.
@@ -356,13 +403,10 @@ class Shares:
 
     def _has_turn(self, client: ClientPool) -> bool:
         """Return whether one more job of a client may start. The caller holds the lock."""
-        return all(
-            self._turns.get(key, 0) < self.max_threads(key[1], client.size)
-            for key in client.counters()
-        )
+        return all(self._turns.get(key, 0) < most for key, most in client.counters)
 
     def _add_turns(self, client: ClientPool, change: int) -> None:
-        for key in client.counters():
+        for key, _ in client.counters:
             count = self._turns.get(key, 0) + change
             if count > 0:
                 self._turns[key] = count

@@ -165,11 +165,11 @@ class TaskRequest(IncomingRequest):
         )
         self._tasks = tasks
         self.task_key = key
-        names = origin.client_names()
         # The threads of tasks, as this client uses them.
         self.workers: Any = tasks.pool
-        if names:
-            self.workers = origin.server.shares.pool_of(tasks.pool, tasks.max_workers, names)
+        client = getattr(origin.headers, "counted", None)
+        if client is not None:
+            self.workers = client.pool_of(tasks.pool, tasks.max_workers)
         self._numbers = count(1)
         self.told = 0  # the version of what was last told of it
         self.asker = QuestionChannel(self, before)

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 # Returns the session with an id, if the principal may use it. The arguments are the id and the
-# principal, who is None if nobody is authenticated.
+# principal, which is None if nobody is authenticated.
 FindSession = Callable[[str, Optional[str]], "Optional[Session]"]
 
 # Makes a session for a principal, which is not kept yet.
@@ -75,12 +75,13 @@ KeepSession = Callable[["Session", Headers], None]
 
 
 class Admitted(NamedTuple):
-    """What a message means.
+    """The result of `Admission.admit`.
 
     Args:
-        session: Its session; None in stateless revisions, or if no sessions are kept.
-        peer: Who sends it; None if it is not a request.
-        route: Who serves it; None if it is not a request.
+        session: The session of the message; None in stateless revisions, or if no sessions are
+            kept.
+        peer: The client that sent a request; None for another message.
+        route: The route that serves a request; None for another message.
     """
 
     session: Optional[Session]
@@ -89,7 +90,7 @@ class Admitted(NamedTuple):
 
 
 class Admission:
-    """Decides what HTTP messages mean. Thread-safe if the functions are that it is given.
+    """Decides what HTTP messages mean. Thread-safe if the functions that it calls are.
 
     Args:
         offer: The revisions that the server offers.
@@ -97,7 +98,7 @@ class Admission:
         find_session: Returns a session.
         make_session: Makes a session.
         keep_session: Keeps a session.
-        route: Returns who serves a request of a peer. May raise an `RpcError`.
+        route: Returns the route of a request of a peer. May raise an `RpcError`.
         named_by: By method, the member of its params that `NAME_HEADER` repeats, and the capability
             of the client without which that does not apply, or "".
         header_params: Returns the arguments of a tool call that headers repeat.

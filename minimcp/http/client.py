@@ -210,7 +210,7 @@ class HttpServer:
 
 
 class RequestHeaders:
-    """The headers of requests in which each POST stands alone: what of the body stands in them too.
+    """The headers of stateless requests, which repeat members of the body.
     Thread-safe.
 
     Args:
@@ -477,7 +477,7 @@ class HttpClientSession(ClientSession, Pinged):
 
     @property
     def _resumes(self) -> bool:
-        """Whether streams may be resumed; where each request stands alone nothing is."""
+        """Whether streams can be resumed: not in stateless revisions."""
         return self.era is None or self.era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:

@@ -1,8 +1,10 @@
-"""Streamable HTTP, the server's side, without sockets: from a parsed request to its response.
+"""`Endpoint`: Streamable HTTP at a server, from a parsed request to its response.
 
-Requests that carry their revision stand alone; others belong to a session that `initialize` opens.
-Both come to one path. Not here: how bytes travel (`headers.ResponseWriter`), and what requests
-mean. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+A request that carries metadata is stateless. Any other request belongs to a session that
+`initialize` opens. One path serves both. `Admission` decides what a message means, `Session` and
+`SessionStore` keep sessions, and a `ResponseWriter` sends bytes: this module opens no socket.
+
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
 
@@ -22,7 +24,7 @@ from ..engine.dispatch import Run, start
 from ..engine.incoming import IncomingRequest, Route, RunningRequests
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
-from ..engine.shares import Name, Place, ShareExceeded, Shares
+from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, InternalError, RpcError
 from ..features.access import missing_scopes, scopes_of
@@ -109,12 +111,13 @@ _HEADER_NAMES = re.compile(r"[A-Za-z0-9\-_, ]{1,4096}")
 
 
 class HttpService:
-    """What an HTTP server asks: `check` by a request's head, `serve` with its body. Thread-safe.
+    """A service that an HTTP server calls: `check` with the head of a request, `serve` with all of
+    it. Thread-safe.
 
     Args:
-        registry: What the server can do.
-        options: How it is served over HTTP.
-        bearer: Who may send requests; None lets everybody.
+        registry: The registry of the `Server`.
+        options: The options for HTTP.
+        bearer: Verifies the tokens of requests. None serves requests without a token.
     """
 
     def __init__(
@@ -129,11 +132,14 @@ class HttpService:
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
-        """Return if a request's body is wanted. Never blocks. Raises HttpError: it is refused by
-        its head alone."""
+        """Check the head of a request, before its body is read. Never blocks.
+
+        Raises:
+            HttpError: The request is rejected, and its body should not be read.
+        """
         headers = request.headers
         asked = (request.method, request.path, streams)
-        if self.is_health(request):
+        if request.method != "POST" and self.is_health(request):
             return
         if headers.cache.get(self) != asked:
             self.policy.check(headers)
@@ -151,8 +157,8 @@ class HttpService:
             raise HttpError(503, "the server is closing")
 
     def is_health(self, request: HttpRequest) -> bool:
-        """Whether somebody asks only whether requests are taken, by whatever name it knows the
-        server."""
+        """Return whether a request asks only if the server is up. Any Host header may come with
+        it."""
         return request.path == self.options.health and request.method in ("GET", "HEAD")
 
     def answer_cors_or_metadata(self, request: HttpRequest) -> Optional[HttpResponse]:
@@ -184,43 +190,43 @@ class HttpService:
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
-        """Return if there is something at a path. Raises HttpError: there is nothing."""
+        """Check a path. Raises HttpError: nothing is served there."""
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
-        """Return if a request may be served as far as its head tells, whose Host and Origin are
-        right.
+        """Check the head of a request, after its Host and Origin were checked.
 
         Raises:
-            HttpError: It may not.
+            HttpError: The request is rejected.
         """
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        """Serve a request that was checked. Raises HttpError: it is refused."""
+        """Serve a request that was checked. Raises HttpError: the request is rejected."""
 
     def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
-        """Serve one request on this thread; returns when the response is complete.
+        """Serve one request on this thread, and return when the response is complete.
 
         Args:
-            request: Its body is read only after Host, Origin and size were looked at.
-            writer: Where the response goes.
-            streams: Whether it may be an event stream.
+            request: The request. Its body is read after its head was checked.
+            writer: The writer of the response.
+            streams: Whether the response may be an event stream.
         """
         try:
             self.check(request, streams)
             headers = request.headers
-            if self.is_health(request):
+            if request.method != "POST" and self.is_health(request):
                 self._send_health(writer)
                 return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
-            aside = None if request.method == "POST" else self.answer_cors_or_metadata(request)
-            if aside is not None:
-                writer.send(aside.status, aside.headers, aside.body)
-                return
+            if request.method != "POST":
+                response = self.answer_cors_or_metadata(request)
+                if response is not None:
+                    writer.send(response.status, response.headers, response.body)
+                    return
             if self.bearer is not None:
                 headers.auth = token = self.bearer.admit(headers)
                 headers.principal = token.principal
-            headers.names = self.shares.names_of(headers.principal, None, writer.address)
+            headers.counted = self.shares.client(headers.principal, writer.address)
             self.respond(request, writer, streams)
         except ConnectionLost as error:
             log.debug("%s: %s", request.client, error)
@@ -264,8 +270,11 @@ class HttpService:
             return error.status not in (401, 403)
 
     def check_body(self, headers: Headers) -> None:
-        """Return if the headers of a POST tell of a body that is taken. Raises HttpError: of
-        another type, too long."""
+        """Check the headers of a POST that describe its body.
+
+        Raises:
+            HttpError: The body has another type than JSON, is compressed, or is too long.
+        """
         require(
             is_json(headers.get("Content-Type")),
             415,
@@ -282,8 +291,11 @@ class HttpService:
             raise self._too_long()
 
     def body_of(self, request: HttpRequest) -> bytes:
-        """The body of a POST, read no further than a byte above the limit. Raises HttpError: it is
-        longer."""
+        """Return the body of a POST. At most one byte above the limit is read.
+
+        Raises:
+            HttpError: The body is too long, or has too many values.
+        """
         body = request.body
         limit = self.options.body_bytes
         if not isinstance(body, bytes):
@@ -318,12 +330,12 @@ class Endpoint(HttpService):
     """One server at one path. Thread-safe.
 
     Args:
-        registry: What it can do.
-        make_role: Makes what the messages of a session mean.
-        path: Where it is, exactly.
-        options: How it is served over HTTP.
-        limits: What clients may cost.
-        pool: Runs handlers; that of the server.
+        registry: The registry of the `Server`.
+        make_role: Makes the role that handles the messages of a session.
+        path: The exact path of the URL.
+        options: The options for HTTP.
+        limits: The limits of the server.
+        pool: The pool of the server, which runs handlers.
         cap: The free places of ``Limits.requests``, as `RunningRequests` takes them; that of the
             server.
         max_streams: Streams of change notifications that are open at once; None means no limit, 0
@@ -368,7 +380,7 @@ class Endpoint(HttpService):
         self.admission = Admission(
             registry.offer,
             keeps_sessions=options.sessions,
-            find_session=self.find_session,
+            find_session=self.session_store.find,
             make_session=self.session_store.make,
             keep_session=self.keep_session,
             route=registry.route,
@@ -393,12 +405,13 @@ class Endpoint(HttpService):
             self._limits, self._cap, on_finished=self._registry.config.on_finished
         )
         self.sessions: dict[str, Session] = {}
+        self._is_store_started = False
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, Union[PostResponse, EventStream]] = {}
         # Cancels the next check of the token of a stream.
         self._token_checks: dict[ResponseWriter, Callable[[], object]] = {}
-        # Of all responses, for short moments: one for each would cost more than most of them need
-        # it.
+        # Guards the state of all responses. It is held only for short moments, so a lock for each
+        # response is not worth its cost.
         self.lock = threading.RLock()
         self._changed = threading.Condition()
         self._forget_look: Optional[Callable[[], None]] = None
@@ -440,22 +453,16 @@ class Endpoint(HttpService):
         return () if tool is None else tool.header_params
 
     def _check_scopes(self, message: Any, headers: Headers) -> None:
-        """Refuse the call of a tool whose scopes the token does not have. Raises HttpError: with
-        status 403."""
+        """Check that the token of a tool call has the scopes of the tool.
+
+        Raises:
+            HttpError: The token lacks one (403).
+        """
         called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
         name = message.params.get("name") if called else None
         tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
         if tool is not None and self.bearer is not None and missing_scopes(tool, headers):
             raise self.bearer.insufficient(scopes_of(tool), message.id)
-
-    def find_session(self, id: str, principal: Optional[str]) -> Optional[Session]:
-        """Return the session with this id. None if there is none, or if it belongs to another
-        principal, who must not learn that it exists."""
-        session = self.session_store.find(id, principal)
-        if session is None or session.principal != principal:
-            return None
-        session.used_at = time.monotonic()
-        return session
 
     def keep_session(self, session: Session, headers: Headers) -> None:
         """Keep a new session.
@@ -466,7 +473,8 @@ class Endpoint(HttpService):
             StoreUnavailable: It cannot be written.
         """
         end = partial(self._end_unbegun, session)
-        session.place = self.shares.admit("sessions", self.options.max_sessions, headers.names, end)
+        assert headers.counted is not None
+        session.place = headers.counted.admit("sessions", self.options.max_sessions, end)
         self.session_store.add(session, headers)
 
     def add_session(self, session: Session) -> None:
@@ -543,7 +551,9 @@ class Endpoint(HttpService):
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
         headers = request.headers
-        self.session_store.start()
+        if not self._is_store_started:
+            self.session_store.start()
+            self._is_store_started = True
         if request.method == "GET":
             self._get(self.admission.session_of(headers), headers, writer)
             return
@@ -576,9 +586,10 @@ class Endpoint(HttpService):
                 writer.end()
                 return
             raise
-        names = self._names(session, headers)
+        client = self._count_in(session, headers)
         try:
-            writer.count_for(names)
+            if writer.counted is not client:
+                writer.count_for(client)
         except ShareExceeded as error:
             if not isinstance(message, Request):
                 raise
@@ -598,8 +609,8 @@ class Endpoint(HttpService):
             check_form(forms, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
-        if names:
-            response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
+        if client.names:
+            response.pool = client.pool_of(self.pool, self._limits.workers)
         if forms != BOTH_FORMS:
             response.choose_form(forms)
         try:
@@ -607,7 +618,7 @@ class Endpoint(HttpService):
                 if listens and not streams:
                     raise InternalError("no streams are served on this way")
                 if listens:
-                    response.place = self.reserve(response, names)
+                    response.place = self.reserve(response, client)
                     end = partial(self._registry.drain, response)
                     self.watch_token(headers, writer, end)
                 if peer.revision.handshake:
@@ -623,7 +634,7 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._close_when_done(response, writer)
+            self._close_response(response, writer)
 
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
@@ -638,8 +649,9 @@ class Endpoint(HttpService):
             raise HttpError(400, reason)
         for item in items if self.bearer is not None else ():
             self._check_scopes(item, headers)
-        names = self._names(session, headers)
-        writer.count_for(names)
+        client = self._count_in(session, headers)
+        if writer.counted is not client:
+            writer.count_for(client)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -652,7 +664,7 @@ class Endpoint(HttpService):
         forms = headers.cache["forms"]
         check_form(forms, streams)
         response = self._open_response(session, revision, writer, streams)
-        response.pool = self.shares.pool_of(self.pool, self._limits.workers, names)
+        response.pool = client.pool_of(self.pool, self._limits.workers)
         if forms != BOTH_FORMS:
             response.choose_form(forms)
         refused = [encode(Failure(item.id, item.code, item.reason)) for item in invalid]
@@ -678,7 +690,7 @@ class Endpoint(HttpService):
             if not response.done:
                 response.serve()
         finally:
-            self._close_when_done(response, writer)
+            self._close_response(response, writer)
 
     def _start(
         self,
@@ -698,16 +710,19 @@ class Endpoint(HttpService):
             request, peer, route, response, size, self._registry.config, shown, batch
         )
         response.incoming.append(incoming)
-        if not route.immediate and (headers.names or response.session is not None):
+        if not route.immediate and headers.counted is not None and headers.counted.names:
             incoming.place = incoming.admit("requests", self._limits.requests)
         # An id may be used twice: each POST has its own response.
         start(incoming, run, key=id(incoming))
 
-    def _names(self, session: Optional[Session], headers: Headers) -> tuple[Name, ...]:
-        """Return the names by which a client is counted, as `Shares.names_of`."""
-        if session is None:
-            return headers.names
-        return (*headers.names, *self.shares.names_of(None, session.key, None))
+    def _count_in(self, session: Optional[Session], headers: Headers) -> CountedClient:
+        """Return the client of a request, and note in its headers that its session counts, too."""
+        client = headers.counted
+        assert client is not None
+        if session is not None:
+            client = session.count_as(client)
+            headers.counted = client
+        return client
 
     def _open_response(
         self,
@@ -730,15 +745,11 @@ class Endpoint(HttpService):
             self._order_look()
         return response
 
-    def _close_when_done(self, response: PostResponse, writer: ResponseWriter) -> None:
-        """Close a response: now, or when it is done if its connection was released before."""
-        close = partial(self._close_response, response, writer)
-        if response.detached:
-            response.when_done(close)
-        else:
-            close()
-
     def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
+        """Close a response: now, or when it is done if its connection was released before."""
+        if response.detached and not response.done:
+            response.when_done(partial(self._close_response, response, writer))
+            return
         self._open.pop(writer, None)
         if self._token_checks:
             self._forget_token(writer)
@@ -758,30 +769,35 @@ class Endpoint(HttpService):
             with self._changed:
                 self._changed.notify_all()
 
-    def reserve(
-        self, response: Union[PostResponse, EventStream], names: Sequence[Name] = ()
-    ) -> Place:
+    def reserve(self, response: Union[PostResponse, EventStream], client: CountedClient) -> Place:
         """Count a stream of change notifications of a client.
 
         Raises:
             ShareExceeded: The client has too many.
             InternalError: There are too many.
         """
-        place = self._admit_stream(response, names)
+        place = self._admit_stream(response, client)
+        try:
+            self.add_listener(response)
+        except InternalError:
+            place.leave()
+            raise
+        return place
+
+    def add_listener(self, response: Union[PostResponse, EventStream]) -> None:
+        """Count a stream of change notifications. Raises InternalError: there are too many."""
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
-                place.leave()
                 raise InternalError(
                     f"no more than {self._max_streams} streams may be open here (Limits.streams)"
                 )
             response.listens = True
-        return place
 
     def _admit_stream(
-        self, response: Union[PostResponse, EventStream], names: Sequence[Name]
+        self, response: Union[PostResponse, EventStream], client: CountedClient
     ) -> Place:
         end = partial(self._end_idle_stream, response)
-        return self.shares.admit("streams", self._max_streams, names, end)
+        return client.admit("streams", self._max_streams, end)
 
     def _end_idle_stream(self, response: Union[PostResponse, EventStream]) -> bool:
         """End a stream of change notifications on which nothing is waiting to be sent. Return
@@ -806,15 +822,16 @@ class Endpoint(HttpService):
     # ------------------------------------------------------------ GET
 
     def _get(self, session: Session, headers: Headers, writer: ResponseWriter) -> None:
-        """Serve the stream for what belongs to no request, or go on with a stream that was lost."""
+        """Serve the stream for messages that belong to no request, or resume a stream."""
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
-        names = self._names(session, headers)
+        client = self._count_in(session, headers)
         try:
-            writer.count_for(names)
+            if writer.counted is not client:
+                writer.count_for(client)
             if last is None:
                 stream = EventStream(
                     self,
@@ -829,7 +846,7 @@ class Endpoint(HttpService):
                     before = session.unsolicited
                     free = before is None or not before.is_connected()
                     require(free, 409, "this session has such a stream already")
-                    place = self.reserve(stream, names)
+                    place = self.reserve(stream, client)
                     session.unsolicited = self._open[writer] = stream
                 self.session_store.begin_stream(session, writer)
                 require(
@@ -855,7 +872,7 @@ class Endpoint(HttpService):
                     self.session_store.begin_stream(session, writer)
                 is_unsolicited = stream is session.unsolicited
                 if is_unsolicited:
-                    place = self._admit_stream(stream, names)
+                    place = self._admit_stream(stream, client)
                 if self.store is None or not stream.resume(writer, number):
                     raise _unknown_event()
                 self._open[writer] = stream
@@ -983,6 +1000,7 @@ class Endpoint(HttpService):
         for session in list(self.sessions.values()):
             self.end_here(session, "the server is closing")
         self.session_store.stop()
+        self._is_store_started = False
 
     def __repr__(self) -> str:
         return f"<Endpoint {self.path} {len(self.sessions)} sessions, {len(self._open)} running>"

@@ -10,12 +10,12 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
 
 from .. import errors
 from ..engine.cancel import CancelToken
 from ..engine.rates import whole_seconds
-from ..engine.shares import RETRY_SECONDS, Name, ShareExceeded
+from ..engine.shares import RETRY_SECONDS, CountedClient, ShareExceeded
 from ..errors import INTERNAL_ERROR, INVALID_REQUEST
 from ..protocol.messages import Failure, Id, Json, encode
 from ..protocol.urls import WebUrl, parse_web_url
@@ -30,8 +30,8 @@ METHOD_HEADER = "Mcp-Method"
 NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
-# Methods to the member of their params that `NAME_HEADER` repeats where requests stand alone;
-# extensions have others.
+# By method, the member of the params that `NAME_HEADER` repeats in a stateless request. Extensions
+# have more of them.
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
 # By the code of an error, the status of a response in stateless revisions. The status of any other
@@ -61,14 +61,13 @@ class Headers(Mapping[str, str]):
     what is known by the token in them (an `AccessToken`), once that was verified; ``principal`` is
     who sends them, one text for each user of each client. Both are None where nobody asks.
     ``client`` is the peer's address and port, and ``address`` the address alone; None if it is not
-    known. ``names`` are those by which the client is counted, without its session
-    (`Shares.names_of`).
+    known. ``counted`` is the client as `Shares` counts it: in its session as soon as that is found.
     """
 
     auth: Any = None
     principal: Optional[str] = None
     client: Optional[str] = None
-    names: tuple[Name, ...] = ()
+    counted: Optional[CountedClient] = None
 
     def __init__(self, given: Union[Mapping[str, str], HeaderPairs, None] = None) -> None:
         self.lists: dict[str, list[str]] = {}
@@ -100,7 +99,7 @@ class Headers(Mapping[str, str]):
         )
         shown.auth = self.auth
         shown.principal = self.principal
-        shown.names = self.names
+        shown.counted = self.counted
         shown.client = self.client
         return shown
 
@@ -259,6 +258,9 @@ class ResponseWriter:
     # The address of the peer of this connection; None if many clients share it, as under WSGI.
     address: Optional[str] = None
 
+    # The client that the connection is counted for; None if connections are not counted.
+    counted: Optional[CountedClient] = None
+
     def __init__(self) -> None:
         self.token = CancelToken()
 
@@ -274,8 +276,8 @@ class ResponseWriter:
         """
         self.on_gone(callback)
 
-    def count_for(self, names: Sequence[Name]) -> None:
-        """Count the connection among those of a client, given by `Shares.names_of`.
+    def count_for(self, client: CountedClient) -> None:
+        """Count the connection among those of a client.
 
         Raises:
             ShareExceeded: It has too many.

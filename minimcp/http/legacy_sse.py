@@ -194,11 +194,12 @@ class SseServer(HttpService):
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
         shown = request.headers if self.bearer is None else request.headers.without_token()
-        names = request.headers.names
-        writer.count_for(names)
+        client = request.headers.counted
+        assert client is not None
+        writer.count_for(client)
         id = secrets.token_urlsafe(32)
         transport = SseTransport(writer, shown)
-        place = self.shares.admit("streams", self._most, names, transport.end_idle)
+        place = client.admit("streams", self._most, transport.end_idle)
         with self._lock:
             if self._most is not None and len(self._transports) >= self._most:
                 place.leave()
@@ -211,11 +212,9 @@ class SseServer(HttpService):
             connection = self._connect(transport)
             transport.is_idle = connection.is_idle
             limits = self._registry.config.limits
-            client = (*names, *self.shares.names_of(None, id, None))
-            connection.requests.admit = partial(
-                self.shares.admit, "requests", limits.requests, client
-            )
-            connection.pool = self.shares.pool_of(connection.pool, limits.workers, client)
+            in_session = client.in_session(id)
+            connection.requests.admit = partial(in_session.admit, "requests", limits.requests)
+            connection.pool = in_session.pool_of(connection.pool, limits.workers)
             # Last: the client may send requests from now on.
             writer.begin(200, list(STREAM_HEADERS))
             has_begun = True

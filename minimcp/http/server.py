@@ -26,11 +26,11 @@ from collections import deque
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
-from typing import Any, Callable, NamedTuple, Optional, Sequence
+from typing import Any, Callable, NamedTuple, Optional
 
 from ..engine.cancel import CancelToken
 from ..engine.pool import Pool
-from ..engine.shares import Name, Place, ShareExceeded, Shares
+from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import MAX_WAIT_SECONDS
 from ..errors import ConnectionLost
 from ..log import logger
@@ -137,6 +137,7 @@ class SocketWriter(ResponseWriter):
         self._left = CancelToken()
         self._gone_at = math.inf
         self.address = connection.address
+        self.counted = connection.counted
         self._write_lock = connection.write_lock
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
@@ -218,12 +219,12 @@ class SocketWriter(ResponseWriter):
     def on_left(self, callback: Callable[[], object]) -> None:
         self._left.on_cancel(callback)
 
-    def count_for(self, names: Sequence[Name]) -> None:
+    def count_for(self, client: CountedClient) -> None:
         connection = self._connection
-        server = connection.server
-        place = connection.place
-        if server.shares is not None and place is not None and place.names != names:
-            server.shares.move(place, server.max_connections, names)
+        if connection.place is not None:
+            client.move(connection.place, connection.server.max_connections)
+            connection.counted = client
+            self.counted = client
 
     def has_left(self, now: float) -> bool:
         """Return whether the peer has closed its connection.
@@ -306,8 +307,9 @@ class HttpConnection:
         self.due = math.inf
         self._checked: Optional[Head] = None  # the endpoint has looked at this one
         self.address = without_port(client)
-        # Counts it among the connections of its client.
+        # Counts it among the connections of a client.
         self.place: Optional[Place] = None
+        self.counted: Optional[CountedClient] = None
         # Whether the peer left while a handler was running, and the socket is closed.
         self.released = False
         # Whether a request is being served; and whether to close it if no other request is here.
@@ -751,13 +753,12 @@ class RunningHttp:
         """Count a new connection. Return the response to it if there are too many, or None."""
         most = self.max_connections
         if self.shares is not None:
-            names = self.shares.names_of(None, None, connection.address)
+            client = self.shares.client(None, connection.address)
             try:
-                connection.place = self.shares.admit(
-                    "connections", most, names, connection.end_idle
-                )
+                connection.place = client.admit("connections", most, connection.end_idle)
             except ShareExceeded as error:
                 return rejected(error, code=None)
+            connection.counted = client
         connections = len(self._kept) + len(self.lent) - len(self._refused)
         if most is None or connections < most or self._make_room():
             return None

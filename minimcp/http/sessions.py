@@ -17,7 +17,7 @@ from ..engine.connection import ConnectionRole
 from ..engine.dispatch import Dispatcher
 from ..engine.incoming import Line
 from ..engine.liveness import Pinged
-from ..engine.shares import Place
+from ..engine.shares import CountedClient, Place
 from ..errors import INTERNAL_ERROR, ConnectionLost
 from ..log import logger
 from ..protocol.lifecycle import Peer
@@ -34,7 +34,7 @@ log = logger("minimcp.http")
 # Seconds that a session may be unused whose client has not said `notifications/initialized`.
 BEGIN_SECONDS = 60.0
 
-# Makes what the messages of a session mean, given its way to send notifications, and how to end it.
+# Makes the role of a server in one session. The arguments send a notification, and end the session.
 MakeRole = Callable[[Callable[[Line], None], Callable[[], None]], ConnectionRole]
 
 
@@ -43,17 +43,29 @@ class Session(Pinged):
     Thread-safe.
 
     Args:
-        make_role: Makes what its messages mean.
-        end: Called when the client wants the session to end.
-        principal: Who has opened it, and nobody else may use it; None where nobody asks who it is.
+        make_role: Makes the role that handles its messages.
+        end: Called when the client asks to end the session.
+        principal: The principal that opened it, and the only one that may use it; None if nobody is
+            authenticated.
+
+    Attributes:
+        id: The secret id, which the client sends with each message.
+        key: The name of the session in logs and in the names of its streams.
+        peer: The client, once it was admitted.
+        unsolicited: The stream for messages that belong to no request; None if there is none.
+        responses: The responses that are open.
+        pending: The lines that `unsolicited`, or the next such stream, will send.
+        used_at: When the last request came or ended, as `time.monotonic` returns it.
+        shut: Whether the session ends with its last response.
     """
 
     peer: Optional[Peer] = None
-    # The stream for what belongs to no request.
     unsolicited: Optional[EventStream] = None
     shut = False
     # Counts it among the sessions of its client.
     place: Optional[Place] = None
+    # The client whose request came last, as it is counted in this session.
+    _counted: Optional[CountedClient] = None
     # Ends it, if its client does not respond to pings. Must not block.
     end_silent: Callable[[], object]
     stream_numbers: Iterator[int]
@@ -66,7 +78,7 @@ class Session(Pinged):
         self.key = secrets.token_hex(6)
         self.role = make_role(self.post, partial(end, self))
         self.responses: list[PostResponse] = []
-        self.pending: list[Line] = []  # what `unsolicited` is to send, or the next one
+        self.pending: list[Line] = []
         self.used_at = time.monotonic()
         # It sends nothing itself: each response sends questions, by a view that `through` returns.
         self.calls = Calls("http", lambda *_: False, len)
@@ -75,7 +87,7 @@ class Session(Pinged):
 
     @property
     def initialized(self) -> bool:
-        """Whether its client has sent `notifications/initialized`."""
+        """Whether the client has sent `notifications/initialized`."""
         return self.peer is not None and self.peer.initialized
 
     def stream(self, name: str) -> Optional[EventStream]:
@@ -85,23 +97,31 @@ class Session(Pinged):
                 return stream
         return None
 
+    def count_as(self, client: CountedClient) -> CountedClient:
+        """Return the client of a request as it is counted in this session."""
+        counted = self._counted
+        if counted is None or counted.outside is not client:
+            counted = client.in_session(self.key)
+            self._counted = counted
+        return counted
+
     def post(self, line: Line) -> None:
-        """Have a notification sent that belongs to no request, as soon as there is a stream for it.
-        Never blocks."""
+        """Send a notification that belongs to no request, as soon as a stream carries it. Never
+        blocks."""
         self.pending.append(line)
         stream = self.unsolicited
         if stream is not None:
             stream.wake()
 
     def before_answer(self) -> None:
-        """The answer to a request is about to leave. Never raises."""
+        """Prepare for the answer to a request, which is sent next. Never raises."""
 
     def before_question(self) -> None:
-        """Questions that are in the table of `calls` are about to be sent. Never raises."""
+        """Prepare for questions, which are in `calls` and are sent next. Never raises."""
 
     def position(self) -> int:
-        """Up to where changes were told here, in the log of all processes; 0 where there is one
-        process."""
+        """Return the position in the log of all processes up to which this process has sent the
+        changes; 0 if sessions are not shared."""
         return 0
 
     # ------------------------------------------------------------ pings
@@ -123,7 +143,7 @@ class Session(Pinged):
     def lose(self, cause: ConnectionLost) -> None:
         self.end_silent()
 
-    # ------------------------------------------------------------ what is no request
+    # ------------------------------------------------------------ other messages than requests
 
     def take(self, message: Union[Notification, Response, Failure]) -> None:
         """Handle a message of the client that is not a request."""
@@ -147,14 +167,15 @@ class Session(Pinged):
             log.debug("cancelled: %s is unknown, finished or not the only one", id)
             return bool(named)
         response, request = named[0]
-        alone = request.batch is None and response.requests.end(request)
+        # The answers to an array are sent together, so only a single request ends its response.
+        is_single = request.batch is None and response.requests.end(request)
         request.token.cancel(reason if isinstance(reason, str) else None)
-        if alone:  # the answers of an array leave together
+        if is_single:
             response.spawn(response.finish)
         return True
 
     def end(self, reason: str) -> None:
-        """Let go of everything."""
+        """Cancel the requests, fail the questions, and end all streams."""
         self.stop_pings()
         if self.place is not None:
             self.place.leave()
@@ -168,7 +189,7 @@ class Session(Pinged):
         self.role.lost(cause)
 
     def __repr__(self) -> str:
-        # never the id: who knows it is let in
+        # The id is a secret.
         return f"<Session {self.key} {len(self.responses)} running>"
 
 
@@ -209,10 +230,14 @@ class SessionStore:
 
         Args:
             id: The id that a client sent.
-            principal: The principal that sent it; None if nobody is authenticated. The caller
-                compares it with that of the session. A store may do so, too.
+            principal: The principal that sent it; None if nobody is authenticated. If the session
+                belongs to another one, None is returned, so that nobody learns of it.
         """
-        return self.endpoint.sessions.get(id)
+        session = self.endpoint.sessions.get(id)
+        if session is None or session.principal != principal:
+            return None
+        session.used_at = time.monotonic()
+        return session
 
     def make(self, principal: Optional[str]) -> Session:
         """Make a session, which `add` keeps."""
@@ -234,7 +259,7 @@ class SessionStore:
         """Forget a session that ends in this process. Never blocks."""
 
     def begin_stream(self, session: Session, writer: ResponseWriter) -> None:
-        """Note that this connection carries what belongs to no request of the session."""
+        """Note that this connection carries the messages that belong to no request."""
 
     def leave_stream(self, session: Session, writer: ResponseWriter) -> None:
         """Note that a connection has ended, which may have carried that stream. Never raises."""

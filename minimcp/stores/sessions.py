@@ -556,7 +556,9 @@ class SharedSessions(SessionStore):
         if len(stored) >= most:
             raise too_many_sessions(most)
         own = processes.key("session", owner_of(session.principal), "")
-        principal = next((name for name in headers.names if name[0] == "principal"), None)
+        assert headers.counted is not None
+        names = headers.counted.names
+        principal = next((name for name in names if name[0] == "principal"), None)
         if principal is not None:
             used = sum(key.startswith(own) for key in stored)
             self.endpoint.shares.check("sessions", most, principal, used)
@@ -573,15 +575,10 @@ class SharedSessions(SessionStore):
         return session
 
     def find(self, id: str, principal: Optional[str] = None) -> Optional[Session]:
-        """The session of this id, as it is now; None where there is none. One look into the store.
-
-        Args:
-            id: That the client sends.
-            principal: Who sends it; the sessions of others are not found. None where nobody is
-                authenticated.
+        """As `SessionStore.find`. The store is read once.
 
         Raises:
-            StoreUnavailable: It is away.
+            StoreUnavailable: The store is away.
         """
         key = _key_of(id)
         entry = self._store.get(self._key(principal, key), renew=True)
@@ -788,7 +785,7 @@ class SharedSessions(SessionStore):
             last=max((event.number for event in events), default=0),
             pending=session.pending,
         )
-        self.endpoint.reserve(stream)
+        self.endpoint.add_listener(stream)
         session.unsolicited = stream
         self.take_stream(session, writer, events[-1].mark if events else head["told"])
         return stream

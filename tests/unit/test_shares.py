@@ -11,7 +11,7 @@ import pytest
 
 from minimcp import Bearer, HttpOptions, Limits, Server
 from minimcp.engine.pool import Pool, waiting
-from minimcp.engine.shares import RESOURCES, Place, ShareExceeded, Shares
+from minimcp.engine.shares import RESOURCES, CountedClient, Place, ShareExceeded, Shares
 
 from ..inside import config_of, turns_of, waiting_turns
 from ..support import ROOT, WAIT, eventually
@@ -23,12 +23,17 @@ def shares(client: Optional[float] = 0.25, address: Optional[float] = 0.5, **mor
     return Shares(Limits(client_share=client, address_share=address), **more)
 
 
+def admit(counted: Shares, kind: str, most: Optional[int], names: Any, idle: Any = None) -> Place:
+    """Give a client one more place."""
+    return CountedClient(counted, names).admit(kind, most, idle)
+
+
 def used_up(counted: Shares, names: Any, most: int = 8, kind: str = "requests") -> int:
     """How many places a client gets."""
     places: List[Place] = []
     with pytest.raises(ShareExceeded):
         while True:
-            places.append(counted.admit(kind, most, names))
+            places.append(admit(counted, kind, most, names))
     for place in places:
         place.leave()
     return len(places)
@@ -46,25 +51,25 @@ def test_each_name_of_a_client_counts() -> None:
     counted = shares()
     address = ("address", "192.0.2.1")
     for number in range(2):
-        counted.admit("requests", 8, [ADA, ("session", number), address])
+        admit(counted, "requests", 8, [ADA, ("session", number), address])
     with pytest.raises(ShareExceeded, match="this principal uses its share of running requests"):
-        counted.admit("requests", 8, [ADA, ("session", 3), address])
+        admit(counted, "requests", 8, [ADA, ("session", 3), address])
     for _ in range(2):
-        counted.admit("requests", 8, [BOB, ("session", 4), address])
+        admit(counted, "requests", 8, [BOB, ("session", 4), address])
     with pytest.raises(ShareExceeded, match=r"address .* 4 of 8 \(Limits.address_share\)"):
-        counted.admit("requests", 8, [("principal", "cyd"), address])
-    assert counted.admit("requests", 8, [("principal", "cyd"), ("address", "192.0.2.2")])
-    assert counted.admit("streams", 8, [ADA]), "another kind is counted apart"
+        admit(counted, "requests", 8, [("principal", "cyd"), address])
+    assert admit(counted, "requests", 8, [("principal", "cyd"), ("address", "192.0.2.2")])
+    assert admit(counted, "streams", 8, [ADA]), "another kind is counted apart"
 
 
 def test_a_place_that_is_left_is_free_again() -> None:
     counted = shares()
-    first, second = (counted.admit("requests", 8, [ADA]) for _ in range(2))
+    first, second = (admit(counted, "requests", 8, [ADA]) for _ in range(2))
     with pytest.raises(ShareExceeded):
-        counted.admit("requests", 8, [ADA])
+        admit(counted, "requests", 8, [ADA])
     first.leave()
     first.leave()
-    assert counted.admit("requests", 8, [ADA])
+    assert admit(counted, "requests", 8, [ADA])
     second.leave()
     assert counted.used("requests", ADA) == 1
 
@@ -72,7 +77,7 @@ def test_a_place_that_is_left_is_free_again() -> None:
 def test_nothing_is_kept_of_clients_that_have_left() -> None:
     counted = shares()
     for number in range(100):
-        counted.admit("requests", 8, [("session", number), ("address", str(number))]).leave()
+        admit(counted, "requests", 8, [("session", number), ("address", str(number))]).leave()
     assert "0 clients" in repr(counted)
 
 
@@ -84,26 +89,26 @@ def test_idle_places_make_room_oldest_first() -> None:
         return lambda: is_idle and not closed.append(name)
 
     for name, is_idle in (("busy", False), ("old", True), ("young", True), ("idle", True)):
-        counted.admit("connections", 8, [ADA], idle(name, is_idle))
-    counted.admit("connections", 8, [BOB], idle("of another", True))
+        admit(counted, "connections", 8, [ADA], idle(name, is_idle))
+    admit(counted, "connections", 8, [BOB], idle("of another", True))
     for _ in range(3):
-        counted.admit("connections", 8, [ADA])
+        admit(counted, "connections", 8, [ADA])
     assert closed == ["old", "young", "idle"]
     with pytest.raises(ShareExceeded):
-        counted.admit("connections", 8, [ADA])
+        admit(counted, "connections", 8, [ADA])
     assert closed == ["old", "young", "idle"] and counted.used("connections", ADA) == 4
 
 
 def test_a_place_changes_its_client_or_stays_as_it_was() -> None:
     counted = shares()
     address = ("address", "192.0.2.1")
-    place = counted.admit("connections", 8, [address])
-    counted.move(place, 8, [ADA, address])
+    place = admit(counted, "connections", 8, [address])
+    CountedClient(counted, [ADA, address]).move(place, 8)
     assert (counted.used("connections", ADA), counted.used("connections", address)) == (1, 1)
     for _ in range(2):
-        counted.admit("connections", 8, [BOB])
+        admit(counted, "connections", 8, [BOB])
     with pytest.raises(ShareExceeded):
-        counted.move(place, 8, [BOB, address])
+        CountedClient(counted, [BOB, address]).move(place, 8)
     assert counted.used("connections", ADA) == 1
     place.leave()
     assert (counted.used("connections", ADA), counted.used("connections", address)) == (0, 0)
@@ -111,7 +116,7 @@ def test_a_place_changes_its_client_or_stays_as_it_was() -> None:
 
 def test_without_a_limit_there_is_no_share() -> None:
     counted = shares()
-    assert all(counted.admit("requests", None, [ADA]) for _ in range(1000))
+    assert all(admit(counted, "requests", None, [ADA]) for _ in range(1000))
 
 
 def test_many_threads_get_no_more_than_one() -> None:
@@ -120,7 +125,7 @@ def test_many_threads_get_no_more_than_one() -> None:
     def take() -> None:
         for _ in range(100):
             try:
-                place = counted.admit("requests", 8, [ADA])
+                place = admit(counted, "requests", 8, [ADA])
             except ShareExceeded:
                 continue
             admitted.append(counted.used("requests", ADA))
@@ -228,7 +233,7 @@ def wait_in(pool: Any, go: threading.Event, begun: List[str], name: str) -> None
 @pytest.mark.parametrize("size, part", [(8, 6), (4, 3), (3, 3), (1, 1)])
 def test_a_client_leaves_its_share_of_the_threads_to_others(size: int, part: int) -> None:
     counted, pool, go, begun = shares(), Pool(size, "test"), threading.Event(), list[str]()
-    ada, bob = (counted.pool_of(pool, size, [name]) for name in (ADA, BOB))
+    ada, bob = (CountedClient(counted, [name]).pool_of(pool, size) for name in (ADA, BOB))
     for _ in range(10):
         wait_in(ada, go, begun, "ada")
     wait_in(bob, go, begun, "bob")
@@ -243,13 +248,13 @@ def test_a_client_leaves_its_share_of_the_threads_to_others(size: int, part: int
 
 def test_a_job_on_its_own_thread_waits_for_its_turn_too() -> None:
     counted, pool, go, begun = shares(), Pool(4, "test"), threading.Event(), list[str]()
-    ada = counted.pool_of(pool, 4, [ADA])
+    ada = CountedClient(counted, [ADA]).pool_of(pool, 4)
     for _ in range(3):
         wait_in(ada, go, begun, "first")
     late = threading.Thread(target=ada.run, args=(lambda: begun.append("late"),), daemon=True)
     late.start()
     assert eventually(lambda: len(begun) == 3 and waiting_turns(counted))
-    counted.pool_of(pool, 4, [BOB]).run(lambda: begun.append("other"))
+    CountedClient(counted, [BOB]).pool_of(pool, 4).run(lambda: begun.append("other"))
     assert begun[3:] == ["other"]
     go.set()
     late.join(WAIT)
@@ -260,7 +265,7 @@ def test_a_job_on_its_own_thread_waits_for_its_turn_too() -> None:
 
 def test_a_job_that_waits_in_the_library_does_not_count() -> None:
     counted, pool, go, begun = shares(), Pool(4, "test"), threading.Event(), list[str]()
-    ada = counted.pool_of(pool, 4, [ADA])
+    ada = CountedClient(counted, [ADA]).pool_of(pool, 4)
 
     def ask() -> None:
         with waiting():
@@ -277,7 +282,7 @@ def test_a_job_that_waits_in_the_library_does_not_count() -> None:
 
 def test_a_job_that_is_interrupted_while_it_waits_gives_up_its_turn() -> None:
     counted, pool = shares(), Pool(4, "test")
-    ada = counted.pool_of(pool, 4, [ADA])
+    ada = CountedClient(counted, [ADA]).pool_of(pool, 4)
 
     def interrupt() -> None:
         raise KeyboardInterrupt
@@ -298,7 +303,8 @@ def test_a_job_that_is_interrupted_while_it_waits_gives_up_its_turn() -> None:
 
 def test_without_a_name_or_a_limit_a_client_uses_the_pool_itself() -> None:
     counted, pool = shares(), Pool(4, "test")
-    assert counted.pool_of(pool, 4, ()) is counted.pool_of(pool, None, [ADA]) is pool
+    assert CountedClient(counted, ()).pool_of(pool, 4) is pool
+    assert CountedClient(counted, [ADA]).pool_of(pool, None) is pool
     assert shares(None).max_threads(ADA, 4) == 4
 
 
@@ -306,7 +312,7 @@ def test_a_forked_process_begins_without_clients_in_the_same_object() -> None:
     server = Server("forked")
     endpoint = server._endpoint("/mcp", max_streams=1)
     counted = endpoint.shares
-    counted.admit("requests", 8, [ADA])
+    admit(counted, "requests", 8, [ADA])
     with counted._lock:
         server.renew_in_fork()
     assert config_of(server).shares is counted is endpoint.shares
