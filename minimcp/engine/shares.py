@@ -193,7 +193,8 @@ class Shares:
             return self._addresses[address]
         if len(self._addresses) > 10_000:
             self._addresses.clear()
-        found = self._addresses[address] = counted_address(address, self._trusted)
+        found = counted_address(address, self._trusted)
+        self._addresses[address] = found
         return found
 
     # ------------------------------------------------------------ counting
