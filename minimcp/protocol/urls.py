@@ -195,7 +195,7 @@ def check_uri(text: str) -> None:
     elif authority and not re.fullmatch(_AUTHORITY, authority[1]):
         fault = "its host or port is malformed"
     elif not re.fullmatch(_AFTER_AUTHORITY, text[authority.end() if authority else 0 :]):
-        fault = "only an address may be in brackets, and only one '#' is allowed"
+        fault = "brackets may only enclose an address, and '#' may occur only once"
     if fault:
         raise ValueError(f"'{one_line(text)}' is not a URI: {fault}")
 
