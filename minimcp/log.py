@@ -49,7 +49,7 @@ class _ExitGate:
             self._inside[me] = depth - 1
 
     def close(self) -> None:
-        """Stop threads from entering, and wait for those that are inside."""
+        """Stop threads from entering, and wait until all threads have left."""
         self._closed = True
         self.wait(self.seconds)
 
@@ -62,8 +62,8 @@ class _ExitGate:
 
 
 exit_gate = _ExitGate()
-# Exit functions run in reverse order: this one runs after those that a program registers later, and
-# before `logging.shutdown`.
+# Exit functions run in reverse order. This one runs after functions that the program registers
+# later, and before `logging.shutdown`.
 atexit.register(exit_gate.close)
 
 

@@ -1,4 +1,4 @@
-"""`Calls`: the requests that this side has sent on one connection, until each has one outcome.
+"""`Calls`: the requests that this side has sent on one connection, and their outcomes.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
@@ -70,9 +70,9 @@ class PendingCall:
         method: The method of the request.
         on_item: Called with the params of each progress notification, in order, by the thread that
             waits for the call; None drops them.
-        queue: The events for the waiting thread. The params of a progress notification are a
-            report, this object means that the call has ended, and None means that the deadline has
-            changed. Calls for which one thread waits share a queue.
+        queue: The queue of the waiting thread. Its items are the params of progress notifications,
+            this object when the call has ended, and None when the deadline has changed. Calls for
+            which the same thread waits share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """

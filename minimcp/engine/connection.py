@@ -13,7 +13,7 @@ Five rules govern the threads. A comment names the rule at each place where it a
    fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send` blocks
    only while the queue is full, with a deadline. The connection is lost if the peer accepts no
    bytes for ``write_timeout`` seconds. It is also lost if more than `READER_BYTES` of the reader's
-   lines are pending and the peer accepts no bytes for `READER_SECONDS`. One lock orders all writes.
+   lines are pending and the peer accepts no bytes for `READER_SECONDS`. The writer has one lock.
 3. Requests go to a pool of worker threads in order of arrival. A handler that waits inside the
    library does not occupy a worker slot (`pool.waiting`).
 4. A call is registered before its line is written. It ends exactly once: with a result, an error, a
@@ -193,7 +193,7 @@ class Writer:
         self._lock = threading.RLock()
         # Notified when lines have been written, and when the connection is lost.
         self._changed = threading.Condition(self._lock)
-        # Lines, each with its bytes in `pending` and in `reader_bytes`. None ends the thread.
+        # Lines with their bytes in `pending` and in `reader_bytes`. None ends the writer thread.
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
         self.pending = 0
         self.reader_bytes = 0
@@ -405,7 +405,7 @@ class Connection(Sink, Pinged):
         self.transport = transport
         self._role = role
         self._trace = trace
-        self.writer = Writer(transport, self.limits, self.pool, self._loss, trace)
+        self.writer = Writer(transport, self.limits, self.pool, self._write_failed, trace)
         self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
         on_finished = getattr(role.server, "on_finished", None)
         self.requests = RunningRequests(
@@ -623,7 +623,7 @@ class Connection(Sink, Pinged):
 
     # ------------------------------------------------------------ the end
 
-    def _loss(self, found: ConnectionLost) -> BaseException:
+    def _write_failed(self, found: ConnectionLost) -> BaseException:
         """End all calls after a failed write. Return the exception to raise."""
         if len(self.calls) and isinstance(found.__cause__, OSError):
             # The peer has left. The reader thread finds that out, too, and its error says more.
@@ -724,7 +724,10 @@ class Connection(Sink, Pinged):
         self.transport.close_in_fork()
 
     def wait_until_ended(self, seconds: Optional[float] = None) -> bool:
-        """Wait until the connection has ended. Return False on a timeout (None: no timeout)."""
+        """Wait until the connection has ended, at most so many seconds (None: forever).
+
+        Return False on a timeout.
+        """
         return self._ended.wait(seconds)
 
     @property

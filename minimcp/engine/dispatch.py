@@ -146,7 +146,8 @@ def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
         incoming.token.cancel("the peer has left")
     route = incoming.route
     if route.gate is not None:
-        route = incoming.route = route.gate(incoming)
+        route = route.gate(incoming)
+        incoming.route = route
     if route.immediate:
         incoming.run()
     elif route.start is not None:

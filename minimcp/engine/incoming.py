@@ -59,9 +59,9 @@ INITIALIZED_SECONDS = 5.0
 # Estimated memory of a queued request without its params.
 REQUEST_BYTES = 2048
 
-# The memory of each request is measured only if more bytes than this, and more than this fraction
-# of ``Limits.backlog_bytes``, are queued. Measuring takes as long as decoding. Without it, the
-# length of the message is used, and a message takes at most 64 times its length in memory.
+# A queued request counts with the length of its message while all of them have at most so many
+# bytes, or this fraction of ``Limits.backlog_bytes``. Above that, its memory is measured, which
+# takes as long as decoding it. The memory of a message is at most 64 times its length.
 UNMEASURED_BYTES = 64 * 1024
 UNMEASURED_FRACTION = 1 / 64
 

@@ -468,7 +468,8 @@ def _file_tracer(file: Any) -> Callable[[str, str], object]:
     outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
     if outlet is None:
         return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")
-    encoding, errors = file.encoding, file.errors or "strict"
+    encoding = file.encoding
+    errors = file.errors or "strict"
 
     def write(arrow: str, text: str) -> None:
         outlet.write(f"{arrow} {printable(text)}\n".encode(encoding, errors))

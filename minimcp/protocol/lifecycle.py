@@ -499,7 +499,7 @@ class ServerSession:
 
 
 class Verdict(NamedTuple):
-    """What a client must do after its probe.
+    """The next step of a client after its probe.
 
     Args:
         next: "per-request" (use ``revision``), "again" (probe again with ``revision``), "handshake"
@@ -516,10 +516,10 @@ class Verdict(NamedTuple):
 def judge_probe(
     answer: Union[Mapping[str, Json], BaseException, None], wanted: Sequence[Revision]
 ) -> Verdict:
-    """Return what a client must do after the response to `server/discover`.
+    """Return the next step of a client after the response to `server/discover`.
 
     Args:
-        answer: The result, the exception that was raised, or None if there is no response.
+        answer: The result, the exception that was raised, or None if no response arrived.
         wanted: The revisions that the client may use, oldest first.
     """
     if isinstance(answer, (HeaderMismatch, CapabilityNotSupported)):

@@ -1,13 +1,13 @@
-"""URI templates (RFC 6570): expansion to a normal form, and the values in a URI that matches.
+"""URI templates (RFC 6570): the values of the variables in a URI that matches.
 
-The RFC defines no matching. Here a URI matches if the template, expanded with the values that are
-found, gives that URI. A template is a row of steps, which are texts and gaps. For each step, the
-positions of the URI from which the remaining steps fit are the bits of one integer. They are found
-from the last step to the first, in a few operations on whole integers. Then one pass from the left
-gives each gap the longest text that leads to such a position. Nothing is tried twice, so a URI
-cannot make matching slow.
+The RFC does not define matching. Here, a URI matches if expanding the template with the values
+gives that URI. A template is a sequence of steps, which are texts and gaps. The algorithm has two
+passes. The first one goes from the last step to the first. For each step, it computes the positions
+of the URI from which the remaining steps match, as the bits of one integer. The second pass goes
+from left to right. It gives each gap the longest text that ends at such a position. Neither pass
+backtracks, so a URI cannot make matching slow.
 
-A template matches each of several equivalent URIs (see `urls.normalize_uri`).
+A template also matches equivalent URIs (see `urls.normalize_uri`).
 
 https://www.rfc-editor.org/rfc/rfc6570
 """
@@ -30,7 +30,7 @@ from .urls import (
 
 # Patterns are compiled on first use, because most servers and clients never need them.
 
-# Text that does not match a variable although `plain_escapes` would escape it.
+# Text that does not match, although `plain_escapes` would escape it.
 _UNREADABLE = r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})"
 
 _NO_LITERAL = r"[\x00-\x20\"<>\\^`|{}\x7f-\x9f\ud800-\udfff]|%(?![0-9A-Fa-f]{2})"
@@ -39,7 +39,7 @@ _VARIABLE = rf"({_LETTER}(?:\.?{_LETTER})*)(?::([1-9][0-9]{{0,3}})|(\*))?"
 
 
 class _Operator(NamedTuple):
-    """How an expression is written out: the table in appendix A of the RFC."""
+    """A row of the table of operators in appendix A of the RFC."""
 
     first: str
     separator: str
@@ -61,21 +61,21 @@ _OPERATORS = {
 
 class _Variable(NamedTuple):
     name: str
-    # Characters of the value that are used; None means all.
+    # Length of the prefix of the value that is used, in characters; None means the whole value.
     limit: Optional[int]
     explode: bool
 
 
 class _Gap(NamedTuple):
-    """One expression, or several that make one query; as a step, the place of their values."""
+    """An expression, or several expressions that form one query. As a step, it matches values."""
 
-    # As the author wrote it, with its braces.
+    # The expressions with their braces.
     text: str
     operator: _Operator
     variables: tuple[_Variable, ...]
-    # A step takes one or more of these.
+    # The step matches one or more of these characters.
     characters: str = ""
-    # What begins parameters, and is missing when all of them are; "" for other gaps.
+    # The character before parameters, which is missing if all parameters are; "" for other gaps.
     first: str = ""
     # Whether each value is a segment of a path.
     in_path: bool = False
@@ -92,14 +92,14 @@ class UriTemplate:
 
     Attributes:
         variables: The names of the variables, in the order of their first use.
-        example: The template with an "x" in the place of each variable or query: a URI, if the
-            texts around them make one.
-        normalized: The template, with its texts as `normalize_uri` writes them.
+        example: The template with "x" instead of each variable or query. It is a URI unless the
+            texts of the template are malformed.
+        normalized: The template with normalized texts; see `normalize_uri`.
 
     Raises:
-        ValueError: It is malformed.
+        ValueError: The template is malformed.
 
-    Thread safety: immutable.
+    Immutable and thread-safe.
     """
 
     def __init__(self, text: str) -> None:
@@ -116,28 +116,29 @@ class UriTemplate:
         return f"<UriTemplate {self.text!r}>"
 
     def match(self, uri: str) -> Optional[dict[str, str]]:
-        """Return the values that make this URI or an equivalent one, or None if there are none.
+        """Return the values with which the template expands to this URI or to an equivalent one.
 
-        Values are percent-decoded once and keep their case. "+" is a plus sign. A value has one
-        character or more, except that a parameter may be empty.
+        Return None if the URI does not match. Values are percent-decoded once and keep their case.
+        "+" is a plus sign. Only the value of a parameter may be empty.
 
-        * In a path, a value is any text without "/", "\\", "?" and "#" that is neither "." nor
-          ".."; so ``{x}`` does not match "%2F".
-        * In a query, a value is any text without "&" and "#", which may be percent-encoded there.
-        * The value of ``{+x}`` and ``{#x}`` is any text, without "?" and "#" if the template goes
-          on with a query or a fragment.
-        * Parameters (``{?x}``, ``{&x}``, ``{;x}``) may come in any order, and each may be missing.
-          A parameter that is repeated or unknown does not match.
-        * A list (``{x*}``) is one text: its members joined by "/" for ``{/x*}``, by "." for
-          ``{.x*}`` and by "," for other operators. If there are several, none of them contains that
-          character.
-        * If several splits fit, the earlier variable takes the most. It does not take the character
-          that begins parameters after it, nor the separator of a list in the same braces.
-        * A variable that occurs twice has one value.
+        * In a path, a value may not contain "/", "\\", "?" or "#", even if they are
+          percent-encoded, and may not be "." or "..".
+        * In a query, a value may contain "&" and "#" only if they are percent-encoded.
+        * The value of ``{+x}`` and ``{#x}`` may contain any character. If the template continues
+          with a query or a fragment, "?" and "#" are excluded.
+        * Parameters (``{?x}``, ``{&x}``, ``{;x}``) may be in any order, and each may be missing. A
+          repeated or unknown parameter does not match.
+        * The value of a list (``{x*}``) is one text. Its members are joined by "/" for ``{/x*}``,
+          by "." for ``{.x*}`` and by "," for other operators. A member may not contain this
+          character if the list has several members.
+        * If several splits are possible, the earlier variable gets the longest text. It may not
+          contain the first character of parameters that follow, or the separator of a list in the
+          same braces.
+        * A variable that occurs twice must have the same value.
 
-        A ".." segment anywhere in the URI or in a value, a control character, NUL in any form, and
-        an escape that is not UTF-8 do not match. ``{+x}``, ``{#x}`` and parameters of a query may
-        yield "/", and so an absolute path.
+        A URI does not match if it or a value has a ".." segment, a control character, an encoded
+        NUL, or an escape that is not UTF-8. The values of ``{+x}``, ``{#x}`` and of parameters in a
+        query may contain "/", so they may be absolute paths.
         """
         if re.search(_UNREADABLE, uri) or has_parent_segment(uri):
             return None
@@ -159,7 +160,7 @@ class UriTemplate:
         found.sort(key=lambda each: -(each[0].limit or 10_000))
         for variable, value in found:
             if values.setdefault(variable.name, value)[: variable.limit] != value:
-                # Another place of the same name has another value, or the prefix of one.
+                # The variable has a different value, or a different prefix, elsewhere.
                 return None
         return values
 
@@ -168,13 +169,13 @@ class UriTemplate:
 
 
 def _parse(text: str) -> tuple[list[str], list[_Gap]]:
-    """Return the texts of a template, as they are written, and the gaps between them.
+    """Return the texts of a template and the gaps between them.
 
-    Expressions that make one query, as in ``{?a}{&b}``, become one gap: a query that is written by
-    hand has them in any order.
+    Expressions that form one query, as in ``{?a}{&b}``, become one gap, because their parameters
+    may be in any order.
 
     Raises:
-        ValueError: It is malformed.
+        ValueError: The template is malformed.
     """
     texts: list[str] = []
     gaps: list[_Gap] = []
@@ -192,7 +193,7 @@ def _parse(text: str) -> tuple[list[str], list[_Gap]]:
         sign = piece[:1] if piece[:1] in _OPERATORS else ""
         read = [re.fullmatch(_VARIABLE, each) for each in piece[len(sign) :].split(",")]
         if not all(read):
-            raise ValueError(f"{{{one_line(piece)}}} is no expression of a URI template")
+            raise ValueError(f"{{{one_line(piece)}}} is not an expression of a URI template")
         gap = _Gap(
             f"{{{piece}}}",
             _OPERATORS[sign],
@@ -223,12 +224,12 @@ def _example(gap: _Gap) -> str:
     return operator.first + operator.separator.join(values)
 
 
-# The place of a gap in a text that is normalized.
+# A placeholder for each gap while the texts are normalized.
 _PLACE = "\0"
 
 
 def _normalized(texts: Sequence[str], gaps: Sequence[_Gap]) -> list[str]:
-    """Return the texts of a template as a normalized URI has them."""
+    """Return the normalized texts of a template."""
     whole = _join(
         [plain_escapes(text) for text in texts], [gap.operator.first + _PLACE for gap in gaps]
     )
@@ -244,7 +245,7 @@ _RESERVED = ":/?#[]@!$&'()*+,;="
 
 
 def _steps(texts: Sequence[str], gaps: Sequence[_Gap]) -> Iterator[_Step]:
-    """The texts and the places of values behind the first text."""
+    """Yield the steps after the first text."""
     before = texts[0]
     for index, gap in enumerate(gaps):
         operator = gap.operator
@@ -288,7 +289,7 @@ def _without(characters: str, excluded: str) -> str:
 
 
 def _parameters_after(after: Sequence[tuple[str, Optional[_Gap]]], characters: str) -> str:
-    """What begins the parameters that a gap of these characters could swallow."""
+    """Return the first characters of parameters that a gap with these characters could match."""
     found = ""
     for text, gap in after:
         if gap is None or not set(text + gap.operator.first).issubset(characters):
@@ -303,9 +304,9 @@ def _parameters_after(after: Sequence[tuple[str, Optional[_Gap]]], characters: s
 
 @lru_cache(maxsize=16)
 def _forms(uri: str) -> tuple[tuple[str, str], ...]:
-    """How a URI may be written: as it is, and normalized with and without the "/" of an empty path.
+    """Return the forms of a URI: as given, and normalized with and without "/" for an empty path.
 
-    Each form comes twice, with the case that values have, and with the case of comparisons.
+    Each form is a pair: one text with the original case, for values, and one for comparisons.
     """
     given = plain_escapes(uri)
     forms = (given, normal_components(given, "/"), normal_components(given, ""))
@@ -314,25 +315,29 @@ def _forms(uri: str) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=1000)
 def _digits(characters: str) -> bytes:
-    """A table for `bytes.translate`: the digit 1 for these characters, 0 for all others."""
+    """Return a table for `bytes.translate`: "1" for these characters and "0" for all others."""
     return bytes(b"01"[chr(code) in characters] for code in range(256))
 
 
 def _walk(steps: Sequence[_Step], form: str, uri: str) -> list[tuple[_Gap, str]]:
-    """The piece of a form of the URI that each gap takes. Positions are counted from its end, where
-    0 is.
+    """Match the steps against a URI. Return each gap with its text in `form`.
+
+    Positions are counted from the end of the URI, so its end is bit 0 of an integer and its
+    beginning is the highest bit.
 
     Raises:
-        ValueError: The steps do not fit.
+        ValueError: The steps do not match.
     """
-    text = b"\0" + uri.encode()  # one more in front, so that it is no empty number
+    text = b"\0" + uri.encode()  # one more character, because `int` does not accept an empty text
 
     def where(characters: str) -> int:
+        """Return an integer whose bit n is set if n characters follow one of these characters."""
         return int(text.translate(_digits(characters)), 2)
 
-    inside = (
-        where("%") | where("%") >> 1
-    )  # positions between the characters of an escape, where no step ends
+    # The positions inside an escape such as "%2F", where a step must not end.
+    inside = where("%") | where("%") >> 1
+    # For each step from the last to the first, the positions from which it and all later steps
+    # match.
     fits = [1]
     for step in reversed(steps):
         before = fits[-1]
@@ -341,22 +346,25 @@ def _walk(steps: Sequence[_Step], form: str, uri: str) -> list[tuple[_Gap, str]]
                 before = (before & where(character)) << 1
         else:
             runs = where(step.characters)
-            # The sum takes each position through the rest of its run of characters, all runs at
-            # once.
+            # The carries of the sum extend each position through the rest of its run of characters,
+            # for all runs at the same time.
             before = ((((before & runs) + runs) ^ runs | before) & runs) << 1
             if step.first:
                 before = (before & where(step.first)) << 1 | fits[-1]
         fits.append(before & ~inside)
-    here, taken = len(uri), []
+    here = len(uri)
+    taken = []
     if not fits.pop() >> here & 1:
         raise ValueError(uri)
     for step in steps:
-        goals, begin = fits.pop(), here - len(step if isinstance(step, str) else step.first)
+        goals = fits.pop()
+        begin = here - len(step if isinstance(step, str) else step.first)
         if isinstance(step, str):
             here = begin
         elif uri.startswith(step.first, len(uri) - here):
             below = (1 << begin) - 1
-            end = (~where(step.characters) & below).bit_length()  # of the run of characters
+            # The end of the run of characters, and the goals in the run.
+            end = (~where(step.characters) & below).bit_length()
             reached = (goals & below) >> end
             if reached:
                 there = end + (reached & -reached).bit_length() - 1
@@ -366,12 +374,13 @@ def _walk(steps: Sequence[_Step], form: str, uri: str) -> list[tuple[_Gap, str]]
 
 
 def _values(gap: _Gap, text: str) -> Iterator[tuple[_Variable, str]]:
-    """The variables of a gap with their values.
+    """Yield the variables of a gap with their values.
 
     Raises:
-        ValueError: The text is none that expansion makes, or a value could lead a handler astray.
+        ValueError: No expansion gives this text, or a value is not safe.
     """
-    operator, given = gap.operator, dict[str, list[str]]()
+    operator = gap.operator
+    given: dict[str, list[str]] = {}
     joiner = "," if operator.named else operator.separator
     if operator.named:
         for piece in text.split(operator.separator):
@@ -407,6 +416,5 @@ def _decoded(gap: _Gap, text: str) -> str:
 
 
 def is_safe_segment(text: str) -> bool:
-    """Whether a decoded text stays one segment of a path: without "/", "\\" or NUL, and neither "."
-    nor ".."."""
+    """Return whether a text is one segment of a path, and not "." or ".."."""
     return not ("/" in text or "\\" in text or "\0" in text or text in (".", ".."))

@@ -1,7 +1,7 @@
-"""URIs: checking and comparing them (RFC 3986), and the parts of http and https URLs.
+"""Functions that check and compare URIs (RFC 3986), and that parse http and https URLs.
 
-Nothing is resolved or fetched. Equivalent URIs (RFC 3986, sections 6.2.2 and 6.2.3) have the same
-normal form, `normalize_uri`.
+They do not resolve names. `normalize_uri` returns the same text for equivalent URIs (RFC 3986,
+sections 6.2.2 and 6.2.3).
 
 https://www.rfc-editor.org/rfc/rfc3986
 """
@@ -16,7 +16,7 @@ from ..text import one_line
 
 # Patterns are compiled on first use, because most servers and clients never need them.
 
-# Text that a URI contains only percent-encoded.
+# Text that must be percent-encoded in a URI.
 _ILLEGAL = r"[^A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=%]+|%(?![0-9A-Fa-f]{2})"
 
 _ESCAPE = "%[0-9A-Fa-f]{2}"
@@ -27,35 +27,34 @@ _SEGMENT_ENDS = r"(?i)%2F|%5C|[\\?#]"
 
 
 def has_parent_segment(text: str) -> bool:
-    """Whether a URI or a path has a ".." segment, as it is or escaped. A "\\" ends a segment
-    too."""
+    """Return whether a URI or a path has a ".." segment, escaped or not. A "\\" ends a segment."""
     text = text.replace("%2E", ".").replace("%2e", ".")
     return ".." in text and "/../" in f"/{re.sub(_SEGMENT_ENDS, '/', text)}/"
 
 
 # ---------------------------------------------------------------- equivalent URIs
 
-# A scheme, a user, and a host with its port. `uri_template` puts a NUL where a value goes.
+# Matches a scheme, a user, and a host with its port. `uri_template` uses NUL as a placeholder.
 _SCHEME_AND_HOST = r"([A-Za-z\0][A-Za-z0-9+.\-\0]*:)(?://([^/?#]*@)?([^/?#]*))?"
 _HOST_AND_PORT = r"([^:]*|\[.*\]):([0-9]*)"
 _DOT_SEGMENT = r"(?:^|/)\.\.?(?:/|$)"
 
-# Longer texts are compared as they are, because normalizing takes time for each character.
+# Maximum length of a text that is normalized, because the time is proportional to the length.
 _MAX_NORMALIZED = 64 * 1024
 
 _DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "ftp:": "21"}
 
 
 def normalize_uri(uri: str, *, keep_values: bool = False) -> str:
-    """Return the one way to write this URI and all that are equivalent (RFC 3986, 6.2.2 and 6.2.3).
+    """Return the normal form of a URI, which is the same for all equivalent URIs.
 
-    Never fails; a text that is not a URI is written like one. Idempotent. A text of more than 64
-    KiB is returned as it is.
+    Never raises, even if the text is not a URI. A text longer than 64 KiB is returned unchanged.
+    Idempotent.
 
     Args:
         uri: The URI.
         keep_values: Whether to keep the case of the host if the scheme is not one of the web. Such
-            a host may be the value of a template's variable, whose case a server can see.
+            a host may be the value of a variable in a template, and values keep their case.
 
     https://www.rfc-editor.org/rfc/rfc3986#section-6.2.2
     """
@@ -71,7 +70,7 @@ def _escape(found: re.Match[str]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Percent-encode every character that a URI may not contain."""
+    """Percent-encode all characters that a URI may not contain."""
     return re.sub(_ILLEGAL, _escape, text)
 
 
@@ -81,17 +80,18 @@ def _unescape(found: re.Match[str]) -> str:
 
 
 def plain_escapes(text: str) -> str:
-    """Escape what must be escaped, and nothing that need not be."""
+    """Escape the characters that must be escaped, and decode unnecessary escapes."""
     text = escaped(text)
     return re.sub(_ESCAPE, _unescape, text) if "%" in text else text
 
 
 def fold_case(uri: str, *, host: bool = True) -> str:
-    """Write the scheme and the host in lower case. The length stays the same."""
+    """Convert the scheme and the host to lower case. The length stays the same."""
     found = re.match(_SCHEME_AND_HOST, uri)
     if found is None:
         return uri
-    begin, end = found.start(3), found.end(3)
+    begin = found.start(3)
+    end = found.end(3)
     if host and begin >= 0:
         name = re.sub(_ESCAPE, lambda escape: escape.group().upper(), found[3].lower())
         uri = uri[:begin] + name + uri[end:]
@@ -99,16 +99,17 @@ def fold_case(uri: str, *, host: bool = True) -> str:
 
 
 def normal_components(uri: str, empty_path: Optional[str] = None) -> str:
-    """Remove a default port and dot segments, and write an empty path behind a host in this way.
+    """Remove a default port and dot segments, and replace an empty path after a host.
 
     Args:
-        uri: With `plain_escapes`.
-        empty_path: "/" or "". None keeps an empty path as it is.
+        uri: The URI, after `plain_escapes`.
+        empty_path: The replacement, "/" or ""; None keeps an empty path.
     """
     found = re.match(_SCHEME_AND_HOST, uri)
     if found is None:
         return uri
-    begin, host = found.group(), found[3]
+    begin = found.group()
+    host = found[3]
     after = uri[found.end() :]
     path = re.sub("[?#].*", "", after, flags=re.DOTALL)
     more = after[len(path) :]
@@ -121,7 +122,7 @@ def normal_components(uri: str, empty_path: Optional[str] = None) -> str:
     if empty_path is not None and (host or found[2]) and path in ("", "/"):
         path = empty_path
     if host is None and path.startswith("//"):
-        path = "/." + path  # as an authority it would be read otherwise
+        path = "/." + path  # otherwise it would be parsed as a host
     return begin + path + more
 
 
@@ -140,8 +141,7 @@ def _without_dot_segments(path: str) -> str:
 
 
 def by_normalized(uris: Iterable[str]) -> dict[str, str]:
-    """Return these URIs by their normalized form. Of several that are equivalent the first
-    counts."""
+    """Return a dict from normalized URIs to these URIs. The first of equivalent URIs is used."""
     found: dict[str, str] = {}
     for uri in uris:
         found.setdefault(normalize_uri(uri), uri)
@@ -149,15 +149,14 @@ def by_normalized(uris: Iterable[str]) -> dict[str, str]:
 
 
 def covering(subscribed: Mapping[str, str], uri: str) -> Optional[str]:
-    """Return the subscription that a change of a resource is for: of the resource itself, or of a
-    collection that contains it.
+    """Return the subscribed URI of a resource, or of the closest collection that contains it.
 
     Args:
-        subscribed: URIs of resources and collections, from `by_normalized`.
-        uri: The URI of the resource that changed.
+        subscribed: Subscribed URIs of resources and collections, from `by_normalized`.
+        uri: The URI of a resource that has changed.
 
     Returns:
-        The closest of them, as it was subscribed to; None when there is none.
+        The URI as it was subscribed, or None.
     """
     uri = normalize_uri(uri)
     if uri in subscribed:
@@ -179,11 +178,10 @@ _AFTER_AUTHORITY = r"[^\[\]#]*(?:#[^\[\]#]*)?"
 
 
 def check_uri(text: str) -> None:
-    """Refuse what is no URI by RFC 3986. Dot segments are legal there: `has_parent_segment` finds
-    them.
+    """Check a URI by RFC 3986. Dot segments are allowed; see `has_parent_segment`.
 
     Raises:
-        ValueError: It is none; one sentence says why.
+        ValueError: The text is not a URI.
     """
     bad = re.search(_ILLEGAL, text)
     fault = ""
@@ -197,24 +195,26 @@ def check_uri(text: str) -> None:
     elif authority and not re.fullmatch(_AUTHORITY, authority[1]):
         fault = "its host or port is malformed"
     elif not re.fullmatch(_AFTER_AUTHORITY, text[authority.end() if authority else 0 :]):
-        fault = "brackets stand round an address only, and '#' once"
+        fault = "brackets may only enclose an address, and '#' may occur only once"
     if fault:
-        raise ValueError(f"'{one_line(text)}' is no URI: {fault}")
+        raise ValueError(f"'{one_line(text)}' is not a URI: {fault}")
 
 
-# The scheme, the user, the host and the port of an http or https URL.
+# Matches the scheme, the user, the host and the port of an http or https URL.
 _WEB_URL = (
     r"(?ai)(https?)://([\w\-.~!$&'()*+,;=:%]*@)?(\w[\w.\-]*|\[[0-9A-F:.]+\])"
     r"(?::([0-9]{1,5}))?(?:[/?#][^ \\]*)?"
 )
 
-# The last label of a name that browsers take for an address.
+# Matches a host that browsers treat as an IPv4 address, because its last label is a number.
 _NUMBER = r"(?ai)(?:.*\.)?(?:[0-9]+|0x[0-9a-f]*)\.?"
 
 
 class WebUrl(NamedTuple):
-    """Where an http or https URL leads: the scheme and the host in lower case, an address of IPv6
-    without brackets."""
+    """The scheme, host and port of an http or https URL.
+
+    The scheme and the host are in lower case. An IPv6 address has no brackets.
+    """
 
     scheme: str
     host: str
@@ -231,25 +231,25 @@ class WebUrl(NamedTuple):
 
 
 def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:
-    """Take an http or https URL apart: the only place where that is done with a URL whose host
-    matters.
+    """Parse an http or https URL. Use this for every URL whose host matters for security.
 
-    What two readers of URLs could take for different hosts is refused: backslashes, blanks,
-    controls, hosts with letters beyond ASCII (their ``xn--`` form is none of these) or escapes, and
-    numbers that some take for an address.
+    A URL is rejected if two programs could find different hosts in it. Such a URL has backslashes,
+    spaces, control characters, escapes in the host, a number that some programs treat as an
+    address, or a host with characters outside ASCII (the ``xn--`` form is allowed).
 
     Args:
-        url: Absolute.
-        userinfo: Whether a user's name and password may stand before the host.
+        url: An absolute URL.
+        userinfo: Whether a user name and a password before the host are allowed.
 
     Raises:
-        ValueError: It is none, or may be misread.
+        ValueError: The text is not an http or https URL, or it is ambiguous.
     """
     from ipaddress import IPv4Address, IPv6Address
 
     found = re.fullmatch(_WEB_URL, url) if url.isprintable() else None
     if found and (userinfo or not found[2]):
-        scheme, host = found[1].lower(), found[3].lower()
+        scheme = found[1].lower()
+        host = found[3].lower()
         port = int(found[4] or (443 if scheme == "https" else 80))
         with suppress(ValueError):
             if host.startswith("["):
@@ -258,10 +258,9 @@ def parse_web_url(url: str, *, userinfo: bool = False) -> WebUrl:
                 host = str(IPv4Address(host))
             if 0 < port < 65536:
                 return WebUrl(scheme, host, port)
-    # Leave out what may be secret: a password before the host, a key in the query.
+    # Omit a password before the host and a key in the query.
     shown = re.split("[?#]", re.sub("(?s)//.*@", "//...@", url), maxsplit=1)[0]
     raise ValueError(
-        "a URL begins with http:// or https:// and names a host in ASCII that all programs read "
-        "alike, "
-        f"and not so '{one_line(shown, 100)}'"
+        "a URL must begin with http:// or https:// and have an unambiguous host in ASCII, not "
+        f"'{one_line(shown, 100)}'"
     )

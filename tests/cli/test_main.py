@@ -49,7 +49,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
         (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
-        (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
+        (["ping", "http:///mcp"], "a URL must begin with http:// or https://"),
         (["ping", ""], "an empty command starts nothing"),
         (["demo", "now"], "invalid int value: 'now'"),
         (["demo", "17"], "the chapters are 1 to 16"),

@@ -134,7 +134,7 @@ WRONG: Dict[str, Any] = {
     "command: does not go together with type 'http'": {"command": "x", "type": "http"},
     "url: is missing": {"type": "sse"},
     "headers.A: the environment variable UNSET": {"url": "http://x", "headers": {"A": "${UNSET}"}},
-    "url: a URL begins with http:// or https://": {"url": "ftp://x", "headers": {"A": "b"}},
+    "url: a URL must begin with http:// or https://": {"url": "ftp://x", "headers": {"A": "b"}},
     "disabled: it is": {"command": "x", "disabled": True},
     "disabled: must be true or false": {"command": "x", "disabled": "yes"},
     "environment: is not read here: write env": {"command": "x", "environment": {}},
@@ -257,7 +257,7 @@ def test_the_url_has_three_names(host: str, member: str, tmp_path: Path) -> None
     with pytest.raises(ValueError, match=f"command: does not go together with {member}"):
         servers.target("it")
     servers = written(tmp_path, file, table, {member: "ftp://a"})
-    with pytest.raises(ValueError, match=f"{member}: a URL begins with"):
+    with pytest.raises(ValueError, match=f"{member}: a URL must begin with"):
         servers.target("it")
 
 

@@ -196,9 +196,12 @@ def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -
             {"message": "?", "requestedSchema": {"type": "object", "properties": {"a": 5}}},
             "requestedSchema",
         ),
-        ({"message": "?", "mode": "url"}, "a URL begins with http:// or https://"),
+        ({"message": "?", "mode": "url"}, "a URL must begin with http:// or https://"),
         *(
-            ({"message": "?", "mode": "url", "url": url}, "a URL begins with http:// or https://")
+            (
+                {"message": "?", "mode": "url", "url": url},
+                "a URL must begin with http:// or https://",
+            )
             for url in (
                 "nowhere",
                 "javascript://bank.example/%0aalert(1)",

@@ -652,7 +652,7 @@ def test_uris(uri: str) -> None:
         ("a:%", "'%' at character 3"),
         ("a:%4", "percent-encoded"),
         ("a:%zz", "percent-encoded"),
-        ("a:b#c#d", "'#' once"),
+        ("a:b#c#d", "'#' may occur only once"),
         ("a:[b]", "brackets"),
         ("a:b?[", "brackets"),
         ("a:b#]", "brackets"),
@@ -736,5 +736,5 @@ def test_a_url_is_taken_apart_in_the_one_way_in_which_all_programs_do(url: str, 
             == parse_web_url(url.replace("//", "//me:x@", 1), userinfo=True)
         )
         return
-    with pytest.raises(ValueError, match="names a host in ASCII"):
+    with pytest.raises(ValueError, match="have an unambiguous host in ASCII"):
         parse_web_url(url)
