@@ -189,6 +189,7 @@ def test_what_one_writes_here_is_here() -> None:
         Client.complete,
     ]
     keywords = {name for function in functions for name in inspect.signature(function).parameters}
+    keywords.update(connect.__kwdefaults__)
     keywords.update(name for options in OPTIONS.values() for name in options.__annotations__)
     seen = 0
     for side in ("server", "client"):
@@ -311,9 +312,7 @@ def _amount(text: str) -> Any:
 
 def test_every_limit_is_in_the_table_with_its_default() -> None:
     """Of `Limits` all fields, of `HttpOptions` and `connect` all that are numbers."""
-    of_connect = {
-        name: given.default for name, given in inspect.signature(connect).parameters.items()
-    }
+    of_connect = connect.__kwdefaults__
     numbers = [
         (name, amount, of)
         for of, given in (

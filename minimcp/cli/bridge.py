@@ -27,7 +27,7 @@ from typing import Any, Callable, Mapping, Optional, Sequence, Union
 from .. import Tasks, __version__ as VERSION, errors
 from ..client.connect import ConnectOptions, Target, negotiate, read_target, with_stored_token
 from ..client.host import Host
-from ..client.session import MOST_BUSY, ClientSession
+from ..client.session import MAX_BUSY_TRIES, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
 from ..engine.calls import Calls
 from ..engine.incoming import DEFERRED, IncomingRequest, Route, Sink
@@ -460,7 +460,7 @@ class Link(Host):
                 raise refusal
             with waiting():
                 session.wait_until_ended(CONNECT_SECONDS)
-        elif before.count(Busy) == MOST_BUSY or not session.wait_while_busy(
+        elif before.count(Busy) == MAX_BUSY_TRIES or not session.wait_while_busy(
             refusal, Deadline(CONNECT_SECONDS), incoming.token
         ):
             raise refusal

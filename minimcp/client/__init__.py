@@ -1,1 +1,2 @@
-"""The client role: `Client`, `connect`, and what answers the server's requests."""
+"""The client role: `connect`, `Client`, and the host's functions that answer the server's
+requests."""

@@ -1,6 +1,6 @@
-"""Results that a client keeps as long as the server says that they stay true.
+"""Results that a client caches for as long as the server permits.
 
-Imported when a result may be kept for the first time.
+Imported when the first result may be cached.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
 """
@@ -22,57 +22,57 @@ log = logger("minimcp.client")
 
 Result = dict[str, Json]
 
-# Seconds for which a result is kept at most, whatever the server says.
-LONGEST = 24 * 60 * 60
+# Maximum seconds for which a result is cached, even if the server permits more.
+MAX_SECONDS = 24 * 60 * 60
 
-MOST_ENTRIES = 1000
+MAX_ENTRIES = 1000
 
-# Params that make a request one of a kind.
+# Requests with these params are never cached.
 NOT_CACHED = frozenset({"_meta", "inputResponses", "requestState"})
 
 
 class Key(NamedTuple):
-    """What a result belongs to: nothing else is ever served for it."""
+    """Everything that a cached result depends on."""
 
     revision: str
     method: str
-    # Of the resource that was read, normalized.
+    # The normalized URI of a resource.
     uri: Optional[str]
-    # All of them, as JSON with sorted members.
+    # All params as JSON with sorted members.
     params: str
-    # Who the server has authorized, as `ClientSession.identity` names it.
+    # The fingerprint of the access token, from `ClientSession.identity`.
     identity: str = ""
 
     @classmethod
     def of(
         cls, revision: Revision, method: str, params: Mapping[str, Json], identity: str = ""
     ) -> Optional[Key]:
-        """The key of a request; None where no result is kept. Raises ValueError, TypeError: The
-        params are no JSON."""
+        """Return the key of a request, or None if its result is never cached.
+
+        Raises ValueError or TypeError if the params cannot be encoded as JSON.
+        """
         if method not in CACHEABLE or not revision.cache_hints or not NOT_CACHED.isdisjoint(params):
             return None
         uri = params.get("uri")
         if not isinstance(uri, str):
             text = to_json(dict(sorted(params.items())))
             return cls(revision.name, method, None, text, identity)
-        # A server may see the case of a value in the host, as in "greeting://Ada".
+        # The case of the host may matter to a server, as in "greeting://Ada".
         params = {**params, "uri": normalize_uri(uri, keep_values=True)}
         text = to_json(dict(sorted(params.items())))
         return cls(revision.name, method, normalize_uri(uri), text, identity)
 
 
 class Cache:
-    """Results of one server for one user, as JSON text, so that each caller gets a copy.
-    Thread-safe.
+    """Cached results of one client, as JSON text so that each caller gets a copy. Thread-safe.
 
-    It belongs to one client, and each key to one access token, so private and public results are
-    kept alike. There is no timer: a stale entry is dropped when it is asked for; when there is no
-    more room, the entry that was not used for longest is dropped.
+    Each key belongs to one access token, so public and private results are cached alike. There is
+    no timer: a stale entry is dropped when it is requested. If there is no room, the least recently
+    used entry is dropped.
 
     Args:
-        max_bytes: How many bytes of memory results and their keys may take in all; None means no
-            limit.
-        now: Monotonic seconds.
+        max_bytes: Maximum memory of results and keys, in bytes; None means no limit.
+        now: Returns monotonic seconds.
     """
 
     def __init__(
@@ -80,46 +80,42 @@ class Cache:
     ) -> None:
         self._max_bytes = max_bytes
         self._now = now
-        # Until when each is fresh, its text, and the bytes of key and text.
+        # For each key: when it becomes stale, the text, and the memory of key and text in bytes.
         self._entries: dict[Key, tuple[float, str, int]] = {}
         self._evictions: dict[str, int] = {}
         self._state_lock = threading.RLock()
 
     def find(self, key: Key) -> Optional[Result]:
-        """A fresh result; None when there is none."""
+        """Return a fresh result, or None."""
         with self._state_lock:
             entry = self._entries.pop(key, None)
             if entry is None or self._now() >= entry[0]:
                 return None
-            self._entries[key] = entry  # as the one that was used last
+            self._entries[key] = entry  # moved to the end: the most recently used entry
         return json.loads(entry[1])  # type: ignore[no-any-return]
 
     def mark(self, method: str) -> int:
-        """What `keep` has to be given, asked for before the request is sent."""
+        """Return a mark for `keep`. Take it before the request is sent."""
         return self._evictions.get(method, 0)
 
     def keep(self, key: Key, result: Result, mark: int) -> None:
-        """Keep a result that has come now, if it says that it stays true, and nothing was evicted
-        since the mark."""
+        """Cache a result if the server permits it and nothing was evicted since the mark."""
         ttl: Any = result.get("ttlMs")
         if type(ttl) not in (int, float) or not ttl > 0 or self._max_bytes == 0:
             return
         try:
             text = json.dumps(result, separators=(",", ":"))
-            entry = (
-                self._now() + min(ttl, LONGEST * 1000) / 1000,
-                text,
-                sum(map(getsizeof, (*key, text))),
-            )
-        except RecursionError:  # it may nest deeper than can be written
+        except RecursionError:  # the result is nested too deeply to be encoded
             return
+        expiry = self._now() + min(ttl, MAX_SECONDS * 1000) / 1000
+        entry = (expiry, text, sum(map(getsizeof, (*key, text))))
         with self._state_lock:
             if self.mark(key.method) != mark:
                 return
             self._entries.pop(key, None)
             self._entries[key] = entry
             size = sum(size for *_, size in self._entries.values())
-            while len(self._entries) > MOST_ENTRIES or (
+            while len(self._entries) > MAX_ENTRIES or (
                 self._max_bytes is not None and size > self._max_bytes
             ):
                 size -= self._entries.pop(next(iter(self._entries)))[2]
@@ -127,19 +123,18 @@ class Cache:
     # ------------------------------------------------------------ eviction
 
     def changed(self, kind: str, uri: Optional[str] = None) -> None:
-        """Something on the server has changed: what was kept of it goes, and what is being fetched
-        is not kept.
+        """Drop the results that a change makes stale. Results of pending requests are not cached.
 
         Args:
-            kind: Of the `Change`; others evict nothing.
-            uri: Of the resource: what lies above and below it goes too. None evicts all that was
-                read.
+            kind: The kind of the `Change`; other kinds drop nothing.
+            uri: The URI of the resource. Results of resources above and below it are dropped too.
+                None drops all results of `resources/read`.
         """
         self.evict(*[method for method, stale_by in CACHEABLE.items() if stale_by == kind], uri=uri)
 
     def evict(self, *methods: str, uri: Optional[str] = None) -> None:
-        """Forget results of these methods, about a resource or all; what is being fetched is not
-        kept."""
+        """Drop the results of these methods, for one resource or all. Results of pending requests
+        are not cached."""
         with self._state_lock:
             self._evictions.update({method: self.mark(method) + 1 for method in methods})
             for key in list(self._entries):
@@ -149,11 +144,11 @@ class Cache:
                     del self._entries[key]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all results."""
         self.evict(*CACHEABLE)
 
 
 def _related(one: str, other: str) -> bool:
-    """Whether two normalized URIs are the same, or one lies below the other."""
+    """Return whether two normalized URIs are equal or one is below the other."""
     above, below = sorted((one.rstrip("/") + "/", other.rstrip("/") + "/"), key=len)
     return below.startswith(above)

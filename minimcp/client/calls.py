@@ -1,5 +1,4 @@
-"""One call of a client: the loop that sends its request until there is a result, results that are
-kept, and pages.
+"""`Call`: one call of a client, from its request to its result, with retries, pages and the cache.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/caching
@@ -34,7 +33,7 @@ from ..text import one_line
 from ..types.base import Faults, Wire
 from .host import Answerer, Host, Result
 from .session import (
-    MOST_BUSY,
+    MAX_BUSY_TRIES,
     Cancel,
     ClientSession,
     OnProgress,
@@ -51,54 +50,51 @@ T = TypeVar("T")
 W = TypeVar("W", bound=Wire)
 Seconds = Optional[float]
 
-# What says that the server did not run a request, and how often it is sent again then.
-TRIES: dict[type[Exception], int] = {Busy: MOST_BUSY, SessionGone: 1, UnsupportedRevision: 1}
+# Exceptions that mean that the server did not run a request, and how often it is then retried.
+TRIES: dict[type[Exception], int] = {Busy: MAX_BUSY_TRIES, SessionGone: 1, UnsupportedRevision: 1}
 
 NOT_RUN: tuple[type[Exception], ...] = tuple(TRIES)
 
-# Pages of one list; a server that has more is taken to go round in circles.
-MOST_PAGES = 1000
+# Maximum number of pages of one list. A server with more of them probably repeats its cursors.
+MAX_PAGES = 1000
 
-# Bytes of memory of one list, whose tools' schemas are kept.
-LIST_BYTES = 128 * 1024 * 1024
+# Maximum memory of one list, in bytes: the schemas of the listed tools are kept.
+MAX_LIST_BYTES = 128 * 1024 * 1024
 
-# Questions in one result.
-MOST_QUESTIONS = 1000
+# Maximum number of questions in one result.
+MAX_QUESTIONS = 1000
 
-# How often one call is sent again with answers; a server that asks more often is taken to ask for
-# ever.
-MOST_ROUNDS = 10
+# How often one call is sent again with answers. Without a limit, a server could ask forever.
+MAX_ROUNDS = 10
 
-# Seconds before a call is sent again that the server only put off; the pause doubles with each
-# round.
-FIRST_PAUSE, LONGEST_PAUSE = 0.05, 0.25
-
+# Pause before a call is sent again that the server deferred without a question. It doubles with
+# each round.
+FIRST_PAUSE_SECONDS = 0.05
+MAX_PAUSE_SECONDS = 0.25
 
 # Members by which a warning names a malformed item of a list.
 NAMING = ("name", "uri", "uriTemplate", "taskId")
 
-# Warnings about malformed parts of results that one client remembers, so that it does not repeat
-# them.
+# How many warnings about malformed parts of results a client remembers in order not to repeat them.
 MAX_REPORTED = 1000
 
-
-# As ``cache=``: use a kept result, request a new one and keep it, or ignore the cache.
+# Values of ``cache=``: use a cached result, request and cache a new one, or ignore the cache.
 USES = ("use", "refresh", "bypass")
 
-# As ``timeout=``: what the client was connected with.
+# Default of ``timeout=``: the client's own timeout.
 DEFAULT: Any = ...
 
 
 class Sessions:
-    """The sessions of one client, of which it uses the newest. This class begins no second one.
+    """The session of a client. The subclass `Reconnector` replaces it after a loss.
 
     Args:
         first: The session.
-        host: The host's side of all of them.
-        timeout: Seconds for one call, if the call itself does not say; None means no limit.
+        host: The host's side of all sessions.
+        timeout: Default seconds for one call; None means no limit.
 
     Attributes:
-        begin: Begins the next session; None if there will be none. See `reconnect`.
+        begin: Starts the next session; None if the client never starts another one.
     """
 
     begin: Any = None
@@ -120,12 +116,12 @@ class Sessions:
         return False
 
     def after(self, lost: ClientSession, deadline: Deadline, cancel: Cancel) -> ClientSession:
-        """Return the session that replaces a lost one, which is the lost one if none does.
+        """Return the session that replaces a lost one, or the lost one itself if none does.
 
         Args:
-            lost: The session.
+            lost: The lost session.
             deadline: When to stop waiting for the next one.
-            cancel: Ends the wait; None for one that nobody cancels.
+            cancel: A token that another thread can cancel, or None.
 
         Raises:
             ConnectionLost: The client was closed.
@@ -138,27 +134,27 @@ class Sessions:
         return self.newest
 
     def close(self) -> None:
-        """End the newest session for good. Idempotent, from any thread."""
+        """End the newest session permanently. Idempotent and thread-safe."""
         self._stop.cancel("the client was closed")
         self.newest.close()
 
     def abandon(self) -> None:
-        """End the newest session without waiting for anything, for a finalizer."""
+        """End the newest session without waiting. For finalizers."""
         self._stop.cancel("the client was closed")
         self.newest.abandon()
 
 
 class Call:
-    """One call that a program makes, of one request or several. Used by one thread at a time.
+    """One call of a program, which may need several requests. Used by one thread at a time.
 
     Args:
-        sessions: Where the session comes from that it goes to.
-        timeout: Seconds after which the call is given up, whatever it takes; None never.
-        cancel: Ends it from another thread; None for one that nobody cancels.
-        capability: That the server must declare; None asks for none.
+        sessions: The client's sessions.
+        timeout: Seconds for the whole call; None means no limit.
+        cancel: A token that another thread can cancel, or None.
+        capability: A capability that the server must declare, or None.
 
     Raises:
-        CapabilityNotSupported: It does not.
+        CapabilityNotSupported: The server does not declare it.
         McpError: As `Sessions.after`.
     """
 
@@ -172,9 +168,10 @@ class Call:
         self._sessions = sessions
         self._host = sessions.host
         self.cancel = cancel
-        self.deadline = (
-            Deadline(sessions.timeout) if timeout is DEFAULT else deadline_of("timeout", timeout)
-        )
+        if timeout is DEFAULT:
+            self.deadline = Deadline(sessions.timeout)
+        else:
+            self.deadline = deadline_of("timeout", timeout)
         self.session = sessions.newest
         if self.session.calls.cause is not None:
             self.session = sessions.after(self.session, self.deadline, cancel)
@@ -185,7 +182,7 @@ class Call:
             self.session.need(capability)
 
     def within(self, seconds: Optional[float], cancel: Cancel) -> Call:
-        """A call that is a part of this one, with a deadline and a token of its own."""
+        """Return a part of this call, with a deadline and a token of its own."""
         part = copy(self)
         part.deadline = self.deadline.within(seconds)
         part.cancel = cancel
@@ -202,16 +199,18 @@ class Call:
         raw: bool = False,
         first: Optional[Outcome] = None,
     ) -> Result:
-        """Send a request, again with the host's answers, and again where the server says that it
-        did not run it.
+        """Send a request and return its result. Answer the server's questions and retry as needed.
 
-        Arguments and errors as `Client.request`, and:
+        A request is sent again with the host's answers, and if the server did not run it.
+
+        Arguments and exceptions are those of `Client.request`, and:
 
         Args:
-            first: The outcome of the first sending, where all calls were sent at once; None when it
-                is to be sent.
+            first: The outcome of the first request if it was already sent, or None.
         """
-        sent, outcome, rounds = params, first, 0
+        sent = params
+        outcome = first
+        rounds = 0
         refusals: list[type] = []
         while True:
             if outcome is None:
@@ -228,22 +227,24 @@ class Call:
                     continue
             if raw or self.session.era.revision.handshake:
                 return outcome
-            elif outcome.get("resultType") != INPUT_REQUIRED:
+            if outcome.get("resultType") != INPUT_REQUIRED:
                 known = self._host.result_types.get(outcome.get("resultType", ""))
                 return outcome if known is None else known[1](self, method, params, outcome)
-            else:
-                rounds += 1
-                sent, refusals = self._answered(method, params, outcome, rounds), []
+            rounds += 1
+            sent = self._answered(method, params, outcome, rounds)
+            refusals = []
             outcome = None
 
     def renew(self, refusal: Exception, before: list[type]) -> None:
-        """Find out where, and wait until, a request can be sent again that the server has not run.
+        """Wait until a request that the server did not run can be sent again.
 
         Args:
-            refusal: What came instead of a result; raised where sending it again is of no use.
-            before: The types of earlier refusals of the same request; this one is added.
+            refusal: The exception that the request raised. It is raised again if a retry is
+                useless.
+            before: The types of earlier refusals of the same request; this one is appended.
         """
-        session, is_last = self.session, before.count(type(refusal)) == TRIES.get(type(refusal))
+        session = self.session
+        is_last = before.count(type(refusal)) == TRIES.get(type(refusal))
         if isinstance(refusal, Busy):
             if is_last or not session.wait_while_busy(refusal, self.deadline, self.cancel):
                 raise refusal
@@ -252,9 +253,9 @@ class Call:
                 raise refusal
             if is_last:
                 refusal.args = (
-                    f"{refusal}, and the one before it: do several processes serve this URL? "
-                    "They need a "
-                    "proxy that sends a client to the same one always, or sessions=False",
+                    f"{refusal}, like the session before it: do several processes serve this URL? "
+                    "They need a proxy that always sends a client to the same process, or "
+                    "sessions=False",
                 )
                 raise refusal
             session.wait_until_ended(self.deadline.remaining())
@@ -272,7 +273,7 @@ class Call:
     def _answer_or_renewal(
         self, refusal: Exception, before: list[type]
     ) -> Union[Result, Failure, None]:
-        """Prepare to send a request again, as `renew`; None says that it can be sent.
+        """Prepare to send a request again, as `renew`. Return None if it can be sent.
 
         If the server stays busy, return the response that it sent with its refusal.
         """
@@ -288,37 +289,40 @@ class Call:
     # ------------------------------------------------------------ questions to the host
 
     def _answered(self, method: str, params: Params, result: Result, rounds: int) -> Params:
-        """Answer the questions of a result; the params to send the call again with.
+        """Answer the questions of a result and return the params for the next request.
 
         Args:
-            method: Of the call.
-            params: Of the call; each round sends them again, without what belongs to an earlier
-                round.
-            result: Which asks for input.
-            rounds: How many there have been, with this one.
+            method: The method of the call.
+            params: The params of the call. Members of an earlier round are not sent again.
+            result: The result that requests input.
+            rounds: The number of rounds so far, including this one.
 
         Raises:
-            Refused: A handler of the host refuses or fails.
-            ProtocolViolation: The questions make no sense, were not declared, or come more than ten
+            Refused: A handler of the host refused or failed.
+            ProtocolViolation: The questions are invalid, were not declared, or came more than ten
                 times.
             Cancelled, ConnectionLost: As named.
 
-        Blocks: until the host has answered.
+        Blocks until the host has answered.
         """
         asked, state = result.get("inputRequests"), result.get("requestState")
-        if rounds > MOST_ROUNDS:
-            raise ProtocolViolation(f"{method} asks at most {MOST_ROUNDS} times for input", result)
+        if rounds > MAX_ROUNDS:
+            what = f"{method} requested input more than {MAX_ROUNDS} times"
+            raise ProtocolViolation(what, result)
         is_sound = isinstance(asked, (dict, type(None))) and isinstance(state, (str, type(None)))
-        if not is_sound or not (asked or state is not None) or len(asked or ()) > MOST_QUESTIONS:
-            what = f"an object of at most {MOST_QUESTIONS} inputRequests and a string requestState"
-            raise ProtocolViolation(f"{method} asks with {what}", result)
+        if not is_sound or not (asked or state is not None) or len(asked or ()) > MAX_QUESTIONS:
+            raise ProtocolViolation(
+                f"a request for input of {method} must have an object of at most {MAX_QUESTIONS} "
+                "inputRequests or a string requestState",
+                result,
+            )
         following = {
             name: params[name] for name in params if name not in ("inputResponses", "requestState")
         }
         if state is not None:
             following["requestState"] = state
         if not asked:
-            pause = min(FIRST_PAUSE * 2 ** (rounds - 1), LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE_SECONDS * 2 ** (rounds - 1), MAX_PAUSE_SECONDS)
             self.session.sleep(self.deadline.within(pause), self.cancel)
             return following
         self.deadline.pause()
@@ -328,10 +332,10 @@ class Call:
             self.deadline.resume()
 
     def answers(self, method: str, asked: Mapping[str, Json]) -> Result:
-        """The host's answers by key; all questions are checked before the first is asked.
+        """Return the host's answers by key. All questions are checked before the first is asked.
 
         Args:
-            method: Of the call that asks.
+            method: The method of the call.
             asked: Questions by key, each with its method and params.
 
         Raises:
@@ -355,8 +359,8 @@ class Call:
         try:
             for key, answer in questions.items():
                 self._host.pool.submit(partial(run, key, answer))
-            done = lambda: bool(errors) or len(answers) == len(questions)  # noqa: E731
-            wait_until(done, changed, NEVER, self.cancel, self.session)
+            is_done = lambda: bool(errors) or len(answers) == len(questions)  # noqa: E731
+            wait_until(is_done, changed, NEVER, self.cancel, self.session)
         finally:
             given_up.cancel()
         if errors:
@@ -364,23 +368,23 @@ class Call:
         return {key: answers[key] for key in questions}
 
     def _question(self, method: str, one: Any, asked: CancelToken) -> Answerer:
-        kind, params = (
-            (one.get("method"), one.get("params")) if isinstance(one, dict) else (None, None)
-        )
+        question = one if isinstance(one, dict) else {}
+        kind = question.get("method")
+        params = question.get("params")
         if kind is not None and params is None:
             params = {}
         if not isinstance(kind, str) or not isinstance(params, dict):
-            raise ProtocolViolation(f"{method} asks with a method and params", one)
+            raise ProtocolViolation(f"a question of {method} must have a method and params", one)
         try:
             return self._host.read(kind, params, self.session.era.peer, asked)
         except MethodNotFound:
             raise ProtocolViolation(
-                f"{method} asks only what the client declares, not {one_line(kind)}", one
+                f"{method} asked {one_line(kind)}, which this client does not declare", one
             ) from None
         except InvalidParams as error:
-            raise ProtocolViolation(f"{method} asks for input: {error}", one) from None
+            raise ProtocolViolation(f"a question of {method}: {error}", one) from None
 
-    # ------------------------------------------------------------ results that are kept, and pages
+    # ------------------------------------------------------------ cached results, and pages
 
     def fetch(
         self,
@@ -391,10 +395,12 @@ class Call:
         cache: str = "use",
         raw: bool = False,
     ) -> Result:
-        """A result that is kept and fresh, or else a new one. Arguments and errors as
-        `Client.request`."""
+        """Return a fresh cached result, or send a request.
+
+        Arguments and exceptions are those of `Client.request`.
+        """
         if cache not in USES:
-            raise ValueError(f'cache is "use", "refresh" or "bypass", not {cache!r}')
+            raise ValueError(f'cache must be "use", "refresh" or "bypass", not {cache!r}')
         era = self.session.era
         if cache == "bypass" or method not in CACHEABLE or not era.revision.cache_hints:
             return self.request(method, params, on_progress, raw=raw)
@@ -414,40 +420,40 @@ class Call:
         result = self.request(method, params, on_progress, raw=True)
         if result.get("resultType") == INPUT_REQUIRED:
             return result if raw else self.request(method, params, on_progress, first=result)
-        # Meanwhile the server may have changed its revision, and the client its access token.
+        # While the request ran, the revision or the access token may have changed.
         if Key.of(era.revision, method, params, identify()) == key:
             kept.keep(key, result, mark)
         return result
 
     def pages(self, method: str, member: str, read: Callable[[Any], T], cache: str) -> list[T]:
-        """All items of a list, page after page.
+        """Return all items of a list, from all of its pages.
 
-        A malformed item is left out, and a warning names it. A server that refuses the cursor of a
-        later page is asked once more from the beginning: the pages before it may have been kept for
-        too long.
+        A malformed item is left out, and a warning names it. If the server refuses the cursor of a
+        later page, the list is requested once more from the beginning, because the earlier pages
+        may have come from the cache.
 
         In revisions with a handshake, servers in Go and Java write an empty cursor on the last
         page. It is followed once. If it leads to an error, to the first page again or to another
         empty cursor, the list ends there.
 
         Args:
-            method: Of the list.
-            member: Of each result, that has the items.
+            method: The method of the list.
+            member: The member of each result that has the items.
             read: Makes an object of an item, such as `Tool.from_wire`. ValueError and
                 ProtocolViolation reject the item.
-            cache: As `Client.request`.
+            cache: As for `Client.request`.
 
         Raises:
-            ProtocolViolation: The first page is not a list, a cursor comes twice, or there are over
-                1,000 pages, or 128 MiB.
+            ProtocolViolation: The first page is not a list, a cursor is repeated, or there are over
+                1,000 pages or 128 MiB.
         """
         items: list[T] = []
-        cursors: set[int] = set()  # their hashes, for one may be as long as a message
+        cursors: set[int] = set()  # hashes, because a cursor may be as long as a message
         params: dict[str, Json] = {}
         first_page: Json = None
-        left = LIST_BYTES
+        left = MAX_LIST_BYTES
         is_second_walk = False
-        while len(cursors) < MOST_PAGES:
+        while len(cursors) < MAX_PAGES:
             may_be_over = params.get("cursor") == "" and self.session.era.revision.handshake
             try:
                 result = self.fetch(method, params, cache=cache)
@@ -458,14 +464,18 @@ class Call:
                     raise
                 if self._host.cache is not None:
                     self._host.cache.evict(method)
-                items, cursors, params, left, is_second_walk = [], set(), {}, LIST_BYTES, True
+                items = []
+                cursors = set()
+                params = {}
+                left = MAX_LIST_BYTES
+                is_second_walk = True
                 continue
             page = result.get(member)
             if page is None:
                 self.report(method, f"{member} is missing: read as an empty list")
                 page = []
             if not isinstance(page, list):
-                rule = f"a result of {method} has a list of {member}"
+                rule = f"a result of {method} must have a list of {member}"
                 if not params:
                     raise ProtocolViolation(rule, result)
                 self.report(method, f"{rule}: the list ends here, and may be incomplete")
@@ -475,7 +485,9 @@ class Call:
             first_page = page if first_page is None else first_page
             left -= size_of(page, left)
             if left < 0:
-                raise ProtocolViolation(f"{method} lists more than {LIST_BYTES} bytes of memory")
+                raise ProtocolViolation(
+                    f"{method} lists more than {MAX_LIST_BYTES} bytes of memory"
+                )
             items += self._readable(method, member, read, page)
             cursor = result.get("nextCursor")
             if cursor is None or (may_be_over and cursor == ""):
@@ -488,22 +500,23 @@ class Call:
                 )
                 return items
             if hash(cursor) in cursors:
-                raise ProtocolViolation(f"a cursor of {method} is a string that comes once", cursor)
+                raise ProtocolViolation(f"{method} repeated a cursor", cursor)
             cursors.add(hash(cursor))
             params = {"cursor": cursor}
-        raise ProtocolViolation(f"{method} has more than {MOST_PAGES} pages")
+        raise ProtocolViolation(f"{method} has more than {MAX_PAGES} pages")
 
     # ------------------------------------------------------------ malformed parts
 
     def _readable(
         self, method: str, member: str, read: Callable[[Any], T], page: list[Json]
     ) -> list[T]:
-        """Return the items of a page without those that cannot be read, and log each fault."""
+        """Return the items of a page, without malformed ones, and log each fault."""
         items: list[T] = []
         faults = Faults(member)
         salvage = getattr(getattr(read, "__self__", None), "salvage", None)
         for index, item in enumerate(page):
-            part, before = faults.at(index), len(faults.found)
+            part = faults.at(index)
+            before = len(faults.found)
             try:
                 items.append(read(item))
                 continue
@@ -522,10 +535,10 @@ class Call:
         return items
 
     def read(self, method: str, kind: type[W], result: Params) -> W:
-        """Return a result as an object. Malformed parts of it are kept raw and logged.
+        """Return a result as an object. Malformed parts of it stay unparsed and are logged.
 
         Raises:
-            ProtocolViolation: Nothing of it can be read.
+            ProtocolViolation: The result as a whole is invalid.
         """
         try:
             return kind.from_wire(result)
@@ -544,7 +557,7 @@ class Call:
             self.report(method, f"{where}: {reason}")
 
     def report(self, method: str, fault: str) -> None:
-        """Log a malformed part of a result: as a warning when it is first seen."""
+        """Log a malformed part of a result, as a warning only the first time."""
         reported = self._host.reported
         line = f"{self.session.name}: {method}: {fault}"
         level = logging.DEBUG if line in reported else logging.WARNING
@@ -554,7 +567,7 @@ class Call:
 
 
 def read_result(method: str, read: Callable[[Any], T], result: Params) -> T:
-    """A result as an object. Raises ProtocolViolation: it makes no sense."""
+    """Return a result as an object. Raise ProtocolViolation if it is invalid."""
     try:
         return read(result)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""`Client`: a connection to one server, with every call that a program may make on it.
+"""`Client`: a connection to one server, with a method for every call that a program can make.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client
 https://modelcontextprotocol.io/specification/2026-07-28/server
@@ -49,23 +49,23 @@ T = TypeVar("T")
 Arguments = Optional[Mapping[str, Json]]
 
 Scalar = Union[str, float, bool]
-"""What stands for an argument that travels as text."""
+"""The value of an argument that is sent as a string."""
 
 SHUTDOWN_SECONDS = 2.0
-"""How long `Client.close` waits for the answer to `shutdown`, where it sends one."""
+"""How long `Client.close` waits for the response to `shutdown`, if it sends that request."""
 
 LOOK_UP_SECONDS = 5.0
-"""What listing the tools for the schema of one may take: a server that does not answer must not
-hold up a call."""
+"""Maximum seconds for listing the tools to find the schema of one. A server that does not respond
+must not block a call for longer."""
 
-URI = "the URI of a resource is a str"
+URI = "the URI of a resource must be a str"
 
 
 class CallFuture(Future):  # type: ignore[type-arg]
-    """What `Client.submit` returns: `cancel` also ends a call that runs already, on the wire.
+    """The future that `Client.submit` returns. `cancel` also cancels a running call on the server.
 
     Args:
-        token: The one that the call was given.
+        token: The token that was passed to the call.
     """
 
     def __init__(self, token: CancelToken) -> None:
@@ -74,30 +74,31 @@ class CallFuture(Future):  # type: ignore[type-arg]
         self._begun = False
 
     def cancel(self) -> bool:
-        """End the call and tell the server; False when it has ended already."""
+        """Cancel the call and notify the server. Return False if the call has already ended."""
         if not super().cancel():
             return False
         self._token.cancel("the future was cancelled")
         return True
 
     def result(self, timeout: Optional[float] = None) -> Any:
-        """As its base."""
+        """Return the result of the call, as `concurrent.futures.Future.result` does."""
         with waiting():
             return super().result(timeout)
 
     def exception(self, timeout: Optional[float] = None) -> Optional[BaseException]:
-        """As its base."""
+        """Return the exception of the call, as `concurrent.futures.Future.exception` does."""
         with waiting():
             return super().exception(timeout)
 
     def running(self) -> bool:
-        """Whether the call has begun and not ended."""
+        """Return whether the call has started and has not ended."""
         return self._begun and not self.done()
 
     def run(self, work: Callable[[], Any]) -> None:
-        """Run the call on this thread and take its outcome, unless it is cancelled meanwhile.
+        """Run the call on this thread and set the outcome, unless the future was cancelled.
 
-        To its base it is pending until it ends, because a running one could not be cancelled.
+        The base class sees the future as pending until it ends, because a running `Future` cannot
+        be cancelled.
         """
         self._begun = True
         try:
@@ -111,18 +112,18 @@ class CallFuture(Future):  # type: ignore[type-arg]
 
 
 class Client:
-    """A connection to one server, made by `connect`. Thread-safe; a context manager that closes it.
+    """A connection to one server, made by `connect`. It is thread-safe and a context manager.
 
-    Every method that asks the server takes ``timeout=`` (seconds the server may take in all; None
-    waits for ever) and ``cancel=`` (a token that ends the call from another thread), and raises
-    what `request` raises. Lists and reads also take ``cache=``: "use" takes what is kept from
-    before as long as the server said that it stays true, "refresh" asks the server and keeps its
-    answer, "bypass" asks and keeps nothing.
+    Every method that sends a request takes ``timeout=`` (seconds for the whole call; None means no
+    limit) and ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
+    `request` raises. Methods that list or read also take ``cache=``: "use" returns a cached result
+    that the server still allows to be used, "refresh" sends a request and caches the result, and
+    "bypass" ignores the cache.
 
     Args:
-        sessions: Its session, and those that may follow.
-        send_shutdown: Whether `close` sends `shutdown`, where a session is open.
-        validate_results: Whether structured results are checked, unless a call says otherwise.
+        sessions: The current session and its successors.
+        send_shutdown: Whether `close` sends a `shutdown` request in revisions with a handshake.
+        validate_results: Whether `call_tool` checks structured results by default.
     """
 
     def __init__(
@@ -134,7 +135,7 @@ class Client:
     ) -> None:
         if not hasattr(sessions, "host"):
             raise TypeError(
-                f"a Client is made by minimcp.connect(...), which takes {sessions!r:.60}"
+                f"a Client is made by minimcp.connect(...): pass {sessions!r:.60} to connect"
             )
         self._sessions = sessions
         self._host = sessions.host
@@ -150,36 +151,42 @@ class Client:
 
     @property
     def server_info(self) -> Optional[types.Implementation]:
-        """How the server describes itself: ``name``, ``version``, ...; None if it does not."""
+        """The server's description of itself (``name``, ``version``, ...), or None if it sent
+        none."""
         return types.Implementation.of_peer(self._era.peer.info)
 
     @property
     def capabilities(self) -> Mapping[str, Json]:
-        """What the server declares: ``"tools" in client.capabilities``. ``[]`` and ``true`` in the
-        place of an object are read as an empty one; all else is as it arrived."""
+        """The capabilities that the server declares: ``"tools" in client.capabilities``.
+
+        If the server sends ``[]`` or ``true`` instead of an object, that counts as an empty object.
+        Other values are unchanged.
+        """
         return self._era.peer.capabilities
 
     @property
     def instructions(self) -> Optional[str]:
-        """What the server tells the model about itself; None when it says nothing."""
+        """The server's instructions for the model, or None if it sent none."""
         return self._era.instructions
 
     @property
     def revision(self) -> str:
-        """The name of the revision of the protocol that is spoken: one of those that `connect`
-        takes."""
+        """The name of the protocol revision in use, such as "2026-07-28"."""
         return self._era.revision.name
 
     @property
     def stderr_tail(self) -> str:
-        """The last lines of the server process's stderr; empty when there is no process."""
+        """The last lines that the server process wrote to stderr; empty without a process."""
         return getattr(self._sessions.newest.transport, "stderr_tail", "")
 
     @property
     def loss(self) -> Optional[BaseException]:
-        """What has ended the connection for good; None while it lives, and when `close` has."""
+        """The exception that ended the connection permanently. It is None while the connection is
+        open, and after `close`."""
         sessions = self._sessions
-        return None if sessions.closed or sessions.restarts else sessions.newest.cause
+        if sessions.closed or sessions.restarts:
+            return None
+        return sessions.newest.cause
 
     # ------------------------------------------------------------ calls
 
@@ -192,9 +199,8 @@ class Client:
         cancel: Cancel,
         cache: str,
     ) -> list[T]:
-        return Call(self._sessions, timeout, cancel, method.partition("/")[0]).pages(
-            method, member, read, cache
-        )
+        call = Call(self._sessions, timeout, cancel, method.partition("/")[0])
+        return call.pages(method, member, read, cache)
 
     def request(
         self,
@@ -207,35 +213,33 @@ class Client:
         raw: bool = False,
         cache: str = "use",
     ) -> dict[str, Json]:
-        """Call any method and return its result as it came.
+        """Call any method and return its result unchanged.
 
         Args:
-            method: Of the specification, or the server's own.
-            params: Without what the library adds; None sends none.
-            timeout: Seconds the server may take in all; None waits for ever. Progress does not
-                extend it.
-            cancel: Ends the call from another thread; None for a call that nobody cancels.
-            on_progress: Called with each `Progress`, in order, by this thread, before this returns;
-                None asks for none.
-            raw: True also returns a result that asks for input (``resultType`` is "input_required")
-                as it came, for a host that keeps it and goes on later with ``inputResponses`` and
-                ``requestState`` among the params.
-            cache: For lists, reads and `server/discover`, which say how long they stay true: "use"
-                takes what is kept, "refresh" asks the server and keeps its answer, "bypass" asks
-                and keeps nothing. What has ``_meta`` or belongs to a round of questions is never
-                kept.
+            method: A method of the specification or one of the server's own.
+            params: The params without what the library adds; None sends an empty object.
+            timeout: Seconds for the whole call; None means no limit. Progress does not extend it.
+            cancel: A token that another thread can cancel, or None.
+            on_progress: Function that this thread calls with each `Progress`, in order, before
+                `request` returns. None does not request progress.
+            raw: Whether to return a result that requests input (``resultType`` is "input_required")
+                to the caller. Such a host continues with ``inputResponses`` and ``requestState`` in
+                the params of another request.
+            cache: "use" returns a cached list, read or `server/discover` result that is still
+                fresh. "refresh" sends a request and caches the result. "bypass" ignores the cache.
+                Requests with ``_meta`` or answers are never cached.
 
         Raises:
-            RpcError: The server answered an error; its kind depends on the code.
-            Refused: The server asked for input, and a handler of the host refused or failed.
-            RequestTimeout: No answer came in time; the server was told.
-            Cancelled: The token was cancelled; the server was told.
-            ConnectionLost: The connection ended, or is closed.
-            ConnectionFailed: It had ended, and with ``restart=True`` there came no other; the next
+            RpcError: The server returned an error; its subclass depends on the code.
+            Refused: The server requested input, and a handler of the host refused or failed.
+            RequestTimeout: No response arrived in time; the server was notified.
+            Cancelled: The token was cancelled; the server was notified.
+            ConnectionLost: The connection has ended or is closed.
+            ConnectionFailed: With ``restart=True``, the server could not be started again. The next
                 call tries again.
-            ProtocolViolation: The answer makes no sense.
-            TypeError: The method is no text, or the params are no mapping.
-            BaseException: Whatever ``on_progress`` raises; the server is told that nobody waits.
+            ProtocolViolation: The response is invalid.
+            TypeError: The method is not a str, or the params are not a mapping.
+            BaseException: Any exception that ``on_progress`` raises; the server is notified.
         """
         sent = _checked(method, params)
         return Call(self._sessions, timeout, cancel).fetch(
@@ -245,55 +249,65 @@ class Client:
     def notify(self, method: str, params: Optional[Mapping[str, Json]] = None) -> None:
         """Send a notification.
 
+        Args:
+            method: A method of the specification or one of the server's own.
+            params: The params; None sends an empty object.
+
         Raises:
             ConnectionLost: The connection has ended.
-            TypeError: The method is no text, or the params are no mapping.
+            TypeError: The method is not a str, or the params are not a mapping.
         """
         sent = _checked(method, params)
         call = Call(self._sessions, DEFAULT, None)
         call.session.notify(method, sent, call.deadline)
 
     def ping(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> float:
-        """Ask whether the server is there; how many seconds the answer took. Errors as
-        `Client.request`."""
+        """Ping the server and return the seconds until it responded. Raises what `request`
+        raises."""
         call = Call(self._sessions, timeout, cancel)
         began = time.monotonic()
+        # Stateless revisions have no ping.
         call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
         return time.monotonic() - began
 
     def set_log_level(
         self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> None:
-        """Have the server send log messages of this level and above. Errors as `Client.request`.
+        """Request log messages of this level and above. Raises what `request` raises, and:
 
         Args:
             level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
                 "emergency".
 
         Raises:
-            ValueError: The level is none of these.
-            CapabilityNotSupported: The server declares no logging.
+            ValueError: The level is not one of these.
+            CapabilityNotSupported: The server does not declare logging.
         """
         if level not in LOG_LEVELS:
-            raise ValueError(f"level is one of {', '.join(LOG_LEVELS)}, not {level!r}")
+            raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
         call = Call(self._sessions, timeout, cancel, "logging")
         from . import subscriptions
 
         subscriptions.of(call.session).set_log_level(level, call.request)
-        # The request may have been sent again in another session than the first time.
+        # The request may have been retried in a newer session.
         subscriptions.of(call.session).log_level = level
-        call.session.check()  # as in `ClientSubscriptions.change`
+        # If the session was replaced meanwhile, its successor does not know of the level.
+        call.session.check()
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:
-        """Replace the roots that ``roots=`` of `connect` gave, and tell a server that keeps them.
+        """Replace the roots that were passed to `connect` as ``roots=``, and notify the server.
+
+        Args:
+            roots: Paths, ``file://`` URIs or `Root` objects.
 
         Raises:
-            RuntimeError: `connect` was not given ``roots``.
+            RuntimeError: `connect` was called without ``roots``.
             ConnectionLost: The connection has ended.
         """
         if self._host.roots is None:
             raise RuntimeError(
-                "set_roots replaces what connect was given as roots=, and there was nothing"
+                "set_roots replaces the roots of connect(..., roots=[...]), which was called "
+                "without roots"
             )
         from .questions import as_roots
 
@@ -301,15 +315,17 @@ class Client:
         self.roots_changed()
 
     def roots_changed(self) -> None:
-        """Tell the server that `list_roots` has something new; where it asks for them in each call,
-        do nothing.
+        """Notify the server that `list_roots` returns new roots.
+
+        In stateless revisions this does nothing, because the server requests the roots in each
+        call.
 
         Raises:
-            RuntimeError: `connect` was given neither ``roots`` nor ``list_roots``.
+            RuntimeError: `connect` was called without ``roots`` and ``list_roots``.
             ConnectionLost: The connection has ended.
         """
         if "list_roots" not in self._host.functions:
-            raise RuntimeError("this client has no roots: give connect roots= or list_roots=")
+            raise RuntimeError("this client has no roots: pass roots= or list_roots= to connect")
         if self._era.revision.handshake:
             self.notify("notifications/roots/list_changed")
 
@@ -318,12 +334,22 @@ class Client:
     def list_tools(
         self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
     ) -> list[Tool]:
-        """All tools of the server, page after page. Arguments and errors as `Client.request`.
+        """Return all tools of the server, from all pages of the list.
+
+        Args:
+            timeout: Seconds for all pages together; None means no limit. Default: that of
+                `connect`.
+            cancel: A token that another thread can cancel, or None.
+            cache: "use" returns cached pages that are still fresh, "refresh" requests and caches
+                them, and "bypass" ignores the cache.
 
         Raises:
-            CapabilityNotSupported: The server declares no tools.
-            ProtocolViolation: A page makes no sense, a cursor comes twice, or there are over 1,000
+            CapabilityNotSupported: The server does not declare tools.
+            ProtocolViolation: A page is invalid, a cursor is repeated, or there are over 1,000
                 pages.
+            McpError: As `request`.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
         return self._list_tools(Call(self._sessions, timeout, cancel, "tools"), cache)
 
@@ -334,7 +360,9 @@ class Client:
             tools = header_params.usable_tools(tools, call.deadline)
         call.session.schemas.remember(tools)
         offers = self._host.offers
-        return tools if offers is None else [tool for tool in tools if offers(tool.name)]
+        if offers is None:
+            return tools
+        return [tool for tool in tools if offers(tool.name)]
 
     @keywords_shown
     def call_tool(
@@ -349,32 +377,31 @@ class Client:
         validate: Optional[bool] = None,
         **misplaced: NoReturn,
     ) -> CallToolResult:
-        """Call a tool. Arguments and errors as `Client.request`, and:
+        """Call a tool and return its result.
 
         Args:
-            name: Of the tool.
-            arguments: By parameter; None sends none.
-            timeout: Seconds the server may take in all; left out, that of `connect`; None waits for
-                ever.
-            cancel: A token that ends the call from another thread; None for a call that nobody
-                cancels.
-            on_progress: Called with each `Progress`, in order, by this thread, before this returns;
-                None asks for none.
-            raise_on_error: False returns a result that says that the tool failed, instead of
-                raising.
-            validate: Whether a structured result is checked against the tool's output schema, if
-                the tool was listed; None does as `connect` was told.
+            name: The tool's name.
+            arguments: Values by parameter name; None sends none.
+            timeout: Seconds for the whole call; None means no limit. Default: that of `connect`.
+            cancel: A token that another thread can cancel, or None.
+            on_progress: Function that this thread calls with each `Progress`, in order, before
+                `call_tool` returns. None does not request progress.
+            raise_on_error: Whether to raise `ToolError` if the tool failed. If False, return the
+                result, whose ``is_error`` is True.
+            validate: Whether to check the structured result against the output schema of a listed
+                tool. None uses ``validate_results`` of `connect`.
 
         Raises:
-            ToolError: The tool failed; ``result`` is what it said.
-            InvalidParams: The server has no such tool, or does not take these arguments.
-            CapabilityNotSupported: The server declares no tools.
-            ProtocolViolation: The structured result does not match the tool's output schema, or
-                the schema cannot be checked. ``result`` is the result.
+            ToolError: The tool failed; ``result`` is its result.
+            InvalidParams: The server does not have the tool or rejected the arguments.
+            CapabilityNotSupported: The server does not declare tools.
+            ProtocolViolation: The structured result does not match the output schema, or the schema
+                cannot be checked. ``result`` is the result.
+            McpError: As `request`.
 
-        Where a revision wraps values, the tools are listed once if they have not been: only the
-        schema of a tool tells whether its ``{"result": ...}`` is a wrapping, which ``value`` is
-        without.
+        Some revisions wrap a value as ``{"result": value}``. Only the output schema shows that, so
+        the tools are listed once if needed.
+        https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
@@ -384,9 +411,10 @@ class Client:
         return self._carry_out(call, params, None, on_progress, raise_on_error, validate)
 
     def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
-        """Return the params of a call. Raises InvalidParams: the config does not offer this tool."""
+        """Return the params of a tool call. Raise InvalidParams if the config does not offer the
+        tool."""
         if type(name) is not str:
-            require_type(name, str, "a tool's name is a str")
+            require_type(name, str, "a tool's name must be a str")
         offers = self._host.offers
         if offers is not None and not offers(name):
             raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
@@ -399,12 +427,12 @@ class Client:
     def _validates(self, validate: Optional[bool]) -> bool:
         if validate is None:
             return self._validate_results
-        require_type(validate, bool, "validate is True, False or None")
+        require_type(validate, bool, "validate must be True, False or None")
         return validate
 
     def _with_task(self, call: Call, params: dict[str, Json]) -> dict[str, Json]:
-        """Return the params of a call, with ``task`` if the server lists the tool as one that runs
-        as a task only."""
+        """Return the params with ``task`` if the server lists the tool as one that must run as a
+        task."""
         support = call.session.schemas.task_support.get(str(params["name"]))
         if support == "required" and call.session.era.peer.supports("tasks.requests.tools.call"):
             return {**params, "task": {}}
@@ -419,21 +447,24 @@ class Client:
         raise_on_error: bool = True,
         validate: bool = True,
     ) -> CallToolResult:
-        """Go on with a call of a tool until there is a result, from what came of it already; None
-        sends it first."""
+        """Complete a tool call.
+
+        Args:
+            first: The outcome of the first request, or None to send it.
+        """
         try:
             result = call.request("tools/call", params, on_progress, first=first)
-        except ToolError as error:  # an old server's own code for it
+        except ToolError as error:  # older servers report a failed tool by an error code
             if raise_on_error or error.result is None:
                 raise
             return error.result
-        except HeaderMismatch:  # its schema is not known, or has changed since it was listed
+        except HeaderMismatch:  # the tool was never listed, or its schema has changed since
             if call.session.header_params is None:
                 raise
             self._list_tools(call, "refresh")
             result = call.request("tools/call", params, on_progress)
-        except MethodNotFound:  # with a handshake a tool may run as a task only
-            if not self._as_task_only(call, params["name"]):
+        except MethodNotFound:  # in revisions with a handshake, a tool may require a task
+            if not self._requires_task(call, params["name"]):
                 raise
             result = call.request("tools/call", {**params, "task": {}})
         wire = result if result.get("resultType") == "task" else result.get("task")
@@ -448,8 +479,8 @@ class Client:
                 raise
         return self._typed(call, params["name"], result, raise_on_error, validate)
 
-    def _as_task_only(self, call: Call, name: str) -> bool:
-        """Whether the server lists a tool as one that runs as a task only."""
+    def _requires_task(self, call: Call, name: str) -> bool:
+        """Return whether the server lists the tool as one that must run as a task."""
         if not call.session.era.peer.supports("tasks.requests.tools.call"):
             return False
         return any(
@@ -465,7 +496,8 @@ class Client:
         raise_on_error: bool,
         validate: Optional[bool] = None,
     ) -> CallToolResult:
-        """The result of a call of a tool as an object; None for a tool whose name is not known."""
+        """Return the result of a tool call as an object. ``name`` is None if the tool is
+        unknown."""
         typed = call.read("tools/call", CallToolResult, result)
         schemas = call.session.schemas
         validate = self._validates(validate)
@@ -482,13 +514,14 @@ class Client:
             wraps=call.session.era.revision.structured == "object",
             validate=validate,
         ):
+            # The call has succeeded, so its result is returned even if the list fails.
             try:
                 self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
-            except (
-                McpError
-            ) as error:  # the call was made: its result is kept whatever comes of this
+            except McpError as error:
                 log.warning(
-                    "what %s returned may be wrapped, and its schema cannot be had: %s", name, error
+                    "the result of %s may be wrapped, but its schema is not available: %s",
+                    name,
+                    error,
                 )
             schemas.fill_in(name, typed, wraps=False, validate=validate)
         return typed
@@ -522,28 +555,27 @@ class Client:
         return_exceptions: bool = False,
         validate: Optional[bool] = None,
     ) -> Any:
-        """Send many calls at once, from this thread, and return their results in the order of the
-        calls.
+        """Send several tool calls at once and return their results in the order of the calls.
 
         Args:
             calls: Pairs of a tool's name and its arguments.
-            timeout: Seconds for all of them together; None waits for ever.
-            cancel: Ends all of them.
-            return_exceptions: True puts an exception in the place of its result; False raises the
-                first one in order, when all calls have ended.
+            timeout: Seconds for all calls together; None means no limit.
+            cancel: A token that cancels all calls, or None.
+            return_exceptions: Whether the list contains exceptions in place of missing results. If
+                False, the first exception in order is raised when all calls have ended.
             validate: As for `call_tool`.
 
         Raises:
-            McpError: As `call_tool`, unless ``return_exceptions``.
+            McpError: As `call_tool`, unless ``return_exceptions`` is True.
+            TypeError: An item is not a pair.
         """
         call = Call(self._sessions, timeout, cancel, "tools")
         pairs: list[Any] = list(calls)
         for each in pairs:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
-                way = 'such as [("forecast", {"city": "Oslo"})]'
                 raise TypeError(
-                    f"call_tools takes pairs of a tool's name and its arguments, {way}, not "
-                    f"{each!r:.60}"
+                    "call_tools takes pairs of a tool's name and its arguments, such as "
+                    f'[("forecast", {{"city": "Oslo"}})], not {each!r:.60}'
                 )
         validate = self._validates(validate)
         params = [self._with_task(call, self._call_params(*each)) for each in pairs]
@@ -553,9 +585,8 @@ class Client:
         if call.session.header_params is not None and any(
             isinstance(outcome, HeaderMismatch) for outcome in outcomes
         ):
-            with suppress(
-                McpError
-            ):  # a call that is refused again lists them once more, and fails with what this says
+            # If this fails, a call that is rejected again lists the tools and raises the error.
+            with suppress(McpError):
                 self._list_tools(call, "refresh")
             outcomes = [
                 None if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes
@@ -563,14 +594,12 @@ class Client:
         with following(cancel) as token:
             results: list[Any] = []
             for one, first in zip(params, outcomes):
-                part = call.within(
-                    None, token
-                )  # its deadline is paused only while the host answers this one
+                # A deadline of its own: it is paused only while the host answers this call.
+                part = call.within(None, token)
                 work = partial(self._carry_out, part, one, first, validate=validate)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
-                if (
-                    asks or first is None or isinstance(first, NOT_RUN)
-                ):  # one that waits for its answer holds no other
+                # A call that has to wait runs on its own thread, so that it delays no other.
+                if asks or first is None or isinstance(first, NOT_RUN):
                     results.append(spawn(self._host.pool, work, token))
                 else:
                     results.append(CallFuture(token))
@@ -589,24 +618,26 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Task:
-        """Call a tool as a task, and do not wait for its end. Arguments and errors as `call_tool`,
-        and:
+        """Call a tool as a task and return without waiting for its end.
+
+        Arguments and exceptions are those of `call_tool`, and:
 
         Args:
-            ttl: Seconds that the server is asked to keep it; None leaves it to the server. Where
-                requests stand alone the server decides, and this is not sent.
+            ttl: Seconds for which the server should keep the task; None leaves it to the server. It
+                is not sent in stateless revisions, in which the server decides.
 
         Returns:
-            The task; where requests stand alone the server may answer the call at once, and it has
-            ended then.
+            The task. In stateless revisions the server may return the result at once; then the task
+            has already ended.
 
         Raises:
-            CapabilityNotSupported: The server runs nothing as a task, or this client was not told
-                to declare that it knows tasks.
-            MethodNotFound: It does not run this tool as one.
+            CapabilityNotSupported: The server does not run tasks, or `connect` was called without
+                ``extensions=[Tasks()]``.
+            MethodNotFound: The server does not run this tool as a task.
 
-        With a handshake the tools are listed once if they have not been: only a tool that declares
-        it may be called as a task.
+        In revisions with a handshake only a tool that declares it may be called as a task, so the
+        tools are listed once if needed.
+        https://modelcontextprotocol.io/specification/2026-07-28/extensions/tasks
         """
         from ..extensions.client_tasks import Task, need_tasks
 
@@ -616,50 +647,54 @@ class Client:
         if call.session.era.revision.handshake:
             self._need_task_support(call, name)
             asked: dict[str, Json] = {} if ttl is None else {"ttl": round(ttl * 1000)}
-            return Task.read(
-                self, call.request("tools/call", {**params, "task": asked}).get("task"), name
-            )
+            result = call.request("tools/call", {**params, "task": asked})
+            return Task.read(self, result.get("task"), name)
         result = call.request("tools/call", params)
-        return (
-            Task.read(self, result, name)
-            if result.get("resultType") == "task"
-            else Task(self, "", name, result)
-        )
+        if result.get("resultType") == "task":
+            return Task.read(self, result, name)
+        return Task(self, "", name, result)
 
     def _need_task_support(self, call: Call, name: str) -> None:
-        """Raise MethodNotFound if the server does not list a tool as one that runs as a task."""
+        """Raise MethodNotFound if the server does not list the tool as one that can run as a
+        task."""
         schemas = call.session.schemas
         if name not in schemas.task_support:
             try:
                 self._list_tools(call.within(LOOK_UP_SECONDS, call.cancel))
-            except McpError as error:  # the server decides
-                log.warning("whether %s runs as a task is not known: %s", name, error)
+            except McpError as error:  # leave the decision to the server
+                log.warning("cannot determine whether %s can run as a task: %s", name, error)
                 return
         if schemas.task_support.get(name) is None:
             raise MethodNotFound(
-                f"{call.session.name}: the tool {name!r:.100} does not run as a task, as the "
-                "server "
-                "lists it: use call_tool"
+                f"{call.session.name}: the server does not list the tool {name!r:.100} as one "
+                "that can run as a task: use call_tool"
             )
 
     def task(self, id: str) -> Task:
-        """A task that was started before, maybe by another process; nothing is asked.
+        """Return a task that was started earlier, even by another process. Nothing is sent.
+
+        Args:
+            id: The task's id.
 
         Raises:
-            TypeError: The id is no str.
-            ValueError: It is empty.
+            TypeError: The id is not a str.
+            ValueError: The id is empty.
         """
         from ..extensions.client_tasks import Task
 
-        if not require_type(id, str, "a task's id is a str"):
-            raise ValueError("a task's id is not empty: a call that was answered at once has none")
+        if not require_type(id, str, "a task's id must be a str"):
+            raise ValueError(
+                "a task's id must not be empty: a call whose result came at once has no id"
+            )
         return Task(self, id)
 
     def list_tasks(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Task]:
-        """The tasks of this client that the server keeps. Arguments and errors as `list_tools`.
+        """Return the tasks of this client that the server keeps.
+
+        Arguments and exceptions are those of `list_tools`.
 
         Raises:
-            CapabilityNotSupported: The server does not list tasks; where requests stand alone none
+            CapabilityNotSupported: The server does not list tasks. In stateless revisions no server
                 does.
         """
         from ..extensions.client_tasks import Task
@@ -673,11 +708,14 @@ class Client:
     def list_resources(
         self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
     ) -> list[types.Resource]:
-        """All resources that the server lists, page after page. Arguments and errors as
-        `list_tools`.
+        """Return all resources that the server lists, from all pages of the list.
+
+        Arguments and exceptions are those of `list_tools`.
 
         Raises:
-            CapabilityNotSupported: The server declares no resources.
+            CapabilityNotSupported: The server does not declare resources.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
         return self._list(
             "resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache
@@ -686,10 +724,12 @@ class Client:
     def list_resource_templates(
         self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
     ) -> list[types.ResourceTemplate]:
-        """All templates of resources, page after page. Arguments and errors as `list_tools`.
+        """Return all resource templates that the server lists, from all pages of the list.
+
+        Arguments and exceptions are those of `list_tools`.
 
         Raises:
-            CapabilityNotSupported: The server declares no resources.
+            CapabilityNotSupported: The server does not declare resources.
         """
         read = types.ResourceTemplate.from_wire
         return self._list(
@@ -705,16 +745,19 @@ class Client:
         on_progress: Optional[OnProgress] = None,
         cache: str = "use",
     ) -> types.ReadResourceResult:
-        """Read a resource. Arguments and errors as `Client.request`, and:
+        """Read a resource.
+
+        Arguments and exceptions are those of `request`, and:
 
         Args:
-            uri: As the server lists it, or made from a template; it is sent character for
-                character.
+            uri: A URI that the server lists or that was made from a template. It is sent unchanged.
 
         Raises:
-            ResourceNotFound: The server has no such resource.
-            ResourceAccessDenied: It has, and this client may not read it.
-            CapabilityNotSupported: The server declares no resources.
+            ResourceNotFound: The server does not have the resource.
+            ResourceAccessDenied: The client may not read the resource.
+            CapabilityNotSupported: The server does not declare resources.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
         call = Call(self._sessions, timeout, cancel, "resources")
         result = call.fetch(
@@ -725,13 +768,12 @@ class Client:
     # ------------------------------------------------------------ skills
 
     def list_skills(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Skill]:
-        """The skills that the server lists, page after page; it may serve others too. No file of
-        them is read.
+        """Return the skills that the server lists, from all pages of the list. It may serve others.
 
-        Arguments and errors as `list_tools`, and:
+        No file is read. Arguments and exceptions are those of `list_tools`.
 
         Raises:
-            CapabilityNotSupported: The server declares no skills.
+            CapabilityNotSupported: The server does not declare skills.
         """
         from ..extensions.client_skills import CAPABILITY, Skill
 
@@ -742,42 +784,45 @@ class Client:
     def read_skill(
         self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> Skill:
-        """Read the ``SKILL.md`` of a skill, and verify its size, digest and front matter. Errors as
-        `request`, and:
+        """Read the ``SKILL.md`` of a skill and verify its size, digest and front matter.
+
+        Exceptions are those of `request`, and:
 
         Args:
-            skill: As it was listed, when that was what the user has agreed to; or its URI, which
-                has the server say anew what the skill is, whether it is listed or not.
+            skill: A listed `Skill`, so that the user receives what they agreed to; or a URI, listed
+                or not. For a URI the server is asked for the current description of the skill.
 
         Returns:
-            The skill, with its ``text``; its ``read`` reads the other files.
+            The skill, with its ``text``. Its ``read`` method reads the other files.
 
         Raises:
-            SkillError: The server sends something else than it has listed.
-            InvalidParams: It has no skill of this URI.
-            CapabilityNotSupported: It declares no skills.
+            SkillError: The content differs from the description.
+            InvalidParams: The server does not have a skill with this URI.
+            CapabilityNotSupported: The server does not declare skills.
         """
         from ..extensions.client_skills import CAPABILITY, Skill, get_skill
 
         call = Call(self._sessions, timeout, cancel)
         call.session.need(CAPABILITY)
-        found = (
-            skill
-            if isinstance(skill, Skill)
-            else get_skill(self, call, require_type(skill, str, "a skill is a str"))
-        )
-        found.load(call)
-        return found
+        if not isinstance(skill, Skill):
+            uri = require_type(skill, str, "a skill must be a Skill or a URI (a str)")
+            skill = get_skill(self, call, uri)
+        skill.load(call)
+        return skill
 
     # ------------------------------------------------------------ prompts
 
     def list_prompts(
         self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
     ) -> list[Prompt]:
-        """All prompts of the server, page after page. Arguments and errors as `list_tools`.
+        """Return all prompts of the server, from all pages of the list.
+
+        Arguments and exceptions are those of `list_tools`.
 
         Raises:
-            CapabilityNotSupported: The server declares no prompts.
+            CapabilityNotSupported: The server does not declare prompts.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
         return self._list("prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
 
@@ -790,19 +835,23 @@ class Client:
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> types.GetPromptResult:
-        """Get a prompt's messages. Arguments and errors as `Client.request`, and:
+        """Get the messages of a prompt.
+
+        Arguments and exceptions are those of `request`, and:
 
         Args:
-            name: Of the prompt.
-            arguments: By name. On the wire they are strings: numbers and bools are sent as JSON
-                writes them; None sends none.
+            name: The prompt's name.
+            arguments: Values by name. They are sent as strings: numbers and bools are written as in
+                JSON. None sends none.
 
         Raises:
-            InvalidParams: The server has no such prompt, or does not take these arguments.
-            CapabilityNotSupported: The server declares no prompts.
-            TypeError: An argument is neither text, number nor bool.
+            InvalidParams: The server does not have the prompt or rejected the arguments.
+            CapabilityNotSupported: The server does not declare prompts.
+            TypeError: An argument is not a str, a number or a bool.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        params: dict[str, Json] = {"name": require_type(name, str, "a prompt's name is a str")}
+        params: dict[str, Json] = {"name": require_type(name, str, "a prompt's name must be a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
         call = Call(self._sessions, timeout, cancel, "prompts")
@@ -822,33 +871,35 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> types.Completion:
-        """Suggestions for an argument of a prompt, or for a variable of a template. Errors as
-        `Client.request`, and:
+        """Return suggestions for an argument of a prompt or a variable of a resource template.
+
+        Exceptions are those of `request`, and:
 
         Args:
-            argument: Its name.
-            value: What is typed so far.
-            prompt: The name of the prompt.
-            template: The template, as the server lists it. One of the two.
-            arguments: Those that are chosen already; a server that does not know of them is told
-                nothing.
+            argument: The name of the argument or variable.
+            value: The text typed so far.
+            prompt: The name of the prompt. Pass either this or ``template``.
+            template: The URI template, as the server lists it.
+            arguments: Values that were already chosen, by name; None sends none. They are not sent
+                in revisions that do not have them.
 
         Raises:
-            TypeError: Neither a prompt nor a template, or both; or an argument is neither text,
-                number nor bool.
-            InvalidParams: The server has no such prompt, template or argument.
-            CapabilityNotSupported: The server completes nothing.
+            TypeError: Neither or both of ``prompt`` and ``template`` were passed, or an argument is
+                not a str, a number or a bool.
+            InvalidParams: The server does not have the prompt, template or argument.
+            CapabilityNotSupported: The server does not declare completions.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/completion
         """
         if (prompt is None) == (template is None):
-            raise TypeError("say which: prompt=, or template=")
-        ref = (
-            {"type": "ref/resource", "uri": template}
-            if prompt is None
-            else {"type": "ref/prompt", "name": prompt}
-        )
-        require_type(prompt or template, str, "prompt or template is a str")
-        require_type(argument, str, "an argument's name is a str")
-        require_type(value, str, "a value is a str")
+            raise TypeError("complete takes either prompt= or template=")
+        if prompt is None:
+            ref = {"type": "ref/resource", "uri": template}
+        else:
+            ref = {"type": "ref/prompt", "name": prompt}
+        require_type(prompt or template, str, "prompt or template must be a str")
+        require_type(argument, str, "an argument's name must be a str")
+        require_type(value, str, "a value must be a str")
         params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
         call = Call(self._sessions, timeout, cancel)
@@ -865,8 +916,8 @@ class Client:
     def _subscriptions(
         self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel
     ) -> T:
-        """Do something about what the server tells of, again where `Call.request` would send a
-        request again."""
+        """Run an operation on the subscriptions, and retry it when `Call.request` would retry a
+        request."""
         from . import subscriptions
 
         call = Call(self._sessions, timeout, cancel)
@@ -880,21 +931,24 @@ class Client:
                 call.renew(refusal, refusals)
 
     def subscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
-        """Have ``on_resource_updated`` called when this resource, or one below it, changes. Errors
-        as `request`.
+        """Call ``on_resource_updated`` from now on when this resource, or one below it, changes.
+
+        Exceptions are those of `request`, and:
 
         Args:
-            uri: The URI of the resource, sent as it is. To subscribe to an equivalent URI (RFC
-                3986, 6.2.2) changes nothing.
+            uri: The URI of the resource, sent unchanged. If an equivalent URI (RFC 3986, 6.2.2) is
+                already subscribed to, nothing changes.
 
         Raises:
-            CapabilityNotSupported: The server takes no subscriptions, or not this one.
-            TypeError: ``uri`` is no str.
+            CapabilityNotSupported: The server does not support subscriptions, or not this one.
+            TypeError: ``uri`` is not a str.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """
         self._change(uri, True, timeout, cancel)
 
     def unsubscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
-        """Take a subscription back. Arguments and errors as `subscribe`."""
+        """Cancel a subscription. Arguments and exceptions are those of `subscribe`."""
         self._change(uri, False, timeout, cancel)
 
     def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
@@ -914,34 +968,36 @@ class Client:
         timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Changes:
-        """Hear of changes in a loop: ``with client.listen(tools_list_changed=True) as changes:
-        ...``.
+        """Open a stream of changes: ``for change in client.listen(tools_list_changed=True): ...``.
 
         Args:
-            tools_list_changed: Of the list of tools.
-            prompts_list_changed: Of the list of prompts.
-            resources_list_changed: Of the list of resources.
-            resource_subscriptions: URIs of resources; one that lies below counts too.
-            filters: What extensions add to the filter, by the names on the wire; what comes of it
-                their `Extension` objects hear. None adds nothing. With a handshake it is not sent:
-                there it comes unasked.
-            timeout: Seconds until the server must have agreed; a stream itself may be silent for
-                ever.
-            cancel: Gives up before that.
+            tools_list_changed: Whether to report changes of the list of tools.
+            prompts_list_changed: Whether to report changes of the list of prompts.
+            resources_list_changed: Whether to report changes of the list of resources.
+            resource_subscriptions: URIs of resources. Changes of resources below them are reported
+                too.
+            filters: Members that extensions add to the filter, by wire name; None adds none. The
+                resulting notifications are passed to the `Extension` objects. Not sent in revisions
+                with a handshake, in which these notifications arrive without a request.
+            timeout: Seconds for the server's acknowledgement; None means no limit. The stream
+                itself may then be silent forever.
+            cancel: A token that cancels the wait for the acknowledgement, or None.
 
         Returns:
-            An iterator of `Change` (``kind``, ``uri``), whose ``honored`` says what the server
-            agreed to.
+            An iterator of `Change` (``kind``, ``uri``) and a context manager. ``honored`` is the
+            filter that the server agreed to.
 
         Raises:
-            RpcError: The server refused; `MethodNotFound` when it cannot do this at all.
+            RpcError: The server refused; `MethodNotFound` if it cannot do this at all.
             ConnectionLost: The server ended the stream at once, or the connection has ended.
-            RequestTimeout, Cancelled, ProtocolViolation: As `request`.
-            TypeError: ``resource_subscriptions`` is one str, or holds something else.
+            TypeError: ``resource_subscriptions`` is not a sequence of str.
+            McpError: As `request`.
+
+        https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """
         if isinstance(resource_subscriptions, str):
             raise TypeError(
-                "resource_subscriptions is a sequence of URIs: did you mean "
+                "resource_subscriptions must be a sequence of URIs: did you mean "
                 f"[{resource_subscriptions!r}]?"
             )
         from .subscriptions import Filter
@@ -955,22 +1011,23 @@ class Client:
         )
 
     def submit(self, function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> Future[T]:
-        """Run one of this client's calls on a thread of its own.
+        """Run a method of this client on another thread.
 
         Args:
-            function: A method of this client that takes ``cancel=``; the other arguments are handed
-                to it. A token among them ends the call, and is left alone when only the future is
-                cancelled.
+            function: A method of this client that takes ``cancel=``. The other arguments are passed
+                to it. A token among them still cancels the call; cancelling the future does not
+                cancel that token.
 
         Returns:
-            A `concurrent.futures.Future`, whose ``cancel()`` also ends a running call, on the wire.
+            A `concurrent.futures.Future`. Its ``cancel()`` also cancels a running call on the
+            server.
 
         Raises:
-            TypeError: The function is none, such as the name of a tool.
+            TypeError: ``function`` is not callable.
         """
         if not callable(function):
             raise TypeError(
-                "submit takes a method of this client and then its arguments, as in "
+                "submit takes a method of this client and its arguments, as in "
                 f'client.submit(client.call_tool, "name", {{...}}), not {repr_of(function)}'
             )
         given: Any = keywords.get("cancel")
@@ -986,19 +1043,19 @@ class Client:
     # ------------------------------------------------------------ the end
 
     def close(self) -> None:
-        """End the connection. Idempotent, from any thread.
+        """End the connection. Idempotent and thread-safe.
 
-        Calls that wait raise `ConnectionLost`, and the server is told that nobody wants their
-        answers, if it takes that at once. A server process gets the end of its input and 2 s to
-        exit, then SIGTERM and 2 s more, then SIGKILL, with all that it has started; so this lasts
-        about 4 s at most. A server with a URL is told that the session ends, and gets 2 s to take
-        that.
+        Pending calls raise `ConnectionLost`, and the server is notified of it if it accepts the
+        notification at once. A server process receives the end of its stdin and has 2 s to exit.
+        Then it receives SIGTERM, and 2 s later SIGKILL, together with all processes that it
+        started. A server with a URL has 2 s to accept the end of the session. Blocks for about 4 s
+        at most.
         """
         session = self._sessions.newest
         if self._send_shutdown and session.cause is None and session.era.revision.handshake:
-            try:  # a server that does not know this method is closed anyway
+            try:
                 session.request(PARAPHRASE_SHUTDOWN, {}, Deadline(SHUTDOWN_SECONDS))
-            except McpError as error:
+            except McpError as error:  # the connection is closed even if this is unknown to it
                 log.debug("%s: shutdown: %s", session.name, error)
         self._sessions.close()
         self._host.close()
@@ -1007,7 +1064,7 @@ class Client:
 
         def __aenter__(self, *_: object) -> None:
             self.close()
-            raise TypeError("write with, not async with: every call of a Client blocks")
+            raise TypeError("write with, not async with: all methods of a Client block")
 
         __aexit__ = __aenter__
 
@@ -1024,16 +1081,18 @@ class Client:
         self._host.close()
         if not sessions.newest.wait_until_ended(0):
             warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
-        sessions.abandon()  # also an attempt at the next session, for which nobody waits any more
+        sessions.abandon()  # also stops an attempt to start the next session
 
     def __repr__(self) -> str:
         return f"<Client {self.revision} on {self._sessions.newest!r}>"
 
 
 def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:
-    """Run something on a thread of its own, in a copy of the context of this one, whose trace
-    context it carries on."""
-    future, trace, context = CallFuture(token), current_trace_context(), copy_context()
+    """Run a function on a new thread, in a copy of this thread's context and with its trace
+    context."""
+    future = CallFuture(token)
+    trace = current_trace_context()
+    context = copy_context()
 
     def run() -> None:
         this_thread.trace_context = trace
@@ -1046,11 +1105,11 @@ def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture
 
 @contextmanager
 def following(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterator[CancelToken]:
-    """A token that is cancelled with a caller's, and when the block ends, as by Ctrl-C.
+    """Provide a token that is cancelled with the caller's token, and when the block ends.
 
     Args:
-        cancel: The caller's; None for one that nobody cancels.
-        token: What follows it; None makes one.
+        cancel: The caller's token, or None.
+        token: The token to provide; None makes a new one.
     """
     token = token or CancelToken()
     forget: Callable[[], object] = int
@@ -1060,11 +1119,11 @@ def following(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterator[C
         yield token
     finally:
         forget()
-        token.cancel("the caller gave up")
+        token.cancel("the caller gave up")  # also after Ctrl-C
 
 
 def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
-    """The outcomes of several calls, unless the first failure among them is to be raised."""
+    """Return the outcomes of several calls, or raise the first exception among them."""
     for outcome in outcomes:
         if isinstance(outcome, BaseException) and not (
             return_exceptions and isinstance(outcome, Exception)
@@ -1074,29 +1133,29 @@ def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
 
 
 def _checked(method: Any, params: Any) -> Any:
-    """The params of a message that a user writes by hand, if it can be one."""
-    require_type(method, str, "a method is a str")
-    return require_type(
-        {} if params is None else params, Mapping, f"the params of {method} are a dict or None"
-    )
+    """Return the params of a message that a program wrote by hand. Raise TypeError if it is
+    invalid."""
+    require_type(method, str, "a method must be a str")
+    if params is None:
+        return {}
+    return require_type(params, Mapping, f"the params of {method} must be a dict or None")
 
 
 def _mapping(name: str, arguments: Any) -> Any:
-    """The arguments of something, if they are a mapping. Raises TypeError: they are none."""
-    what = f'the arguments of {name!r} are a dict by parameter name, such as {{"city": "Oslo"}}'
-    return require_type(arguments, Mapping, what)
+    """Return the arguments of `name`. Raise TypeError if they are not a mapping."""
+    rule = f'the arguments of {name!r} must be a dict by parameter name, such as {{"city": "Oslo"}}'
+    return require_type(arguments, Mapping, rule)
 
 
 def _texts(of: str, arguments: Mapping[str, Scalar]) -> dict[str, str]:
-    """Arguments as the strings that they are on the wire."""
+    """Return arguments as the strings that are sent."""
     for name, value in _mapping(of, arguments).items():
         if not isinstance(value, (str, int, float)):
-            what = (
-                f"the argument {name!r} of {of!r} is a str, a number or a bool, not "
-                f"{repr_of(value)}"
-            )
             hint = "write json.dumps(...)" if isinstance(value, (dict, list)) else json_hint(value)
-            raise TypeError(f"{what}: {hint}")
+            raise TypeError(
+                f"the argument {name!r} of {of!r} must be a str, a number or a bool, not "
+                f"{repr_of(value)}: {hint}"
+            )
     return {
         name: value if isinstance(value, str) else to_json(value)
         for name, value in arguments.items()
@@ -1108,11 +1167,11 @@ _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 @atexit.register
 def _close_at_exit() -> None:
-    """Close each client politely that nobody has closed, unless a thread waits: it would print its
-    loss as it dies."""
+    """Close all open clients, except those with a pending call: its thread would print the loss as
+    a traceback."""
     for client in list(_open_clients):
         session = client._sessions.newest
-        # The client's own stream of changes is a request that stays open; nobody waits for it.
+        # The background stream of changes is a pending request for which no thread waits.
         listens = session.subscriptions is not None and session.subscriptions.background is not None
         if len(session.calls) <= listens:
             client.close()

@@ -1,4 +1,4 @@
-"""What a str or a path means as the target of `connect`: a file or a command line.
+"""How `connect` interprets a str or a path: as a file or as a command line.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
@@ -18,51 +18,52 @@ from ..schema.mismatch import nearest
 from ..stdio.child import knows_python, this_python
 
 SCRIPTS = {".py": "", ".js": "node", ".mjs": "node"}
-"""The program that runs a file, by the file's ending; empty for this Python. Other files run
-themselves."""
+"""The program that runs a file, by the file's suffix; empty for this Python. Other files are
+executed directly."""
 
 
 def of_text(target: str, cwd: str) -> tuple[str, Sequence[str]]:
-    """Return what a text was taken for, and the command that it means.
+    """Return a description of the target, and the command that it means.
 
     Args:
         target: A file or a command line.
         cwd: The working directory of the server.
 
     Raises:
-        ConnectionFailed: It is neither; the message says what to write.
-        ValueError: It is not a command line.
+        ConnectionFailed: The target is neither; the message says what to write.
+        ValueError: The target is not a valid command line.
     """
-    first, is_script = "".join(target.split()[:1]), target.endswith(tuple(SCRIPTS))
+    first = "".join(target.split()[:1])
+    is_script = target.endswith(tuple(SCRIPTS))
     if (os.path.dirname(first) and os.path.isfile(target)) or (
         is_script and len(target.split()) == 1
     ):
         return "a file", run_file(target, cwd)
     if target.endswith(".json") and os.path.isfile(target):
-        way = (
-            f"say which: connect(NAME, config={target!r}), or all of them: connect_all({target!r})"
+        raise ConnectionFailed(
+            f"{target!r} is a config: write connect(NAME, config={target!r}) for one server, or "
+            f"connect_all({target!r})"
         )
-        raise ConnectionFailed(f"{target!r} is a file of servers: {way}")
     try:
         words = shlex.split(target, posix=os.name != "nt")
     except ValueError as error:
-        raise ValueError(f"{target!r} was taken for a command line: {error}") from None
-    if (
-        words and shutil.which(words[0]) is None
-    ):  # as in a shell, a program comes before a file of this folder
+        raise ValueError(f"{target!r} was interpreted as a command line: {error}") from None
+    # As in a shell, a program on the PATH takes precedence over a file in this folder.
+    if words and shutil.which(words[0]) is None:
         if os.path.isfile(target) and is_script:
             return "a file", run_file(target, cwd)
         if os.path.isfile(target):
             raise ConnectionFailed(
-                f"{target!r} was taken for a command line: write {'./' + target!r} for the file"
+                f"{target!r} was interpreted as a command line: write {'./' + target!r} for the "
+                "file"
             )
         if words[0].endswith(tuple(SCRIPTS)) and os.path.isfile(words[0]):
             runner = SCRIPTS[os.path.splitext(words[0])[1]]
             python = "sys.executable" if knows_python() else "'python3'"
             first = repr(runner) if runner else python
-            way = f"write connect([{first}, {', '.join(map(repr, words))}])"
             raise ConnectionFailed(
-                f"{target!r} was taken for a command line, and {words[0]} is no program: {way}"
+                f"{target!r} was interpreted as a command line, but {words[0]} is not a program: "
+                f"write connect([{first}, {', '.join(map(repr, words))}])"
             )
         if len(words) == 1:
             refuse_address(target)
@@ -71,15 +72,17 @@ def of_text(target: str, cwd: str) -> tuple[str, Sequence[str]]:
 
 
 def refuse_address(target: str) -> None:
-    """Raises ConnectionFailed: this looks like a URL without its scheme."""
+    """Raise ConnectionFailed if this looks like a URL without its scheme."""
     if re.fullmatch(r"[\w.-]+:\d+(/\S*)?", target):
-        way = f"write 'http://{target}' for a URL, or https://"
-        raise ConnectionFailed(f"{target!r} was taken for a command line: {way}")
+        raise ConnectionFailed(
+            f"{target!r} was interpreted as a command line: write 'http://{target}' or "
+            f"'https://{target}' for a URL"
+        )
 
 
 def _refuse_word(word: str) -> None:
-    """Raises ConnectionFailed: this word is no program; it says what is there instead, or what may
-    be missing."""
+    """Raise ConnectionFailed if this word is not a program. The message suggests a file or a
+    server."""
     near = next(
         (f"the file {word + ending!r}" for ending in SCRIPTS if os.path.isfile(word + ending)), None
     )
@@ -89,28 +92,32 @@ def _refuse_word(word: str) -> None:
         name = nearest(word, read_servers(CONFIG_FILE).table)
         near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
     if near or not os.path.dirname(word):
-        way = (
-            f"did you mean {near}?"
-            if near
-            else "a server of a host's file wants it, too: config=FILE (--config)"
+        hint = "for the name of a server in a config, add config=FILE (--config)"
+        if near:
+            hint = f"did you mean {near}?"
+        raise ConnectionFailed(
+            f"{word!r} was interpreted as a command line, but is not a program: {hint}"
         )
-        raise ConnectionFailed(f"{word!r} was taken for a command line, and is no program: {way}")
 
 
 def no_file(path: str, cwd: str = "") -> str:
-    """The message that there is no such file: where it was looked for, and which one may be
+    """Return the message for a missing file: where it was looked for, and which file may be
     meant."""
-    near, wanted = None, Path(cwd, path)
-    with suppress(OSError):  # there is no such folder either
-        there = [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix]
-        near = nearest(wanted.name, there, 0.87)  # names of files have much in common
+    near = None
+    wanted = Path(cwd, path)
+    with suppress(OSError):  # the folder may be missing too
+        files = [each.name for each in wanted.parent.iterdir() if each.suffix == wanted.suffix]
+        near = nearest(wanted.name, files, 0.87)  # names of files often have parts in common
     where = "" if os.path.isabs(path) else f" in {os.path.abspath(cwd)}"
-    return f"there is no file {path!r}{where}" + (f", did you mean {near}?" if near else "")
+    hint = f", did you mean {near}?" if near else ""
+    return f"there is no file {path!r}{where}{hint}"
 
 
 def run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
-    """The command for a file. What is there is named from the root, because the server may run in
-    another directory."""
+    """Return the command that runs a file.
+
+    If the file exists, its path is made absolute, because the server may run in another directory.
+    """
     path = Path(file)
     runner = SCRIPTS.get(path.suffix)
     if runner is None:
@@ -120,6 +127,7 @@ def run_file(file: Union[str, os.PathLike[str]], cwd: str) -> list[str]:
         raise ConnectionFailed(no_file(str(path), cwd))
     command = str(path.absolute()) if is_here else str(path)
     if not runner:
-        way = f"name the Python interpreter that runs the server: ['python3', {command!r}]"
-        runner = this_python(way)
+        runner = this_python(
+            f"name the Python interpreter that runs the server: ['python3', {command!r}]"
+        )
     return [runner, command]

@@ -1,8 +1,8 @@
-"""Config files of hosts: which servers there are, and how each is started.
+"""Configuration files of hosts: which servers they list, and how each is started.
 
-They are not part of the specification. Most hosts write ``{"mcpServers": {name: entry}}``, VS Code
-``{"servers": ...}``, Zed ``{"context_servers": ...}``, Codex the tables ``[mcp_servers.NAME]`` of a
-TOML file. `read_servers` says what an entry may hold.
+The format is not part of the specification. Most hosts write ``{"mcpServers": {name: entry}}``, VS
+Code ``{"servers": ...}``, Zed ``{"context_servers": ...}``, and Codex tables ``[mcp_servers.NAME]``
+in TOML. `read_servers` describes the entries.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .session import require_type
 log = logger("minimcp.client")
 
 CONFIG_FILE = "mcp.json"
-"""Where the command line looks up names when no ``--config`` is given, in the current folder."""
+"""The file in the current folder in which the command line looks up names without ``--config``."""
 
 TABLES = ("mcpServers", "servers", "context_servers", "mcp_servers")
-"""What the object of servers is called: by most hosts, by VS Code, by Zed, by Codex."""
+"""The names of the object of servers: of most hosts, VS Code, Zed and Codex."""
 
 REMOTE = {
     "stdio": False,
@@ -34,16 +34,16 @@ REMOTE = {
     "streamableHttp": True,
     "sse": True,
 }
-"""The words for ``type``, and whether such a server is reached by its URL."""
+"""The values of ``type``, and whether they mean a server with a URL."""
 
 URLS = ("url", "httpUrl", "serverUrl")
-"""The member with the URL: of most hosts, of Gemini CLI, of Windsurf."""
+"""The member with the URL: of most hosts, Gemini CLI and Windsurf."""
 
 ALLOWING = ("allowedTools", "includeTools", "enabled_tools")
-"""Members that name the only tools that are offered. Gemini CLI has the second, Codex the third."""
+"""Members that name the only tools to offer. Gemini CLI uses the second, Codex the third."""
 
 DENYING = ("disabledTools", "excludeTools", "disabled_tools")
-"""Members that name tools that are not offered."""
+"""Members that name tools not to offer."""
 
 SECONDS = {
     "timeout": 0.001,
@@ -51,11 +51,11 @@ SECONDS = {
     "startup_timeout_ms": 0.001,
     "startup_timeout_sec": 1.0,
 }
-"""Members with a time, and their unit in seconds. Gemini CLI and Claude Code have the first, Codex
-the others."""
+"""Members with a duration, and their unit in seconds. Gemini CLI and Claude Code use the first,
+Codex the others."""
 
-SHORTEST_MILLISECONDS = 1000
-"""A shorter ``timeout`` is rejected: other hosts write seconds there."""
+MIN_TIMEOUT_MILLISECONDS = 1000
+"""A shorter ``timeout`` is rejected, because other hosts expect seconds there."""
 
 MEMBERS = (
     "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers",
@@ -63,7 +63,8 @@ MEMBERS = (
     "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING, *SECONDS, "trust",
     "source",
 )  # fmt: skip
-"""What is read of an entry. ``trust`` (Gemini CLI) means nothing here, because no host asks."""
+"""The members of an entry that are read. ``trust`` (Gemini CLI) has no effect, because there is no
+confirmation."""
 
 READ_BY_HOSTS = {
     "claude_desktop_config.json": "mcpServers", ".mcp.json": "mcpServers",
@@ -74,10 +75,10 @@ READ_BY_HOSTS = {
     "zed/settings.json": "context_servers",
     ".codex/config.toml": "mcp_servers",
 }  # fmt: skip
-"""Files of hosts, and what the object of servers is called there."""
+"""The files of hosts, and the name of the object of servers in each."""
 
 GEMINI_FILE = ".gemini/settings.json"
-"""A file in which comments are usual, and ``$NAME`` stands for a variable too."""
+"""A file in which comments are common, and ``$NAME`` is a variable too."""
 
 HOST_FOLDERS = frozenset({
     ".vscode", ".cursor", ".gemini", ".codex", ".lmstudio", ".zed", ".windsurf", ".claude-plugin",
@@ -85,16 +86,15 @@ HOST_FOLDERS = frozenset({
 """Folders of a workspace in which hosts keep their files."""
 
 USER_FILES = ("Code/User/mcp.json", "claude_desktop_config.json", "zed/settings.json")
-"""Files of a user, which belong to no workspace."""
+"""Files of a user, which do not belong to a workspace."""
 
-MISSPELT = {
+MISSPELLED = {
     "cmd": "command",
     "arguments": "args",
     "environment": "env",
     "uri": "url",
 }
-"""What members of an entry are called by mistake, beside what is near a right name, and what they
-are called."""
+"""Common mistakes in the names of members that are not similar to the correct name."""
 
 EDITOR_VARIABLES = frozenset({
     "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename",
@@ -122,24 +122,24 @@ class ConfigEntry(NamedTuple):
     """One server of a config, as `connect` uses it."""
 
     target: Any
-    """What `connect` takes."""
+    """A target of `connect`."""
     timeout: Optional[float] = None
-    """Seconds for one call; None leaves it to `connect`."""
+    """Seconds for one call; None uses the timeout of `connect`."""
     connect_timeout: Optional[float] = None
-    """Seconds for the start; None leaves it to `connect`."""
+    """Seconds for the start; None uses the timeout of `connect`."""
     offers: Optional[Callable[[str], bool]] = None
-    """Whether a tool of this name is offered; None offers all."""
+    """Returns whether a tool of this name is offered; None offers all."""
     sources: tuple[str, ...] = ()
     """Members whose value came from elsewhere: "url from the environment variable DOCS_URL"."""
 
 
 @dataclass
 class Servers:
-    """The servers of one config. Made by `read_servers`.
+    """The servers of one config, made by `read_servers`.
 
     Args:
-        where: The file, for messages; empty for what is no file.
-        folder: Where a relative ``cwd`` begins.
+        where: The file's path, for messages; empty if there is no file.
+        folder: The folder to which a relative ``cwd`` refers.
         table: Entries, or targets of `connect`, by name.
     """
 
@@ -149,7 +149,7 @@ class Servers:
 
     @property
     def names(self) -> list[str]:
-        """All that are not disabled, in order."""
+        """The names of all servers that are not disabled, in order."""
         return [
             name
             for name, entry in self.table.items()
@@ -163,15 +163,15 @@ class Servers:
         return name in self.table
 
     def target(self, name: str) -> Any:
-        """What `connect` takes for this server. Errors as `entry`."""
+        """Return the target of a server for `connect`. Raises what `entry` raises."""
         return self.entry(name).target
 
     def entry(self, name: str) -> ConfigEntry:
-        """Return what the config says about a server.
+        """Return the entry of a server.
 
         Raises:
-            ValueError: There is none of this name, it is disabled, or its entry makes no sense; the
-                message names file, server and member.
+            ValueError: The config does not have the server, or its entry is disabled or invalid.
+                The message names the file, the server and the member.
         """
         if name not in self.table:
             near = nearest(name, self.table)
@@ -193,31 +193,31 @@ class Servers:
 
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any], Servers]
-"""What names servers: a file, or what could stand in one."""
+"""A config: a file, the mapping that it would hold, or servers that were already read."""
 
 
 def read_servers(config: Config) -> Servers:
-    """Read a config; each entry is looked at when it is asked for, so that a wrong one harms no
-    other.
+    """Read a config. An entry is read when it is requested, so an invalid one does not affect
+    others.
 
     The files of Claude Desktop, Claude Code and its plugins, Cursor, VS Code, Gemini CLI, Windsurf,
-    LM Studio, Zed and Codex are read. TOML (Codex) needs Python 3.11. A JSON file is UTF-8 and may
-    have comments, and commas after the last item, as VS Code writes them.
+    LM Studio, Zed and Codex are supported. TOML (Codex) needs Python 3.11. A JSON file must be
+    UTF-8. It may have comments and trailing commas, as VS Code writes them.
 
-    An entry has ``command`` and perhaps ``args``, ``env`` (laid over ``envFile`` and the
-    environment of this process) and ``cwd`` (a relative one begins at the file's folder; without
-    it, ours); or ``url``, ``httpUrl`` or ``serverUrl`` and perhaps ``headers``. ``type`` may say
-    which; ``disabled`` and ``enabled`` leave the server out; null counts as absent.
-    ``tool_timeout_sec`` and ``timeout`` (in milliseconds) bound a call, ``startup_timeout_sec``
-    bounds the start. The members in `ALLOWING` and `DENYING` choose the tools that are offered.
-    Misspelt members are rejected, others ignored.
+    A local entry has ``command`` and optionally ``args``, ``cwd`` (relative to the file's folder;
+    default: the current directory) and ``env`` (added to ``envFile`` and the environment of this
+    process). A remote entry has ``url``, ``httpUrl`` or ``serverUrl`` and optionally ``headers``.
+    ``type`` may name the kind. ``disabled`` and ``enabled`` exclude the server.
+    ``tool_timeout_sec`` and ``timeout`` (milliseconds) limit a call, and ``startup_timeout_sec``
+    the start. The members in `ALLOWING` and `DENYING` select the offered tools. null counts as
+    absent. Misspelled members are rejected; other unknown members are ignored.
 
-    In all these texts ``${NAME}``, or ``${env:NAME}``, stands for a variable of our environment,
-    and ``${NAME:-text}`` for the text when that is not set. ``${workspaceFolder}`` is the folder of
-    the file, or the one above ``.vscode`` and the like; ``${workspaceFolderBasename}``,
-    ``${userHome}``, ``${pathSeparator}``, ``${/}``, ``${CLAUDE_PLUGIN_ROOT}`` and ``${file:PATH}``
-    (the content of a file) are read too; in Gemini's file also ``$NAME``. Variables that only a
-    host can resolve, such as ``${input:key}``, are rejected.
+    In all strings, ``${NAME}`` or ``${env:NAME}`` is an environment variable, and ``${NAME:-text}``
+    has a default. ``${workspaceFolder}`` is the file's folder, or its parent for ``.vscode`` and
+    the like. ``${workspaceFolderBasename}``, ``${userHome}``, ``${pathSeparator}``, ``${/}``,
+    ``${CLAUDE_PLUGIN_ROOT}``, ``${file:PATH}`` (the content of a file) and, in Gemini's file,
+    ``$NAME`` are supported too. Variables that only a host can resolve, such as ``${input:key}``,
+    are rejected.
 
     Args:
         config: A file, the mapping that it would hold, or a mapping of names to entries and targets
@@ -225,8 +225,8 @@ def read_servers(config: Config) -> Servers:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is not JSON or TOML, or has no object of servers.
-        TypeError: It is neither a path nor a mapping, or a name is no str.
+        ValueError: The file is not valid JSON or TOML, or has no object of servers.
+        TypeError: `config` is not a path or a mapping, or a name is not a str.
     """
     if isinstance(config, Servers):
         return config
@@ -234,19 +234,18 @@ def read_servers(config: Config) -> Servers:
         table = next(
             (
                 table
-                for table in map(
-                    config.get, TABLES
-                )  # of a whole file; else these are the servers themselves
+                # The content of a whole file; otherwise the mapping has the servers themselves.
+                for table in map(config.get, TABLES)
                 if isinstance(table, Mapping)
                 and all(isinstance(entry, Mapping) for entry in table.values())
             ),
             config,
         )
         for name in table:
-            require_type(name, str, "a server's name is a str")
+            require_type(name, str, "a server's name must be a str")
         return Servers("", "", table)
     path = os.fspath(config)
-    require_type(path, str, "a config is named by a str or a path")
+    require_type(path, str, "a config must be a path or a mapping")
     return Servers(path, os.path.dirname(os.path.abspath(path)), _file(path))
 
 
@@ -255,14 +254,14 @@ def _file(path: str) -> Mapping[str, Any]:
         data = file.read()
     if path.endswith((".yaml", ".yml")):
         way = 'write the server into a JSON file, as {"mcpServers": {"NAME": {"command": ...}}}'
-        raise ValueError(f"{path}: YAML cannot be read without a further package: {way}")
+        raise ValueError(f"{path}: YAML is not supported: {way}")
     is_toml = path.endswith(".toml")
     try:
         text = data.decode("utf-8-sig")
         whole = _read_toml(text) if is_toml else read_json(text)
     except json.JSONDecodeError as error:
         raise ValueError(
-            f"{path}: line {error.lineno}, column {error.colno}: no JSON: {error.msg}"
+            f"{path}: line {error.lineno}, column {error.colno}: not JSON: {error.msg}"
         ) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path}: {error}") from None
@@ -272,21 +271,20 @@ def _file(path: str) -> Mapping[str, Any]:
     if not found and _are_servers(whole):  # a plugin's .mcp.json has them at the top
         return {name: entry for name, entry in whole.items() if not name.startswith("$")}
     if len(found) != 1:
-        problem = f"and has {listed(found, 'and')}" if found else "and has neither"
+        problem = f"but has {listed(found, 'and')}" if found else "but has neither"
         also = " (in Zed context_servers, in Codex mcp_servers)"
         raise ValueError(f"{path}: must have {' or '.join(TABLES[:2])}{also}, {problem}")
     whole_path = os.path.abspath(path).replace(os.sep, "/")
     is_gemini = whole_path.endswith("/" + GEMINI_FILE)
     if found[0] == "mcpServers" and not is_gemini and strict_json(text) != text:
         log.warning(
-            "%s has comments, or a comma after the last item: other hosts than VS Code may "
-            "refuse it",
+            "%s has comments or a trailing comma, which hosts other than VS Code may reject",
             path,
         )
     read = [table for end, table in READ_BY_HOSTS.items() if whole_path.endswith("/" + end)]
     if read and found != read:
         log.warning(
-            "%s has %s, and the host of a file of this name reads %s", path, found[0], read[0]
+            "%s has %s, but the host that reads this file expects %s", path, found[0], read[0]
         )
     table = whole[found[0]]
     if not isinstance(table, dict):
@@ -295,7 +293,7 @@ def _file(path: str) -> Mapping[str, Any]:
 
 
 def _read_toml(text: str) -> Any:
-    """Return what a TOML file says. Raises ValueError: it is not TOML, or Python is older than
+    """Return the content of a TOML file. Raise ValueError if it is invalid, or before Python
     3.11."""
     if sys.version_info >= (3, 11):
         import tomllib
@@ -318,27 +316,23 @@ def _are_servers(whole: Mapping[str, Any]) -> bool:
 
 
 def read_json(text: str) -> Any:
-    """What a config says. Raises ValueError: it is no JSON, or has something twice."""
+    """Return the content of a config. Raise ValueError if it is not JSON or repeats a member."""
     try:
         return json.loads(strict_json(text), object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        way = (
-            f"{error.msg.rstrip(': ')}: write backslashes twice, or use /"
-            if "escape" in error.msg
-            else error.msg
-        )
-        raise json.JSONDecodeError(way, text, error.pos) from None
+        message = error.msg
+        if "escape" in message:
+            message = f"{message.rstrip(': ')}: write backslashes twice, or use /"
+        raise json.JSONDecodeError(message, text, error.pos) from None
 
 
 def strict_json(text: str) -> str:
-    """JSON with comments and last commas as JSON without them, in which everything stands where it
-    stood."""
+    """Remove comments and trailing commas from JSON. All other text keeps its position."""
     return _LAST_COMMA.sub(_kept, _COMMENT.sub(_kept, text))
 
 
 def _kept(found: re.Match[str]) -> str:
-    """A string as it is; of a comment or a comma blanks and the lines, so that an error names the
-    right one."""
+    """Return a string unchanged, and blanks for a comment or comma, so that lines stay the same."""
     return found[1] or re.sub(r"[^\n]", " ", found[0])
 
 
@@ -346,9 +340,8 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
         names = [name for name, _ in pairs]
-        raise ValueError(
-            f"{next(name for name in names if names.count(name) > 1)!r} is there twice"
-        )
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the member {twice!r} is repeated")
     return made
 
 
@@ -356,10 +349,10 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reads one entry. Every ValueError begins with the member that is wrong.
+    """Reads one entry. The message of every ValueError begins with the wrong member.
 
     Args:
-        where: The file; empty if there is none.
+        where: The file's path; empty if there is no file.
         folder: The folder of the file.
     """
 
@@ -372,22 +365,22 @@ class _Reader:
         entry = {member: value for member, value in entry.items() if value is not None}
         _refuse_disabled(entry)
         _refuse_misspelt(entry)
-        if isinstance(entry.get("command"), Mapping):  # as older versions of Zed write it
+        if isinstance(entry.get("command"), Mapping):  # the format of older versions of Zed
             nested = entry["command"]
             entry = {**entry, **nested, "command": nested.get("path")}
         urls = [member for member in URLS if member in entry]
         if len(urls) > 1:
-            raise ValueError(f"{urls[1]}: does not go together with {urls[0]}: write one of them")
+            raise ValueError(
+                f"{urls[1]}: cannot be used together with {urls[0]}: write one of them"
+            )
         named = entry.get("type", "http" if urls else "stdio")
         if not isinstance(named, str) or named not in REMOTE:
             raise ValueError(f"type: must be {listed(REMOTE)}, not {described(named)}")
         url = urls[0] if urls else "url"
         needed, other = (url, "command") if REMOTE[named] else ("command", url)
         if other in entry:
-            raise ValueError(
-                f"{other}: does not go together with "
-                f"{needed if needed in entry else f'type {named!r}'}"
-            )
+            rival = needed if needed in entry else f"type {named!r}"
+            raise ValueError(f"{other}: cannot be used together with {rival}")
         if entry.get("source") == "extension" and needed not in entry:
             raise ValueError("source: an extension of Zed starts this server: write its command")
         target = self._remote(url, entry) if REMOTE[named] else self._local(entry)
@@ -433,8 +426,8 @@ class _Reader:
         text = self._text(member, entry[member]) if member in entry else None
         if not text:
             near = None if member in entry else nearest(member, entry)
-            meant = f", did you mean it by {near!r}?" if near else ""
-            raise ValueError(f"{member}: is {'missing' if text is None else 'empty'}{meant}")
+            hint = f"; did you write {near!r} instead?" if near else ""
+            raise ValueError(f"{member}: is {'missing' if text is None else 'empty'}{hint}")
         return text
 
     def _texts(self, member: str, entry: Mapping[str, Any]) -> dict[str, str]:
@@ -444,7 +437,7 @@ class _Reader:
         return {name: self._text(f"{member}.{name}", value) for name, value in values.items()}
 
     def _env_file(self, entry: Mapping[str, Any]) -> dict[str, str]:
-        """Return the variables of ``envFile``, which has a line ``NAME=value`` for each."""
+        """Return the variables of ``envFile``, which has one line ``NAME=value`` for each."""
         if "envFile" not in entry:
             return {}
         path = os.path.join(self._folder, os.path.expanduser(self._required("envFile", entry)))
@@ -466,7 +459,7 @@ class _Reader:
     # ------------------------------------------------------------ variables
 
     def _text(self, member: str, value: Any) -> str:
-        """Return a text with the values of the variables that it names."""
+        """Return a string with its variables replaced."""
         if not isinstance(value, str):
             raise ValueError(f"{member}: must be a string, not {described(value)}")
         if os.path.abspath(self._where).replace(os.sep, "/").endswith("/" + GEMINI_FILE):
@@ -476,18 +469,18 @@ class _Reader:
     def _value(self, member: str, found: re.Match[str]) -> str:
         name, default = found.groups()
         written = found[0]
-        inner, closed = (written[2:-1], True) if written.endswith("}") else (written[2:], False)
+        closed = written.endswith("}")
+        inner = written[2:-1] if closed else written[2:]
         kind, colon, rest = inner.partition(":")
         if closed and name is not None and (inner.startswith("env:") or not self._is_host(name)):
             return self._variable(member, name, default)
         if closed and kind == "file" and colon and rest:
             return self._file_content(member, rest)
         if closed and kind == "input" and rest:
-            way = (
-                f"write ${{env:{re.sub('[^A-Za-z0-9]', '_', rest).upper()}}} and set that variable"
-            )
+            variable = re.sub("[^A-Za-z0-9]", "_", rest).upper()
             raise ValueError(
-                f"{member}: {written} is not known here, because a host asks a person for it: {way}"
+                f"{member}: {written} is not available, because a host asks the user for it: "
+                f"write ${{env:{variable}}} and set that variable"
             )
         if closed and inner in ("workspaceFolder", "workspaceFolderBasename", PLUGIN_ROOT):
             folder = self._workspace(member, written)
@@ -499,15 +492,14 @@ class _Reader:
         if closed and kind in EDITOR_VARIABLES | {"workspaceFolder"}:
             way = "write its value, or ${NAME} for an environment variable"
             raise ValueError(
-                f"{member}: {written} is not known here, because only an editor has it: {way}"
+                f"{member}: {written} is not available, because only an editor has it: {way}"
             )
         raise ValueError(
-            f"{member}: {written} is not known here: ${{NAME}} and ${{NAME:-default}} are"
+            f"{member}: {written} is not supported: write ${{NAME}} or ${{NAME:-default}}"
         )
 
     def _is_host(self, name: str) -> bool:
-        """Whether a name without ``env:`` is a variable of a host rather than of the
-        environment."""
+        """Return whether a name without ``env:`` is a variable of a host."""
         if name == PLUGIN_ROOT:
             return bool(self._where)
         known = ("workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator")
@@ -524,7 +516,7 @@ class _Reader:
         return default
 
     def _file_content(self, member: str, path: str) -> str:
-        """Return the content of a file, without the line end that editors write after a secret."""
+        """Return the content of a file without its final line end."""
         whole = os.path.join(self._folder, os.path.expanduser(path))
         try:
             with open(whole, encoding="utf-8-sig") as file:
@@ -535,11 +527,13 @@ class _Reader:
         return text.rstrip("\r\n")
 
     def _workspace(self, member: str, written: str) -> str:
-        """Return the folder of the project that the file belongs to."""
+        """Return the folder of the project to which the file belongs."""
         path = os.path.abspath(self._where).replace(os.sep, "/")
         if not self._where or path.endswith(tuple("/" + end for end in USER_FILES)):
-            what = "this file belongs to" if self._where else "a mapping belongs to"
-            raise ValueError(f"{member}: {written}: {what} no workspace: write the folder")
+            what = "this file" if self._where else "a mapping"
+            raise ValueError(
+                f"{member}: {written}: {what} does not belong to a workspace: write the folder"
+            )
         if os.path.basename(self._folder) in HOST_FOLDERS:
             return os.path.dirname(self._folder)
         return self._folder
@@ -547,44 +541,44 @@ class _Reader:
 
 def _refuse_disabled(entry: Mapping[str, Any]) -> None:
     for member, off in (("disabled", True), ("enabled", False)):
-        said = entry.get(member, not off)
-        if not isinstance(said, bool):
+        value = entry.get(member, not off)
+        if not isinstance(value, bool):
             raise ValueError(f"{member}: must be true or false")
-        if said is off:
-            raise ValueError(f"{member}: it is{'' if off else ' false'}")
+        if value is off:
+            raise ValueError(f"{member}: is {'true' if off else 'false'}")
 
 
 def _refuse_misspelt(entry: Mapping[str, Any]) -> None:
     for member in entry.keys() - {*MEMBERS, "comment"}:
-        meant = MISSPELT.get(member) or nearest(
-            member, [name for name in MEMBERS if name[:1] == member[:1]]
-        )
+        candidates = [name for name in MEMBERS if name[:1] == member[:1]]
+        meant = MISSPELLED.get(member) or nearest(member, candidates)
         if meant is not None:
-            raise ValueError(f"{member}: is not read here: write {meant}")
+            raise ValueError(f"{member}: is not a known member: write {meant}")
 
 
 def _time(entry: Mapping[str, Any], *members: str) -> Optional[float]:
-    """Return the seconds that one of these members says, or None if none is there."""
+    """Return the seconds in one of these members, or None if none is present."""
     given = [member for member in members if member in entry]
     if len(given) > 1:
-        raise ValueError(f"{given[1]}: does not go together with {given[0]}: write one of them")
+        raise ValueError(f"{given[1]}: cannot be used together with {given[0]}: write one of them")
     if not given:
         return None
-    member, value = given[0], entry[given[0]]
+    member = given[0]
+    value = entry[member]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ValueError(f"{member}: must be a number above 0, not {described(value)}")
-    if member == "timeout" and value < SHORTEST_MILLISECONDS:
+    if member == "timeout" and value < MIN_TIMEOUT_MILLISECONDS:
         way = f"write {value * 1000:g}, or tool_timeout_sec with {value:g}"
-        raise ValueError(f"timeout: is in milliseconds, and {value:g} is too short: {way}")
+        raise ValueError(f"timeout: is in milliseconds, so {value:g} is too short: {way}")
     return float(value * SECONDS[member])
 
 
 def _tool_filter(entry: Mapping[str, Any]) -> Optional[Callable[[str], bool]]:
-    """Return the test whether a tool is offered, or None if all are."""
+    """Return a predicate for the names of offered tools, or None if all tools are offered."""
     lists = {member: entry[member] for member in (*ALLOWING, *DENYING) if member in entry}
     for member, names in lists.items():
         if not isinstance(names, (list, tuple)) or not all(isinstance(each, str) for each in names):
-            raise ValueError(f"{member}: must be a list of names of tools, not {described(names)}")
+            raise ValueError(f"{member}: must be a list of tool names, not {described(names)}")
     if not lists:
         return None
     allowed = [frozenset(names) for member, names in lists.items() if member in ALLOWING]
@@ -597,7 +591,7 @@ def _tool_filter(entry: Mapping[str, Any]) -> Optional[Callable[[str], bool]]:
 
 
 def _unquoted(value: str) -> str:
-    """Return the value of a line of an env file."""
+    """Return the value in a line of an env file."""
     quoted = _QUOTED.fullmatch(value)
     if quoted is None:
         return re.sub(r"\s+#.*", "", value)

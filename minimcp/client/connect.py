@@ -1,4 +1,4 @@
-"""`connect`: from whatever names a server to a `Client` that has agreed with it.
+"""`connect`: start or open the server that a target names, negotiate, and return a `Client`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
@@ -50,17 +50,13 @@ from ..protocol.lifecycle import (
 )
 from ..protocol.messages import Json, size_of
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
-from ..schema.mismatch import keywords_shown, refuse_options
-from ..stdio.child import (
-    CLOSE_SECONDS,
-    ChildTransport,
-    StdioServer,
-)
+from ..schema.mismatch import options_folded, refuse_options
+from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from .calls import Sessions
 from .client import Client
 from .host import NAMES, NOTIFIED, Host, Rootlike
-from .session import MOST_BUSY, Cancel, ClientSession, check_token, deadline_of, require_type
+from .session import MAX_BUSY_TRIES, Cancel, ClientSession, check_token, deadline_of, require_type
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -71,10 +67,10 @@ if TYPE_CHECKING:
     from .config import Config, ConfigEntry
 
     class ServerObject(Protocol):
-        """A server of this process, as `Server` is."""
+        """A server in this process, such as `Server`."""
 
         def open_pipe(self) -> Transport:
-            """A client's end of a new connection."""
+            """Return the client's end of a new connection."""
 
     Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerObject]
 
@@ -87,51 +83,51 @@ LATE = frozenset(
         "http.fetch",
     }
 )
-"""Every module outside the core that a module of client/ may import, on first use. An import
-anywhere else is a mistake, which tests/test_layers.py reports."""
+"""Modules outside the core that a module of client/ may import on first use. tests/test_layers.py
+reports every other late import."""
 
 GIVE_UP_SECONDS = 0.2
-"""What a server that has not agreed gets to exit, and again after SIGTERM: the time to connect is
-over then."""
+"""Grace period of a server process that failed to negotiate: seconds to exit, and again after
+SIGTERM. It is short because the time for connecting is over."""
 
 WEB_OPTIONS = ("headers", "auth", "verify", "cert", "proxies")
-"""Those of `connect` that go with a URL."""
+"""The options of `connect` that apply to a URL only."""
 
 INTERPRETER = r"(?i)(python|pypy|node|bash|sh)[\d.]*(\.exe)?"
-"""A program that alone would take the messages for a program."""
+"""A program that, without arguments, would run the messages as a script."""
 
-LIKELY = {
-    "No module named "
-    "'minimcp'": "this Python has no minimcp: name the one that has it, or install it there with "
-    "pip",
-    "can't open "
-    "file": "is it there? Name it by its whole path: hosts start servers from a folder of their "
-    "own",
+HINTS = {
+    "No module named 'minimcp'": (
+        "this Python has no minimcp: name a Python that has it, or install it there with pip"
+    ),
+    "can't open file": (
+        "does the file exist? Write an absolute path: hosts start servers from another folder"
+    ),
 }
-"""What to mend where a server ended at once, by words of its stderr."""
+"""Text in the stderr of a server that exited at once, and the hint for the error message."""
 
 SERVES_HTTP = re.compile(r" serves at (https?://[\w.:/\[\]-]{1,200})")
-"""What a server of this library writes to stderr when it serves over HTTP."""
+"""The line that a server of this library writes to stderr when it serves over HTTP."""
 
-DESCRIPTION_BYTES = 4 * 1024 * 1024
-"""Bytes of memory that a server may take to describe itself."""
+MAX_DESCRIPTION_BYTES = 4 * 1024 * 1024
+"""Maximum memory of a server's description of itself, in bytes."""
 
 CALL_SECONDS = 60.0
 START_SECONDS = 60.0
-"""The defaults of ``timeout`` and ``connect_timeout``. `connect` compares by identity: a config may
-replace a default, and not a number that the program gave."""
+"""Defaults of ``timeout`` and ``connect_timeout``. `connect` compares them by identity, because a
+config may replace a default but not a number that the program passed."""
 
 RESTART = "connect(..., restart=True) starts the server again at the next call"
 
-SHOWN_SOURCES = 3
-"""Members of an entry whose source a message names."""
+MAX_SHOWN_SOURCES = 3
+"""How many members of an entry a message names together with their source."""
 
-MOST_PROBES = 3
-"""The first, and twice more for a server that names another revision; it may name the one that it
-refused."""
+MAX_PROBES = 3
+"""How often `server/discover` is sent: once, and twice more if the server names other revisions. It
+may name the one that it refused."""
 
 
-@keywords_shown
+@options_folded
 def connect(
     target: Connectable,
     *,
@@ -170,104 +166,70 @@ def connect(
     cancel: Cancel = None,
     trace: Any = None,
     limits: Optional[Limits] = None,
-    **misspelt: NoReturn,
+    **misspelled: NoReturn,
 ) -> Client:
-    """Start or open a server, agree with it on a revision, and return the client. Use it as a
-    context manager.
+    """Start or open a server, negotiate a revision, and return the `Client`, a context manager.
 
     Args:
-        target: A `Server` object (in memory), a `StdioServer` or `HttpServer`, an argument list, a
-            URL (Streamable HTTP, or the older HTTP+SSE), a file (.py runs by this Python, .js and
-            .mjs by node; others as a `Path` or as "./file"), or a command line, which no shell
-            sees. With ``config``, a name in it.
-        revision: "auto" finds out; "handshake" never probes; a name asks for exactly that revision.
-        timeout: Seconds the server may take for one call, all rounds of questions together; None
-            waits for ever. The clock stands while ``sample``, ``elicit`` or ``list_roots`` answers.
-        connect_timeout: Seconds for the start of the process and for agreeing, together; None waits
-            for ever.
-        probe_timeout: How many of these seconds a silent process gets before the older handshake is
-            tried.
-        restart: True: after a loss the next call starts or opens the server anew, agrees with it
-            again within ``connect_timeout`` and subscribes again to what was subscribed to. Lost
-            calls are never sent again.
-        ping_interval: Seconds between two pings of the server while the connection is idle; None
-            sends none. Each ping without a response is logged. After three in a row the connection
-            is lost, and with ``restart=True`` the next call begins another one. A server in memory
-            is not pinged.
-        cache: Whether lists, reads and `server/discover` are kept as long as the server says that
-            they stay true.
-        validate_results: Whether structured results are checked against the output schemas of tools
-            that were listed. A call can say otherwise by ``validate=``.
-        handlers: An object with any of the functions that follow, by the same names; None has none.
-            Each call of them runs in its own copy of the `contextvars` context of this call.
-        on_log: Called with each log message of the server, one at a time, on one thread, as all
-            ``on_...``: from "info" on, until `Client.set_log_level` says otherwise.
-        on_tools_changed: Called when the list of tools has changed.
-        on_resources_changed: Called when the list of resources has changed.
-        on_prompts_changed: Called when the list of prompts has changed.
-        on_resource_updated: Called with the URI of a resource that has changed.
-        sample: Gets a `SampleRequest` and returns a str or a `SampleResult`. Having it declares
-            sampling. This and the next two run on worker threads, several at once; raising
-            `Refused` refuses.
-        elicit: Gets an `ElicitRequest` and returns a dict or a dataclass (accept), None (decline)
-            or an `Answer`; in url mode an empty dict accepts.
-        list_roots: Returns the paths, URIs or `Root` objects that the server may work in.
-        roots: These, instead of a function; None gives none. See `Client.set_roots`.
-        sampling: What else ``sample`` can do and this client declares: "tools", "context".
-        elicitation: What ``elicit`` can do and this client declares: "form", "url".
-        client_info: How this client describes itself (``name``, ``version``, ...), as a mapping or
-            an `Implementation`; None describes the running script.
-        extensions: `Extension` objects, such as `Tasks()`, in a list; or what to declare only, by
-            identifier, each with an object of settings; None declares none.
-        send_shutdown: Whether `Client.close` sends a `shutdown` request first, which some servers
-            expect though the specification has none; in 2026-07-28 never.
-        stderr: Where the server's stderr goes: None to ours, or a file, a logger or a callable that
-            gets lines.
-        env: Laid over the environment of this process; None adds nothing.
-        cwd: The server's working directory; None takes ours.
-        headers: Sent with every request to a URL; None adds none. So the next four, too.
-        auth: A bearer token, a callable that returns one for each request, an AuthBase of
-            `requests`, or how to get tokens: `SignIn`, `ClientCredentials`, `EnterpriseManaged` or
-            `WorkloadIdentity`. None uses the token that ``minimcp login URL`` has stored, if the
-            server wants one.
-        verify: Whether the server's certificate is checked (None: it is); a path names a bundle of
-            CAs to check it by.
-        cert: A client certificate: the path of a file with key and certificate, or a pair of paths.
-        proxies: By scheme, as `requests` takes them; None leaves it to the environment.
-        config: A file such as ``"mcp.json"`` in which ``target`` is the name of a server (see
-            `minimcp.client.config.read_servers`), or a mapping like it; None when the target is no
-            such name.
-        cancel: Gives the attempt up, from another thread; None for one that nobody cancels.
-        trace: A text file, or a callable that gets ("-->" or "<--", message); None for no trace.
-        limits: What the server may cost, as a `Limits`: bytes and depth of messages, questions
-            answered at the same time, bytes of kept results; None takes the defaults.
+        target: A command or argument list (run without a shell), a ``.py``, ``.js`` or other file,
+            a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, or a name in
+            ``config``.
+        config: A host's file, such as "mcp.json", or a mapping of the same form.
+        revision: "auto" probes, "handshake" does not, and a name permits only that revision.
+        timeout: Seconds for one call (60; None means no limit). The clock stops during questions.
+        connect_timeout: Seconds to start and negotiate (60; None means no limit).
+        probe_timeout: Seconds of these after which a silent process gets the handshake (5).
+        restart: Whether the next call after a loss starts the server again and renews the
+            subscriptions. Lost calls are never sent again.
+        ping_interval: Seconds between pings of an idle connection; None sends none. After three
+            pings without a response the connection is lost.
+        cache: Whether lists and reads are cached for as long as the server permits (True).
+        validate_results: Whether results are checked against listed output schemas (True).
+        handlers: An object that has any of the next eight functions as methods.
+        on_log: Called with each `LogMessage`. All ``on_`` functions run on one thread, in order.
+        on_tools_changed, on_prompts_changed, on_resources_changed: Called without arguments.
+        on_resource_updated: Called with the URI of a changed resource; see `Client.subscribe`.
+        sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`.
+        elicit: Takes an `ElicitRequest`; returns a dict or dataclass to accept (in url mode an
+            empty dict), None to decline, or an `Answer`.
+        list_roots, roots: A function that returns paths, URIs or `Root` objects, or a list of them.
+        sampling: What else ``sample`` supports: "tools", "context".
+        elicitation: What ``elicit`` supports: "form", "url" (default: both).
+        client_info: ``name``, ``version``, ... of this client; None describes the script.
+        extensions: `Extension` objects, such as `Tasks()`, or settings by identifier.
+        send_shutdown: Whether `Client.close` sends ``shutdown``, which is not in the specification.
+        stderr: Where a process's stderr goes: a file, logger or callable. None means our stderr.
+        env, cwd: Variables to add to our environment for a process, and its working directory.
+        headers, verify, cert, proxies: For a URL, as in `requests`.
+        auth: For a URL: a token, a callable, an ``AuthBase``, or a `SignIn`, `ClientCredentials`,
+            `EnterpriseManaged` or `WorkloadIdentity`. None uses the token of ``minimcp login URL``.
+        cancel: A `CancelToken` with which another thread can stop connecting.
+        trace: A text file, or a callable that takes ("-->" or "<--", message).
+        limits: `Limits` on what the server may cost.
 
     Raises:
-        ConnectionFailed: It did not start, went away, or refused; the message says what was run and
-            how it ended.
-        RequestTimeout: It did not answer in time.
-        UnsupportedRevision: There is no revision in common.
-        Cancelled: The token was cancelled; the server is ended.
-        OSError: The config cannot be read.
-        TypeError, ValueError: An argument cannot be what it is.
+        ConnectionFailed: The server did not start, exited or refused; the message shows how.
+        RequestTimeout, UnsupportedRevision, Cancelled: There was no response, or no common
+            revision, or ``cancel`` was cancelled. A process has been ended.
+        OSError, TypeError, ValueError: The config cannot be read, or an argument is invalid.
     """
     given = dict(locals())
-    for name in misspelt:
+    for name in misspelled:
         field = name.replace("max_", "", 1)
         if field in Limits.__dataclass_fields__:
             raise TypeError(
-                f"connect(...) has no option {name}= any more: say limits=Limits({field}=...)"
+                f"connect(...) no longer has an option {name}=: write limits=Limits({field}=...)"
             )
         refuse_options("connect(...)", [name], connect)
     for name in ("restart", "cache", "send_shutdown", "validate_results"):
-        require_type(given[name], bool, f"{name} is True or False")
+        require_type(given[name], bool, f"{name} must be True or False")
     require_type(
         extensions,
         (list, tuple, Mapping, type(None)),
-        "extensions is a list of extensions, a mapping or None",
+        "extensions must be a list of extensions, a mapping or None",
     )
     limits = require_type(
-        Limits() if limits is None else limits, Limits, "limits is Limits(...) or None"
+        Limits() if limits is None else limits, Limits, "limits must be Limits(...) or None"
     )
     for name in ("timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
@@ -276,9 +238,8 @@ def connect(
     wanted = wanted_revisions(revision)
     web = {name: given[name] for name in WEB_OPTIONS if given[name] is not None}
     found = read_target(target, env=env, cwd=cwd, config=config, web=web)
-    takes_stderr = isinstance(found.object, StdioServer) or (
-        config is not None and found.is_web
-    )  # one for many, there
+    # With a config, one `stderr=` may be meant for several servers, also for those with a URL.
+    takes_stderr = isinstance(found.object, StdioServer) or (config is not None and found.is_web)
     if stderr is not None and not takes_stderr:
         raise TypeError(f"stderr does not apply to {found.what}")
     host = Host(
@@ -304,19 +265,18 @@ def connect(
         )
     elif not isinstance(client_info, Implementation):
         info = require_type(
-            client_info, Mapping, "client_info is an Implementation, a mapping or None"
+            client_info, Mapping, "client_info must be an Implementation, a mapping or None"
         )
         client_info = Implementation(**info)
     if found.is_web and not getattr(found.object, "has_auth", True):
         found = found._replace(object=with_stored_token(found.object))
-    described, traced = client_info.to_wire(), tracer(trace)
     options = ConnectOptions(
         found,
         wanted,
-        described,
+        client_info.to_wire(),
         host,
         limits,
-        traced,
+        tracer(trace),
         stderr,
         connect_timeout,
         probe_timeout,
@@ -343,57 +303,58 @@ def connect(
 
 
 class ConnectOptions(NamedTuple):
-    """The options with which a client connects, for the first time and after each loss."""
+    """The options with which a client connects, the first time and after each loss."""
 
     target: Target
     wanted: tuple[Revision, ...]
-    """What it may speak, oldest first."""
+    """The permitted revisions, oldest first."""
     info: Mapping[str, Json]
-    """How it describes itself."""
+    """The client's description of itself, as sent."""
     host: Host
     limits: Limits
     trace: Optional[Callable[[str, bytes], None]]
     stderr: Any
     connect_timeout: Optional[float]
     probe_timeout: Optional[float]
-    """Seconds that a silent server gets before the older handshake is tried; None where silence
-    says nothing."""
+    """Seconds after which a silent server gets the older handshake; None if silence means
+    nothing."""
     ping_interval: Optional[float] = None
-    """Seconds between two pings of an idle connection; None sends none."""
+    """Seconds between pings of an idle connection; None sends none."""
 
     @property
     def per_request(self) -> Optional[Revision]:
-        """The newest revision without a handshake; None when none is wanted."""
+        """The newest permitted stateless revision, or None."""
         return next(
             (revision for revision in reversed(self.wanted) if not revision.handshake), None
         )
 
     @property
     def handshake(self) -> Optional[Revision]:
-        """The newest revision with a handshake; None when none is wanted."""
+        """The newest permitted revision with a handshake, or None."""
         return next((revision for revision in reversed(self.wanted) if revision.handshake), None)
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
-        """What is declared; the newest revision of an era says what there is to declare in it."""
+        """Return the capabilities to declare: those of the newest permitted revision of the same
+        era."""
         newest = self.handshake if revision.handshake else self.per_request
         return self.host.capabilities(newest or revision)
 
     def without_probe(self) -> ConnectOptions:
-        """The same for a server that cannot bear to be probed."""
+        """Return the same options for a server that fails when it is probed."""
         return self._replace(
             wanted=tuple(revision for revision in self.wanted if revision.handshake)
         )
 
     def open(self, cancel: Cancel, before: Optional[ClientSession] = None) -> ClientSession:
-        """Connect and agree.
+        """Connect and negotiate.
 
         Args:
-            cancel: Gives the attempt up; None for one that nobody cancels.
-            before: The session whose place this one takes; None for the first.
+            cancel: A token that another thread can cancel, or None.
+            before: The session that the new one replaces; None for the first one.
 
-        Raises: as `connect`.
+        Raises what `connect` raises.
         """
-        what = f"connect took the target for {self.target.what}"
+        what = f"connect interpreted the target as {self.target.what}"
         try:
             return self.open_session(
                 partial(self._begin_session, Deadline(self.connect_timeout), cancel, before)
@@ -401,13 +362,13 @@ class ConnectOptions(NamedTuple):
         except (ConnectionFailed, RequestTimeout) as error:
             error.args = (f"{what}: {error}",)
             raise
-        except RuntimeError as error:  # from 3.12 on no thread starts at the end of an interpreter
+        except RuntimeError as error:  # since 3.12 no thread can start while the interpreter exits
             raise ConnectionFailed(f"{what}: {error}") from error
 
     def open_session(self, begin: BeginSession) -> ClientSession:
-        """Connect, and begin a session in each way that the server may want, until one succeeds.
+        """Connect and start a session in each way that the server may support, until one succeeds.
 
-        Errors as `connect`.
+        Raises what `connect` raises.
         """
         if not self.target.is_web:
             return self._open_local_session(begin)
@@ -416,12 +377,9 @@ class ConnectOptions(NamedTuple):
         return open_over_http(self, begin)
 
     def _open_local_session(self, begin: BeginSession) -> ClientSession:
-        """Connect, and once more without a probe if the server may have died of it: it has read of
-        it, then."""
-        first, is_probed = (
-            self._open_pipe(),
-            self.per_request is not None and self.handshake is not None,
-        )
+        """Connect, and once more without a probe if the server read the probe and then exited."""
+        first = self._open_pipe()
+        is_probed = self.per_request is not None and self.handshake is not None
         try:
             try:
                 return begin(first, self)
@@ -433,15 +391,13 @@ class ConnectOptions(NamedTuple):
                 ):
                     raise
                 return begin(self._open_pipe(), self.without_probe())
-        except ConnectionLost as lost:  # the message of what is raised says all that the loss does
-            only = f" (only {self.wanted[0].name} was wanted)" if len(self.wanted) == 1 else ""
-            hint = next((way for words, way in LIKELY.items() if words in lost.stderr_tail), "")
+        except ConnectionLost as lost:  # the new exception carries everything that `lost` says
+            only = f" (only {self.wanted[0].name} was permitted)" if len(self.wanted) == 1 else ""
+            hint = next((hint for text, hint in HINTS.items() if text in lost.stderr_tail), "")
             if lost.exit_code == 0:
                 hint = "a server runs until its stdin ends: does this program call server.run()?"
             elif lost.exit_code and not lost.stderr_tail:
-                hint = (
-                    "it wrote nothing to stderr: run this command in a terminal to see what it does"
-                )
+                hint = "it wrote nothing to stderr: run the command in a terminal to see why"
             raise ConnectionFailed(
                 f"{lost}{only}\n{hint}".rstrip("\n"),
                 exit_code=lost.exit_code,
@@ -453,15 +409,14 @@ class ConnectOptions(NamedTuple):
         target = self.target.object
         command = getattr(target, "command", ("", ""))
         if len(command) == 1 and re.fullmatch(INTERPRETER, os.path.basename(command[0])):
-            way = 'write the file of the server behind it, in a config as "args": ["server.py"]'
+            way = 'add the server\'s file after it, in a config as "args": ["server.py"]'
             raise ConnectionFailed(f"{command[0]!r} starts an interpreter without a program: {way}")
-        pipe = (
-            self.host.context.copy().run(target.open_pipe)
-            if not isinstance(target, StdioServer)
-            else ChildTransport(
-                target, stderr=self.stderr, limit=self.limits.message_bytes, grace=GIVE_UP_SECONDS
-            )
-        )
+        pipe: Transport
+        if isinstance(target, StdioServer):
+            limit = self.limits.message_bytes
+            pipe = ChildTransport(target, stderr=self.stderr, limit=limit, grace=GIVE_UP_SECONDS)
+        else:
+            pipe = self.host.context.copy().run(target.open_pipe)
         return ClientSession.over(pipe, self.host, self.limits, self.trace)
 
     @staticmethod
@@ -472,9 +427,9 @@ class ConnectOptions(NamedTuple):
         session: ClientSession,
         options: ConnectOptions,
     ) -> ClientSession:
-        """Negotiate with the server of a new session, which is closed if that fails.
+        """Negotiate with the server of a new session, and close the session if that fails.
 
-        Errors as `negotiate`.
+        Raises what `negotiate` raises.
         """
         try:
             with ExitStack() as afterwards:
@@ -487,7 +442,7 @@ class ConnectOptions(NamedTuple):
                 negotiate(session, options, deadline)
                 session.ready(deadline)
                 _begin_subscriptions(session, before, deadline)
-            check_token(cancel)  # which ends nothing from here on
+            check_token(cancel)  # from here on the token has no effect
             session.keep_alive(options.ping_interval)
         except BaseException:
             session.close()
@@ -500,7 +455,8 @@ class ConnectOptions(NamedTuple):
 def _begin_subscriptions(
     session: ClientSession, before: Optional[ClientSession], deadline: Deadline
 ) -> None:
-    """Have a new session tell what the host has callbacks for, and what the one before told."""
+    """Subscribe a new session to what the host has callbacks for and its predecessor was subscribed
+    to."""
     if before is None and NOTIFIED.isdisjoint(session.host.functions):
         return
     from . import subscriptions
@@ -510,13 +466,14 @@ def _begin_subscriptions(
 
 
 BeginSession = Callable[[ClientSession, ConnectOptions], ClientSession]
-"""Negotiates with the server of a new session and returns the session; closes it if that fails."""
+"""Negotiates with the server of a new session and returns the session, or closes it if that
+fails."""
 
-# ------------------------------------------------------------ agreeing
+# ------------------------------------------------------------ negotiating
 
 
 def wanted_revisions(revision: str) -> tuple[Revision, ...]:
-    """What ``revision="auto"``, ``"handshake"`` or one name stands for.
+    """Return the revisions that ``revision="auto"``, ``"handshake"`` or a name permits.
 
     Raises:
         ValueError: There is no such revision.
@@ -525,33 +482,31 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
         return tuple(one for one in REVISIONS if one.handshake or revision == "auto")
     if revision not in BY_NAME:
         raise ValueError(
-            f'revision is "auto", "handshake" or one of {", ".join(BY_NAME)}, not {revision!r}'
+            f'revision must be "auto", "handshake" or one of {", ".join(BY_NAME)}, not {revision!r}'
         )
     return (BY_NAME[revision],)
 
 
 def negotiate(session: ClientSession, options: ConnectOptions, deadline: Deadline) -> None:
-    """Agree with the server on a new connection, which knows the era afterwards.
+    """Negotiate the revision of a new session, and set its era.
 
-    The verdicts are a table in `lifecycle.judge_probe`; here is what is sent and waited for.
+    The decisions are a table in `lifecycle.judge_probe`; this function sends the requests.
 
     Args:
-        session: The connection.
-        options: What this client may speak.
-        deadline: For all of it.
+        session: The session.
+        options: The permitted revisions.
+        deadline: When to give up.
 
     Raises:
-        UnsupportedRevision: There is nothing in common.
-        RequestTimeout: The server did not answer in time.
-        ConnectionLost: It went away.
-        ConnectionFailed: It refused.
-        ProtocolViolation: Its answer was none.
+        UnsupportedRevision: There is no common revision.
+        RequestTimeout: The server did not respond in time.
+        ConnectionLost: The server exited or closed the connection.
+        ConnectionFailed: The server refused.
+        ProtocolViolation: The response is invalid.
     """
-    verdict = (
-        "refused"
-        if options.per_request is None
-        else _probe(session, options, options.per_request, deadline)
-    )
+    verdict = "refused"
+    if options.per_request is not None:
+        verdict = _probe(session, options, options.per_request, deadline)
     if verdict == "agreed":
         return
     try:
@@ -559,19 +514,17 @@ def negotiate(session: ClientSession, options: ConnectOptions, deadline: Deadlin
     except UnsupportedRevision as error:
         if verdict != "silent" or options.per_request is None or not error.from_peer:
             raise
-        if (
-            _probe(session, options, options.per_request, deadline) != "agreed"
-        ):  # it was slow, and knows of the probe now
+        # The server was slow: it has read the probe by now and may respond to another one.
+        if _probe(session, options, options.per_request, deadline) != "agreed":
             raise
 
 
 def _probe(
     session: ClientSession, options: ConnectOptions, revision: Revision, deadline: Deadline
 ) -> str:
-    """Ask `server/discover`: "agreed", or else "silent" or "refused", and `initialize` is to be
-    tried."""
+    """Send `server/discover`. Return "agreed", or "silent" or "refused" if `initialize` is next."""
     limited = options.handshake is not None and options.probe_timeout is not None
-    for _ in range(MOST_PROBES):
+    for _ in range(MAX_PROBES):
         answer: Union[dict[str, Json], Exception, None] = None
         envelope = PerRequest.envelope_for(revision, options.info, options.capabilities(revision))
         try:
@@ -597,9 +550,7 @@ def _probe(
             )
             session.agree(PerRequest(revision, peer, envelope, instructions))
             return "agreed"
-    raise UnsupportedRevision(
-        f"{session.name}: the server refuses the revisions that it names itself"
-    )
+    raise UnsupportedRevision(f"{session.name}: the server refuses the revisions that it offers")
 
 
 def _described(
@@ -609,17 +560,17 @@ def _described(
     deadline: Deadline,
     seconds: Optional[float] = None,
 ) -> dict[str, Json]:
-    """Return how a server describes itself.
+    """Return the server's description of itself.
 
     Args:
-        session: The connection.
+        session: The session.
         method: `server/discover` or `initialize`.
-        params: Its params.
-        deadline: When to give up, however often the server was busy.
-        seconds: How long one request may take; None leaves that to the deadline.
+        params: The params of the request.
+        deadline: When to give up, however often the server is busy.
+        seconds: Maximum seconds for one request; None means until the deadline.
 
     Raises:
-        ProtocolViolation: The description is too long.
+        ProtocolViolation: The description is too large.
         McpError: As `negotiate`.
     """
     try:
@@ -630,10 +581,11 @@ def _described(
         if served is None:
             raise
         way = f'it serves over HTTP: connect to {served[1]}, or call run() without "http"'
-        raise ConnectionFailed(f"{session.name} does not answer: {way}", stderr_tail=tail) from None
-    if size_of(result, DESCRIPTION_BYTES) > DESCRIPTION_BYTES:
+        message = f"{session.name} does not respond: {way}"
+        raise ConnectionFailed(message, stderr_tail=tail) from None
+    if size_of(result, MAX_DESCRIPTION_BYTES) > MAX_DESCRIPTION_BYTES:
         raise ProtocolViolation(
-            f"{method} is answered by at most {DESCRIPTION_BYTES} bytes of memory"
+            f"the result of {method} must take at most {MAX_DESCRIPTION_BYTES} bytes of memory"
         )
     return result
 
@@ -645,9 +597,11 @@ def _requested(
     deadline: Deadline,
     seconds: Optional[float],
 ) -> dict[str, Json]:
-    """Send a request of the handshake, again while the server is busy. Arguments as
-    `_described`."""
-    for _ in range(MOST_BUSY):
+    """Send a request of the negotiation, and retry while the server is busy.
+
+    Arguments are those of `_described`.
+    """
+    for _ in range(MAX_BUSY_TRIES):
         try:
             within = deadline if seconds is None else deadline.within(seconds)
             return session.request(method, params, within)
@@ -662,7 +616,7 @@ def _requested(
 
 def _initialize(session: ClientSession, options: ConnectOptions, deadline: Deadline) -> None:
     revision = options.handshake
-    assert revision is not None  # the verdict is "handshake" only where one is wanted
+    assert revision is not None  # `judge_probe` asks for a handshake only if one is permitted
     try:
         params = Handshake.opening(revision, options.info, options.capabilities(revision))
         result = _described(session, "initialize", params, deadline)
@@ -670,31 +624,30 @@ def _initialize(session: ClientSession, options: ConnectOptions, deadline: Deadl
         raise
     except RpcError as error:
         if isinstance(error.data, dict) and "supported" in error.data:
-            text = f"{error.message}: the server speaks {error.data['supported']}"
+            text = f"{error.message}: the server supports {error.data['supported']}"
             raise error_from_peer(error.code, text, error.data, kind=UnsupportedRevision) from None
         raise ConnectionFailed(f"{session.name}: the server refused initialize: {error}") from None
     session.agree(Handshake.from_result(result, options.wanted))
     session.notify("notifications/initialized", {}, deadline)
 
 
-# ------------------------------------------------------------ what the target names
+# ------------------------------------------------------------ interpreting the target
 
 
 _WEB = "headers, auth, verify, cert and proxies"
 
 
 class Target(NamedTuple):
-    """What `connect` took its argument for."""
+    """The server that `connect` takes its argument for."""
 
     what: str
-    """In words, for messages."""
+    """A description for messages."""
     object: Any
-    """A `StdioServer`, an `HttpServer`, or the server itself, when it is an object in this
-    process."""
+    """A `StdioServer`, an `HttpServer` or a server object in this process."""
     is_web: bool = False
-    """Whether it is an `HttpServer`."""
+    """Whether `object` is an `HttpServer`."""
     entry: Optional[ConfigEntry] = None
-    """What a config says about it; None if it was not named in one."""
+    """The entry of a config, or None if the target is not a name in one."""
 
 
 def read_target(
@@ -705,33 +658,33 @@ def read_target(
     config: Optional[Config] = None,
     web: Optional[Mapping[str, Any]] = None,
 ) -> Target:
-    """Decide what a target is, in the documented order.
+    """Interpret a target in the documented order.
 
     Args:
-        target: As `connect` takes it, and so the next three.
+        target: As for `connect`, like the next three.
         env: None adds nothing.
-        cwd: None takes ours.
-        config: None when the target is no name in a config.
-        web: What was given of the options that go with a URL; None for nothing.
+        cwd: None means the current directory.
+        config: None if the target is not a name in a config.
+        web: The options that apply to a URL only, by name; None means none.
 
     Raises:
-        TypeError: It is nothing that names a server, or an option does not apply to it.
-        ValueError: It is an empty command, no URL of a server, or not in the config.
-        ConnectionFailed: It is a file that is not there.
+        TypeError: The target does not name a server, or an option does not apply to it.
+        ValueError: The target is an empty command or an invalid URL, or is not in the config.
+        ConnectionFailed: The target is a file that does not exist.
         OSError: The config cannot be read.
     """
     local = env is not None or cwd is not None
     if config is not None:
-        _refuse(local, "env and cwd are part of the config")
-        _refuse(web, f"{_WEB} are part of the config")
-        require_type(target, str, "with config= a server is given by its name, a str")
+        _refuse(local, "env and cwd belong in the config")
+        _refuse(web, f"{_WEB} belong in the config")
+        require_type(target, str, "with config= the target must be the server's name, a str")
         from .config import read_servers
 
         servers = read_servers(config)
         entry = servers.entry(target)
         what = f"the server {target!r}" + (f" of {servers.where}" if servers.where else "")
         if entry.sources:
-            what += f": {', '.join(entry.sources[:SHOWN_SOURCES])}"
+            what += f": {', '.join(entry.sources[:MAX_SHOWN_SOURCES])}"
         return read_target(entry.target)._replace(what=what, entry=entry)
     if isinstance(target, str) and target.lower().startswith(("http://", "https://")):
         from ..http.client import HttpServer
@@ -743,32 +696,28 @@ def read_target(
         from .command import refuse_address
 
         refuse_address(target)
-    _refuse(
-        web,
-        f"{_WEB} are part of the HttpServer"
-        if is_web
-        else f"{_WEB} apply to a server with a URL only",
-    )
     if is_web:
+        _refuse(web, f"{_WEB} belong in the HttpServer")
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("an HttpServer", target, is_web)
+    _refuse(web, f"{_WEB} apply to a server with a URL only")
     if callable(getattr(target, "open_pipe", None)) and not isinstance(target, type):
         _refuse(local, "env and cwd do not apply to a server in this process")
         return Target(f"a server in this process ({target!r})", target)
     if isinstance(target, StdioServer):
-        _refuse(local, "env and cwd are part of the StdioServer")
+        _refuse(local, "env and cwd belong in the StdioServer")
         return Target("a StdioServer", target)
     what, command = _command(target, "" if cwd is None else os.fspath(cwd))
     if not command:
-        raise ValueError("an empty command starts nothing")
+        raise ValueError("the command must not be empty")
     return Target(what, StdioServer(command, env=env, cwd=cwd))
 
 
 def with_stored_token(server: Any) -> Any:
-    """Return the same `HttpServer` with the token that ``minimcp login`` has stored for it.
+    """Return a copy of an `HttpServer` that uses the token stored by ``minimcp login``.
 
-    The token is looked up when the server returns 401. None is stored for a server that is reached
-    in the clear.
+    The token is looked up when the server returns 401. A server that is reached without TLS has no
+    stored token.
     """
     from ..http.fetch import StoredAuth
     from ..protocol.urls import parse_web_url
@@ -781,14 +730,14 @@ def with_stored_token(server: Any) -> Any:
     return server
 
 
-def _refuse(given: object, why: str) -> None:
-    """Refuse options that cannot be, if they were given."""
+def _refuse(given: object, reason: str) -> None:
+    """Raise TypeError if any of these options was given."""
     if given:
-        raise TypeError(why)
+        raise TypeError(reason)
 
 
 def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
-    """Return the command for a target, and what the target was taken for."""
+    """Return a description of the target, and the command that it means."""
     if isinstance(target, (list, tuple)):
         return "an argument list", [os.fspath(part) for part in target]
     from . import command
@@ -798,7 +747,7 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if isinstance(target, str):
         return command.of_text(target, cwd)
     cls = target if isinstance(target, type) else type(target)
-    # Methods can be marked only if the module of the decorators was imported.
+    # Without the module of the decorators, no method can be marked.
     decorators = sys.modules.get(f"{__package__.rpartition('.')[0]}.server.options")
     has_marks = decorators is not None and decorators.has_marks(cls)
     if cls is target:
@@ -806,6 +755,5 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
         raise TypeError(f"{cls.__name__} is a class: {way}")
     way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks else ""
     raise TypeError(
-        "a server is named by a command, a file, a URL or a Server object, not by "
-        f"{cls.__name__}{way}"
+        f"a target must be a command, a file, a URL or a Server object, not {cls.__name__}{way}"
     )

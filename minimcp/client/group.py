@@ -1,4 +1,4 @@
-"""`connect_all` and `Group`: several servers side by side, with all their tools in one list."""
+"""`connect_all` and `Group`: connections to several servers, with all their tools in one list."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..engine.limits import check_interval
 from ..engine.pool import Pool, waiting
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionFailed, InvalidParams, McpError
 from ..log import logger
-from ..schema.mismatch import keywords_shown, listed, nearest
+from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
 from .client import Arguments, Client, all_or_first, following, spawn
@@ -36,54 +36,50 @@ log = logger("minimcp.client")
 T = TypeVar("T")
 
 SERVER_FAILURES = (McpError, OSError, ValueError)
-"""What one server of several may fail with. A TypeError is a mistake of the caller, and ends
-all."""
+"""Exceptions that mean that one server of several failed. A TypeError is a mistake of the caller
+and ends all connections."""
 
 GIVE_UP_SECONDS = 5.0
-"""How long an interrupted `connect_all` waits for its threads, each of which has been told to
-stop."""
+"""How long an interrupted `connect_all` waits for its threads after cancelling them."""
 
-MOST_GUESSES = 3
-"""Names that a message suggests at most."""
+MAX_GUESSES = 3
+"""Maximum number of names that a message suggests."""
 
 
 class NamedServer(NamedTuple):
-    """Where a tool of a group is."""
+    """The server of a group that has a tool."""
 
     server: str
     client: Client
     name: str
-    """What the server itself calls it."""
+    """The server's own name for the tool."""
 
 
 class Clients(dict[str, Client]):
-    """Those that are open, by the name of the server."""
+    """The open clients by the server's name."""
 
     def __init__(self, clients: Mapping[str, Client], failed: Mapping[str, Exception]) -> None:
         super().__init__(clients)
         self._failed = failed
 
     def __missing__(self, name: str) -> Client:
-        known = f"there is {listed(self, 'and')}" if self else "there is none"
-        raise KeyError(
-            f"{name} did not start: {self._failed[name]}"
-            if name in self._failed
-            else f"{name}: {known}"
-        )
+        if name in self._failed:
+            raise KeyError(f"{name} did not start: {self._failed[name]}")
+        known = listed(self, "and") if self else "no server"
+        raise KeyError(f"{name}: the group has {known}")
 
 
 class Group:
-    """Connections to several servers, made by `connect_all`. Thread-safe; a context manager that
-    closes them all.
+    """Connections to several servers, made by `connect_all`. Thread-safe, and a context manager.
 
-    A tool is called ``server__tool`` here; where several servers' names fit, the longest counts.
-    ``clients`` has the client of each server that was opened, by name: use it for everything that
-    is not here, and close one early if you like.
+    A tool is called ``server__tool`` here. If the name begins with the names of several servers,
+    the longest one counts. ``clients`` has the open `Client` of each server by name. Use it for
+    everything that a group does not offer; a client may be closed early.
 
     Args:
-        clients: By the server's name.
-        failed: Why the others could not be opened, by name.
-        separator: What stands between a server's name and a tool's.
+        clients: Clients by the server's name.
+        failed: Exceptions of the servers that could not be opened, by name.
+        separator: Text between a server's name and a tool's name.
     """
 
     def __init__(
@@ -95,34 +91,30 @@ class Group:
         self._separator = separator
         self._names: list[str] = []
 
-    if not TYPE_CHECKING:  # which would take any attribute then
+    if not TYPE_CHECKING:  # a type checker would then accept any attribute
 
         def __getattr__(self, name: str) -> Any:
-            way = (
-                f": each client has it, as in group.clients[NAME].{name}"
-                if hasattr(Client, name)
-                else ""
-            )
-            raise AttributeError(f"a Group has no {name!r}{way}")
+            hint = f": write group.clients[NAME].{name}" if hasattr(Client, name) else ""
+            raise AttributeError(f"a Group has no {name!r}{hint}")
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """What is wrong now, by server: it did not start, is lost, or could not list its tools when
-        last asked."""
+        """The current failure of each server: it did not start, its connection was lost, or it
+        could not list its tools when last asked."""
         losses = {name: client.loss for name, client in self.clients.items()}
         lost = {name: loss for name, loss in losses.items() if isinstance(loss, Exception)}
         return {**self._failed, **self._unlisted, **lost}
 
     def list_tools(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Tool]:
-        """The tools of all servers, asked side by side; each is a copy that has the name to call it
-        by here.
+        """Return the tools of all servers, under the names by which this group calls them.
 
-        A server that is lost, or cannot list, leaves its tools out, and `errors` says why. Left out
-        is also what `call_tool` would take for the tool of a server with a longer name.
+        The servers are asked at the same time. If a server is lost or fails to list its tools, they
+        are left out, and `errors` has the reason. A tool is also left out if `call_tool` would look
+        for its name on a server with a longer name.
 
         Args:
-            timeout: Seconds for each server; None waits for ever.
-            cancel: Ends the call from another thread.
+            timeout: Seconds for each server; None means no limit.
+            cancel: A token that another thread can cancel, or None.
 
         Raises:
             Cancelled: The token was cancelled.
@@ -137,20 +129,22 @@ class Group:
             if isinstance(outcome, Exception):
                 if isinstance(outcome, Cancelled) or not isinstance(outcome, McpError):
                     raise outcome
-                if (
-                    not isinstance(outcome, CapabilityNotSupported) or outcome.from_peer
-                ):  # else it has no tools
+                has_no_tools = isinstance(outcome, CapabilityNotSupported) and not outcome.from_peer
+                if not has_no_tools:
                     log.warning("the tools of %r are left out: %s", server, outcome)
                     unlisted[server] = outcome
                 continue
             for tool in outcome:
-                own, tool = tool.name, copy(tool)
+                own = tool.name
+                tool = copy(tool)
                 tool.name = f"{server}{self._separator}{own}"
                 if self._server_of(tool.name) == server:
                     found.append(tool)
                 else:
                     log.warning(
-                        "%r of %r is left out: a longer server's name fits as well", own, server
+                        "%r of %r is left out: its name also fits a server with a longer name",
+                        own,
+                        server,
                     )
         self._names = [tool.name for tool in found]
         self._unlisted = unlisted
@@ -167,8 +161,10 @@ class Group:
         raise_on_error: bool = True,
         validate: Optional[bool] = None,
     ) -> CallToolResult:
-        """Call a tool by its name in this group. Arguments and errors as `Client.call_tool`, and
-        those of `resolve`."""
+        """Call a tool by its name in this group.
+
+        Arguments and exceptions are those of `Client.call_tool`, and exceptions of `resolve`.
+        """
         _, client, own = self.resolve(name)
         return client.call_tool(
             own,
@@ -209,10 +205,10 @@ class Group:
         return_exceptions: bool = False,
         validate: Optional[bool] = None,
     ) -> Any:
-        """Send many calls to their servers at once. As `Client.call_tools`, with the names of this
+        """Send several calls to their servers at once. As `Client.call_tools`, with names of this
         group.
 
-        Without ``return_exceptions`` nothing is sent when a name cannot be resolved.
+        Unless ``return_exceptions`` is True, nothing is sent if a name cannot be resolved.
         """
         outcomes: list[Any] = [None] * len(calls)
         shares: dict[str, dict[int, tuple[str, Arguments]]] = {}
@@ -235,22 +231,25 @@ class Group:
         return all_or_first(outcomes, return_exceptions)
 
     def resolve(self, name: str) -> NamedServer:
-        """Which server a name of this group leads to; whether that has such a tool is not asked.
+        """Return the server that a name of this group refers to. The server is not asked whether it
+        has the tool.
+
+        Args:
+            name: A name such as "server__tool".
 
         Raises:
-            InvalidParams: It begins with no server's name; the message suggests what may have been
-                meant.
-            ConnectionFailed: It leads to a server that could not be opened; the cause says why.
-            TypeError: It is no str.
+            InvalidParams: The name does not begin with a server's name; the message suggests names.
+            ConnectionFailed: The server could not be opened; ``__cause__`` has the reason.
+            TypeError: The name is not a str.
         """
-        require_type(name, str, "a tool's name is a str")
+        require_type(name, str, "a tool's name must be a str")
         server = self._server_of(name)
         if server is None:
             raise InvalidParams(f"no server of this group has a tool {name!r}{self._hint(name)}")
         if server not in self.clients:
             cause = self._failed[server]
             raise ConnectionFailed(
-                f"{name!r} cannot be called, {server!r} was not opened: {cause}"
+                f"{name!r} cannot be called, because {server!r} was not opened: {cause}"
             ) from cause
         return NamedServer(server, self.clients[server], name[len(server) + len(self._separator) :])
 
@@ -271,13 +270,15 @@ class Group:
         meant = nearest(server, servers)
         if not near and meant is not None:
             near = [f"{meant}{self._separator}{tool}"]
-        guess = f", did you mean {listed(near[:MOST_GUESSES])}? Its" if near else ": its"
+        guess = f", did you mean {listed(near[:MAX_GUESSES])}? Its" if near else ": its"
         known = listed(servers, "and") if servers else "none"
-        return f"{guess} names are server{self._separator}tool, its servers {known}"
+        return f"{guess} names have the form server{self._separator}tool, its servers are {known}"
 
     def close(self) -> None:
-        """Close all connections, side by side, so that it lasts as long as the slowest. Idempotent,
-        from any thread."""
+        """Close all connections at the same time. Idempotent and thread-safe.
+
+        Blocks for as long as the slowest `Client.close`.
+        """
         _close_all(self.clients)
 
     def __enter__(self) -> Group:
@@ -287,38 +288,35 @@ class Group:
         self.close()
 
     def __repr__(self) -> str:
-        return (
-            f"<Group of {listed(self.clients, 'and') if self.clients else 'none'}, "
-            f"{len(self.errors)} errors>"
-        )
+        names = listed(self.clients, "and") if self.clients else "none"
+        return f"<Group of {names}, {len(self.errors)} errors>"
 
 
 def connect_all(
     config: Config, *, separator: str = "__", strict: bool = False, **keywords: Any
 ) -> Group:
-    """Open all servers of a config side by side. Use the group as a context manager.
+    """Open all servers of a config at the same time and return a `Group`, a context manager.
 
     Args:
-        config: A file such as ``"mcp.json"``, the mapping that it would hold, or a mapping of names
-            to whatever `connect` takes.
-        separator: What stands between the name of a server and that of its tool.
-        strict: True raises the first failure and closes the rest; False puts failures into
-            ``errors`` of the group.
-        keywords: Those of `connect`, for every server. ``cancel`` ends the opening of all.
-            ``connect_timeout`` is for each server; as they are opened side by side, also for all.
+        config: A host's file, such as "mcp.json", the mapping that it would hold, or a mapping of
+            names to targets of `connect`.
+        separator: Text between a server's name and a tool's name.
+        strict: Whether to raise the first failure and close the other connections. If False,
+            failures are in ``errors`` of the group.
+        keywords: Options of `connect`, used for every server. ``cancel`` stops opening all of them,
+            and ``connect_timeout`` is for each of them.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It holds no servers in a form that is known here, or the separator is empty.
-        TypeError: An argument cannot be what it is, or does not apply to one of the servers.
+        ValueError: The config has no servers in a known form, or the separator is empty.
+        TypeError: An argument is invalid or does not apply to one of the servers.
         Cancelled: The token was cancelled.
-        BaseException: Ctrl-C; as after every other exception, nothing stays open.
+        BaseException: As after every other exception, KeyboardInterrupt leaves nothing open.
     """
     if not separator or not isinstance(separator, str):
-        raise ValueError(f"separator is a text that is not empty, not {separator!r}")
-    wanted_revisions(
-        keywords.get("revision", "auto")
-    )  # what is wrong for every server is the caller's mistake
+        raise ValueError(f"separator must be a str that is not empty, not {separator!r}")
+    # An option that is wrong for every server is a mistake of the caller.
+    wanted_revisions(keywords.get("revision", "auto"))
     check_interval("ping_interval", keywords.get("ping_interval"))
     servers = read_servers(config)
     cancel = keywords.pop("cancel", None)
@@ -350,34 +348,30 @@ def connect_all(
     )
 
 
-keywords_shown(connect_all, connect)
-
-
 def _side_by_side(
     works: Mapping[str, Callable[..., T]],
     cancel: Cancel,
     begun: dict[Future[T], str],
     ended: Callable[[Future[T]], object] = bool,
 ) -> None:
-    """Run something for each server on a thread of its own, and wait; when that is interrupted, all
-    are told to stop.
+    """Run a function for each server on its own thread, and wait for all of them.
 
-    No context manager: a signal between its `yield` and the block of its caller would find nobody
-    to tell them.
+    An interruption cancels all of them. This is not a context manager: if a signal arrived between
+    its `yield` and the caller's block, nothing would cancel them.
 
     Args:
-        works: By the server's name; each is given ``cancel=``.
-        cancel: Ends all of them; None for a token that nobody cancels.
-        begun: Gets the future of each and the name of its server, as it begins: Ctrl-C may come
-            before the next.
-        ended: Called with each future that is done; what it raises is raised here. By default
-            nothing is done.
+        works: Functions that take ``cancel=``, by the server's name.
+        cancel: A token that cancels all of them, or None.
+        begun: Receives each future and the name of its server as soon as it starts, because
+            KeyboardInterrupt may follow.
+        ended: Called with each future that is done; its exceptions are raised. The default does
+            nothing.
 
     Raises:
-        TypeError: ``cancel`` is no token.
-        Cancelled: It is cancelled already.
+        TypeError: ``cancel`` is not a token.
+        Cancelled: The token was already cancelled.
 
-    Blocks: until all have ended.
+    Blocks until all of them have ended.
     """
     check_token(cancel)
     pool = Pool(None, "minimcp-group")
@@ -392,15 +386,15 @@ def _side_by_side(
 
 
 def _outcomes(works: Mapping[str, Callable[..., T]], cancel: Cancel) -> dict[str, Any]:
-    """What each gives, or the exception that it raises."""
+    """Return the result or the exception of each function."""
     futures: dict[Future[T], str] = {}
     _side_by_side(works, cancel, futures)
     return {name: future.exception() or future.result() for future, name in futures.items()}
 
 
 def _close_all(clients: Mapping[str, Client]) -> None:
-    """Close side by side; each close has its own bounds, and goes on when this wait is
-    interrupted."""
+    """Close all clients at the same time. Each close has its own time limits and continues if this
+    wait is interrupted."""
     _side_by_side(
         {name: lambda client=client, **_: client.close() for name, client in clients.items()},
         None,

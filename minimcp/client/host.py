@@ -1,5 +1,4 @@
-"""The host's side of a client: the functions it gave to `connect`, how they answer questions, where
-callbacks run.
+"""The host's side of a client: the functions that were passed to `connect`, and their dispatcher.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client
 """
@@ -42,48 +41,45 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.client")
 
-# Notifications that wait for their callback; when there are more, the oldest are dropped with one
-# warning.
-MOST_NOTIFICATIONS = 10_000
+# Maximum number of queued notifications. Above it, the oldest are dropped with one warning.
+MAX_NOTIFICATIONS = 10_000
 
-# Bytes of memory of one that waits, besides its params.
+# Memory of a queued notification without its params, in bytes.
 NOTIFICATION_BYTES = 1024
 
-# What a host may name a root by: a path, a ``file://`` URI or a `Root`.
+# A root as a host may write it: a path, a ``file://`` URI or a `Root`.
 Rootlike = Union[str, "os.PathLike[str]", "Root"]
 
 Era = Union[Handshake, PerRequest]
 Result = dict[str, Json]
 
 
-# Runs the host's handler for one question on the calling thread. Raises Refused: it refuses, or
-# `HandlerFailed`.
+# Runs the host's handler for one question on the calling thread. Raises Refused if the handler
+# refuses, and HandlerFailed if it fails.
 Answerer = Callable[[], Result]
 
 
 class Host:
-    """The host's side of one client, for all its connections: what it gave to `connect`, and how
-    that is called.
+    """The host's side of one client: the functions that `connect` received. Thread-safe.
+
+    All sessions of the client share one `Host`.
 
     Args:
-        handlers: An object with any of `NAMES`; None has none.
-        keywords: More of them by name, which None leaves out.
-        roots: Stands for a `list_roots` that returns them; None gives none.
-        sampling: Parts of sampling that `sample` can do: "tools", "context".
-        elicitation: Parts of elicitation that `elicit` can do: "form", "url".
-        extensions: `Extension` objects, or what is declared only, by identifier; None declares
-            none.
-        limits: What a server may cost this client; None takes the defaults.
-        cache: Whether results are kept that a server says stay true.
-        connection: The name of the server in the config; None when it has none.
+        handlers: An object that has any of `NAMES` as methods, or None.
+        keywords: Functions by name; None values are ignored.
+        roots: The roots that `list_roots` returns; None means no roots.
+        sampling: Parts of sampling that `sample` supports: "tools", "context".
+        elicitation: Parts of elicitation that `elicit` supports: "form", "url".
+        extensions: `Extension` objects, or settings to declare by identifier; None declares none.
+        limits: Limits on what the server may cost; None means the defaults.
+        cache: Whether to cache results that the server permits to be cached.
+        connection: The server's name in the config, or None.
 
     Raises:
-        TypeError: A function is given both ways, is async or cannot be called; the object is a
-            class or a mapping, has none of them, or has one under a misspelt name; a root is none;
-            or parts are no sequence of names.
-        ValueError: A root is none, there is no such part, or `elicit` can do nothing.
-
-    Thread safety: all methods, from any thread.
+        TypeError: A function is given twice, is async or is not callable; `handlers` is a class or
+            a mapping, has none of the methods, or has one under a misspelled name; `roots` is
+            invalid; or the parts are not a sequence of names.
+        ValueError: A root is invalid, a part is unknown, or `elicitation` is empty.
     """
 
     def __init__(
@@ -101,51 +97,51 @@ class Host:
     ) -> None:
         self.connection = connection
         limits = limits or Limits()
-        # What is called here runs in copies of the context in which the client was made.
+        # All functions run in copies of the context in which the client was made.
         self.context = copy_context()
         self.functions = _gathered(handlers, keywords or {})
-        # What was given as ``roots``, which may be replaced.
+        # The value of ``roots``, which `Client.set_roots` replaces.
         self.roots: Optional[list[Root]] = None
         if roots is not None:
             if "list_roots" in self.functions:
-                raise TypeError(
-                    "roots and list_roots are two ways to say the same: give one of them"
-                )
+                raise TypeError("roots= and list_roots= exclude each other: pass one of them")
             from .questions import as_roots
 
             self.roots = as_roots(roots)
             self.functions["list_roots"] = lambda: self.roots
         if sampling and "sample" not in self.functions:
-            raise TypeError("sampling says what else sample can do, and there is no sample")
+            raise TypeError("sampling= describes sample=, which is missing")
         self._parts: dict[str, tuple[str, ...]] = {
             "sampling": _parts("sampling", sampling, ("tools", "context"), "sample"),
             "elicitation": _parts("elicitation", elicitation, ("form", "url"), "elicit"),
             "roots": ("listChanged",),
         }
         if not elicitation:
-            raise ValueError('elicitation names "form", "url" or both')
+            raise ValueError('elicitation must name "form", "url" or both')
         objects = () if isinstance(extensions, Mapping) else extensions or ()
         for each in objects:
             if isinstance(each, type) or not hasattr(each, "notification_handlers"):
-                raise TypeError(f"extensions holds objects such as Tasks(), not {each!r:.60}")
+                raise TypeError(f"extensions must be objects such as Tasks(), not {each!r:.60}")
         by_name = {each.identifier: each.settings for each in objects}
         if len(by_name) < len(objects):
-            raise ValueError("two of the extensions have one identifier")
-        # What is declared of extensions; None declares nothing.
+            raise ValueError("two of the extensions have the same identifier")
+        # The declared settings of extensions; None declares none.
         self._extensions: Json = None
         if extensions is not None:
             from ..types.meta import check_extensions
 
             declared = extensions if isinstance(extensions, Mapping) else by_name
             self._extensions = plain_json(check_extensions(declared), "extensions")
-        # Runs questions as tasks that a server asks so; None lets it ask none so.
+        # Runs questions that the server sends as tasks. None if the client does not support them.
         self.asked_tasks: Any = next(
             (each.for_host(limits) for each in objects if hasattr(each, "for_host")), None
         )
-        # Of extensions: what makes results of each type complete, with the methods that may have
-        # it; what hears each notification; and which members of params stand in a header too.
+        # For each `resultType` of an extension: the methods that may return it, and the function
+        # that completes such a result.
         self.result_types: dict[str, tuple[Sequence[str], Callable[..., Result]]] = {}
+        # The extensions' handlers of notifications, by method.
         self._notification_handlers: dict[str, Callable[..., Any]] = {}
+        # For each method of an extension: the member of its params that is also sent in a header.
         self.names: dict[str, str] = {}
         for each in objects:
             self.result_types.update(
@@ -154,57 +150,53 @@ class Host:
             self._notification_handlers.update(each.notification_handlers())
             self.names.update(each.names)
         self._cache_bytes = limits.cache_bytes if cache else 0
-        # Results that the server says stay true; None until the first of them may be kept.
+        # Cached results; None until the first cacheable result.
         self.cache: Optional[Cache] = None
-        # Whether a tool of this name is offered to the program; None offers all.
+        # Whether the config offers the tool of this name; None offers all tools.
         self.offers: Optional[Callable[[str], bool]] = None
-        # Malformed parts of results that were logged already; see `Call.report`.
+        # Malformed parts of results that were already logged; see `Call.report`.
         self.reported: set[str] = set()
         self.pool = Pool(limits.workers, name="minimcp-client")
-        self._dispatcher = Dispatcher(
-            float("inf") if limits.backlog_bytes is None else limits.backlog_bytes, self.context
-        )
+        backlog_bytes = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
+        self._dispatcher = Dispatcher(backlog_bytes, self.context)
 
     def close(self) -> None:
-        """Let the threads end that it has, each when it has run what waits for it. Idempotent."""
+        """End the threads after their queued work. Idempotent."""
         self._dispatcher.close()
         self.pool.close()
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
-        """What this lets a client declare in a revision."""
-        declared: dict[str, Json] = (
-            {} if self._extensions is None else {"extensions": self._extensions}
-        )
+        """Return the capabilities that the client can declare in a revision."""
+        declared: dict[str, Json] = {}
+        if self._extensions is not None:
+            declared["extensions"] = self._extensions
         for kind in QUESTIONS.values():
-            known, able = (
-                revision.client_capabilities.get(kind.capability),
-                self._parts.get(kind.capability, ()),
-            )
-            forms_only = kind.capability == "elicitation" and not known  # in this revision
-            if (
-                kind.handler in self.functions
-                and known is not None
-                and not (forms_only and "form" not in able)
-            ):
-                parts = [part for part in known if part in able]
-                declared[kind.capability] = {
-                    part: True if part == "listChanged" else {} for part in parts
-                }
+            known = revision.client_capabilities.get(kind.capability)
+            supported = self._parts.get(kind.capability, ())
+            if kind.handler not in self.functions or known is None:
+                continue
+            # In a revision without parts of elicitation, every question is a form.
+            if kind.capability == "elicitation" and not known and "form" not in supported:
+                continue
+            declared[kind.capability] = {
+                part: True if part == "listChanged" else {} for part in known if part in supported
+            }
         if self.asked_tasks is not None and revision.tasks == "core":
             declared.update(self.asked_tasks.capabilities_beside(declared))
         return declared
 
     def needed_cache(self) -> Cache:
-        """Return the cache, which is made on first use."""
+        """Return the cache. It is created on first use."""
         if self.cache is None:
             from .cache import Cache
 
-            # `setdefault` is atomic, so two threads that come first share one cache.
+            # `setdefault` is atomic, so two threads that arrive first share one cache.
             self.cache = vars(self).setdefault("_made_cache", Cache(self._cache_bytes))
         return self.cache
 
     def changed(self, kind: str, uri: Optional[str] = None) -> None:
-        """Drop the kept results that a change of the server makes stale; as `Cache.changed`."""
+        """Drop the cached results that a change makes stale. Arguments are those of
+        `Cache.changed`."""
         if self.cache is not None:
             self.cache.changed(kind, uri)
 
@@ -213,19 +205,17 @@ class Host:
     def read(
         self, method: str, params: Mapping[str, Json], peer: Peer, asked: CancelToken
     ) -> Answerer:
-        """Read a question, and check that it may be asked, before the host is.
+        """Read and check a question. Return the function that asks the host.
 
         Args:
-            method: Of the question.
-            params: Of the question.
-            peer: Who asks, and in which revision.
-            asked: Says by ``cancelled`` and ``on_cancel`` whether somebody still waits for an
-                answer.
+            method: The method of the question.
+            params: The params of the question.
+            peer: The server, with the revision in use.
+            asked: A token that is cancelled when the answer is no longer needed.
 
         Raises:
-            MethodNotFound: This client did not declare that it can be asked this.
-            InvalidParams: The question makes no sense, or is of a kind that this client did not
-                declare.
+            MethodNotFound: The client did not declare this kind of question.
+            InvalidParams: The question is invalid or needs a part that the client did not declare.
         """
         kind = QUESTIONS.get(method)
         parts = None if kind is None else self.capabilities(peer.revision).get(kind.capability)
@@ -249,7 +239,7 @@ class Host:
                 return write(self.context.copy().run(handler, *arguments))
             except Refused:
                 raise
-            except BaseException as error:  # even SystemExit: the server waits for an answer
+            except BaseException as error:  # even SystemExit, because the server needs a response
                 log.error("the handler for %s failed: %s", method, describe(error), exc_info=error)
                 raise errors.HandlerFailed(
                     f"the handler for {method} failed: {describe(error)}"
@@ -258,12 +248,12 @@ class Host:
         return answer
 
     def serve(self, incoming: IncomingRequest) -> Result:
-        """Answer a question that came as a request.
+        """Answer a question that arrived as a request.
 
         Raises:
-            RpcError: Whatever the server is told.
+            RpcError: The error to send to the server.
         """
-        this_thread.request = None  # a host's handler is no server's handler: it has no context
+        this_thread.request = None  # a host's handler must not find the Context of a server
         method = incoming.request.method
         try:
             return self.read(method, incoming.request.params, incoming.peer, incoming.token)()
@@ -275,30 +265,30 @@ class Host:
     # ------------------------------------------------------------ notifications
 
     def call(self, name: str, *arguments: Any, size: int = 0) -> None:
-        """Have a callback called by the dispatcher, if the host gave it; its arguments take so many
+        """Queue a callback of the host, if it has one. `size` is the memory of the arguments in
         bytes."""
         function = self.functions.get(name)
         if function is not None:
             self._dispatcher.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
 
     def tell(self, notification: Notification) -> None:
-        """Have the callback for a notification called."""
+        """Queue the callback for a notification."""
         method, params = notification
         name, read = CALLBACKS.get(method, ("", None))
         if self.tell_extension(notification):
             return
         if name not in self.functions:
-            log.debug("<-- %s: nobody listens", method)
+            log.debug("<-- %s ignored: there is no callback", method)
             return
         try:
             arguments = () if read is None else (read(params),)
         except ValueError as error:
-            log.debug("<-- a %s that makes no sense: %s", method, error)
+            log.debug("<-- invalid %s: %s", method, error)
         else:
             self.call(name, *arguments, size=size_of(params, self._dispatcher.waiting.max_bytes))
 
     def tell_extension(self, notification: Notification) -> bool:
-        """Have an extension hear a notification; False when none does."""
+        """Queue the handler of an extension for a notification. Return False if there is none."""
         method, params = notification
         function = self._notification_handlers.get(method)
         if function is not None:
@@ -307,15 +297,16 @@ class Host:
         return function is not None
 
 
-# ------------------------------------------------------------ what a host gives
+# ------------------------------------------------------------ the host's functions
 
 
 def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
-    """The functions of an object and keywords, by name. Raises TypeError, as `Host`."""
+    """Return the functions of an object and of keywords, by name. Raise TypeError as `Host`
+    does."""
     if isinstance(handlers, type):
-        raise TypeError(f"handlers={handlers.__name__} is a class: give an instance of it")
+        raise TypeError(f"handlers={handlers.__name__} is a class: pass an instance of it")
     if isinstance(handlers, Mapping):
-        raise TypeError("handlers is an object with methods, and this is a mapping: say **handlers")
+        raise TypeError("handlers must be an object with methods, not a mapping: write **handlers")
     functions: dict[str, Callable[..., Any]] = {}
     for name in NAMES:
         given = [
@@ -325,54 +316,57 @@ def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[
             raise TypeError(f"{name} is given twice: by handlers and as a keyword")
         for function in given:
             if not callable(function):
-                raise TypeError(f"{name} is called, and {type(function).__name__} cannot be")
+                raise TypeError(f"{name} must be callable, not {type(function).__name__}")
             refuse_async(function, name)
             functions[name] = function
     for name in dir(handlers):
         near = nearest(name, NAMES) if name.startswith("on_") and name not in NAMES else None
         if near is not None:
-            raise TypeError(f"handlers has {name}, which nothing calls: did you mean {near}?")
+            raise TypeError(f"handlers has {name}, which is never called: did you mean {near}?")
     if handlers is not None and not any(hasattr(handlers, name) for name in NAMES):
         meant = [(name, nearest(name, NAMES)) for name in dir(handlers)]
         hints = [f"it has {name}, did you mean {near}?" for name, near in meant if near]
-        raise TypeError(
-            f"handlers has none of {', '.join(NAMES)}: {[*hints, f'it is {handlers!r:.60}'][0]}"
-        )
+        hint = hints[0] if hints else f"it is {handlers!r:.60}"
+        raise TypeError(f"handlers has none of {', '.join(NAMES)}: {hint}")
     return functions
 
 
 def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) -> tuple[str, ...]:
     if callable(given):
-        raise TypeError(f"{name} says what {handler} can do, by names: did you mean {handler}=?")
+        raise TypeError(
+            f"{name} must be names of what {handler} supports: did you mean {handler}=?"
+        )
     if isinstance(given, str):
-        raise TypeError(f"{name} is a sequence of names: did you mean ({given!r},)?")
+        raise TypeError(f"{name} must be a sequence of names: did you mean ({given!r},)?")
     for part in given:
         if part not in known:
             raise ValueError(f"{name} has the parts {' and '.join(known)}, not {part!r}")
     return tuple(given)
 
 
-# ------------------------------------------------------------ where callbacks run
+# ------------------------------------------------------------ the dispatcher
 
 
 class Dispatcher:
-    """One thread that runs callbacks in order, from the first one to the end of the client.
-    Thread-safe.
+    """One thread that runs callbacks in order. It starts with the first callback. Thread-safe.
 
     Args:
-        most_bytes: How many bytes of memory the callbacks may take that wait.
-        context: Each callback runs in a copy of this context; None is an empty one.
+        most_bytes: Maximum memory of the queued callbacks, in bytes.
+        context: Each callback runs in a copy of this context; None means an empty one.
     """
 
     def __init__(self, most_bytes: float = float("inf"), context: Optional[Context] = None) -> None:
         self._context = Context() if context is None else context
-        self._lock = threading.RLock()  # a signal handler may come in the middle of `put`
-        self.waiting = BoundedQueue("notifications", MOST_NOTIFICATIONS, most_bytes)
-        self._has_thread = self._closed = False
+        self._lock = threading.RLock()  # reentrant: a signal handler may interrupt `put`
+        self.waiting = BoundedQueue("notifications", MAX_NOTIFICATIONS, most_bytes)
+        self._has_thread = False
+        self._closed = False
 
     def put(self, callback: Callable[[], Any], size: int = NOTIFICATION_BYTES) -> None:
-        """Queue a callback that takes so many bytes; the oldest are dropped when too many wait.
-        What it raises is logged. Never blocks."""
+        """Queue a callback that takes `size` bytes of memory. Never blocks.
+
+        If the queue is full, the oldest callbacks are dropped. Exceptions of callbacks are logged.
+        """
         with self._lock:
             if self._closed:
                 return
@@ -383,11 +377,9 @@ class Dispatcher:
                     threading.Thread(
                         target=self._run, name="minimcp-callbacks", daemon=True
                     ).start()
-                except (
-                    RuntimeError
-                ) as error:  # the system gives none: the next callback tries again
+                except RuntimeError as error:  # no thread: the next callback tries again
                     self._has_thread = False
-                    log.error("a callback has to wait: %s", error)
+                    log.error("a callback is delayed: %s", error)
 
     def _run(self) -> None:
         for callback in iter(self.waiting.get, None):
@@ -398,19 +390,18 @@ class Dispatcher:
                 log.error("a callback failed: %s", describe(error), exc_info=error)
 
     def close(self) -> None:
-        """Let the thread end when everything that waits has run, and take nothing more.
-        Idempotent."""
-        # without the lock, which another thread may have held when this process was forked
+        """End the thread after the queued callbacks, and accept no new ones. Idempotent."""
+        # Without the lock, which another thread may have held when this process was forked.
         self._closed = True
         self.waiting.put(None)
 
 
-# ------------------------------------------------------------ what can be asked
+# ------------------------------------------------------------ kinds of questions
 
 
 class QuestionKind(NamedTuple):
-    """One kind of question: the host's function that answers it, and the capability that it
-    needs."""
+    """A kind of question: the host's function that answers it, and the capability that it
+    requires."""
 
     handler: str
     capability: str
@@ -421,20 +412,20 @@ QUESTIONS = {
     "elicitation/create": QuestionKind("elicit", "elicitation"),
     "roots/list": QuestionKind("list_roots", "roots"),
 }
-"""By method. `questions` reads them."""
+"""The kinds of questions by method. `questions` reads them."""
 
 UPDATED = "notifications/resources/updated"
 
-# By notification: the callback, and what it is given of the params; None for nothing. Raises
-# ValueError.
+# For each notification: the callback, and the function that reads its argument from the params
+# (None: no argument). The function may raise ValueError.
 CALLBACKS: dict[str, tuple[str, Optional[Callable[[Result], Any]]]] = {
     "notifications/message": ("on_log", LogMessage.from_wire),
     **{f"notifications/{name}/list_changed": (f"on_{name}_changed", None) for name in LISTS},
     UPDATED: ("on_resource_updated", lambda params: Change.from_notice(UPDATED, params).uri),
 }
 
-# The functions that a host may give; `connect` has a keyword of each name.
+# The functions that a host may pass; `connect` has a keyword of each name.
 NAMES = (*(kind.handler for kind in QUESTIONS.values()), *(name for name, _ in CALLBACKS.values()))
 
-# Those that are called with notifications.
+# The functions that are called for notifications.
 NOTIFIED = frozenset(name for name, _ in CALLBACKS.values())

@@ -1,4 +1,4 @@
-"""The output schemas of the tools that a server has listed, and the check of results by them.
+"""The output schemas of the tools that a server listed, and the check of results against them.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 """
@@ -19,7 +19,7 @@ log = logger("minimcp.client")
 
 
 class OutputCheck:
-    """The output schema of one tool, and the check of results by it, made on first use."""
+    """The output schema of one tool, and a check that is compiled on first use."""
 
     def __init__(self, name: str, shape: dict[str, Any]) -> None:
         self._name = name
@@ -28,41 +28,39 @@ class OutputCheck:
 
     @cached_property
     def problem(self) -> Callable[[Any], Union[schema.Mismatch, str, None]]:
-        """Return what is wrong with a value, or why its schema cannot be checked; None if it
-        fits."""
+        """A function that returns what is wrong with a value, why the schema cannot be checked, or
+        None."""
         try:
             return schema.compile_peer_check(self._shape, where=f"{self._name} output")
-        except ImportError as error:  # the schema may be fine: a package is missing here
-            log.warning("results of %s are handed over unchecked: %s", self._name, error)
+        except ImportError as error:  # a package is missing; the schema may be valid
+            log.warning("results of %s are not checked: %s", self._name, error)
             return lambda value: None
         except ValueError as error:
-            why = f"it cannot be checked: {error}"
-            return lambda value: why
+            reason = f"it cannot be checked: {error}"
+            return lambda value: reason
 
 
 class OutputSchemas:
-    """The output schemas of one server's tools, as they were last listed, and the checks of results
-    by them.
+    """The output schemas of one server's tools, as last listed, and the checks of results.
 
-    Thread-safe: replaced as a whole.
+    Thread-safe, because each list replaces the schemas as a whole.
     https://modelcontextprotocol.io/specification/2026-07-28/server/tools
     """
 
     def __init__(self) -> None:
         self._checks: dict[str, Optional[OutputCheck]] = {}
-        # Whether each listed tool runs as a task, as in `Tool.task`.
+        # For each listed tool: whether it can run as a task, as in `Tool.task`.
         self.task_support: Mapping[str, Optional[str]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
-        """Take in a fresh list of tools."""
+        """Replace the schemas by those of a new list of tools."""
         tools = list(tools)
         self.task_support = {tool.name: tool.task for tool in tools}
-        self._checks = {
-            tool.name: None
-            if tool.output_schema is None
-            else OutputCheck(tool.name, tool.output_schema)
-            for tool in tools
-        }
+        checks: dict[str, Optional[OutputCheck]] = {tool.name: None for tool in tools}
+        for tool in tools:
+            if tool.output_schema is not None:
+                checks[tool.name] = OutputCheck(tool.name, tool.output_schema)
+        self._checks = checks
 
     def fill_in(
         self, name: str, result: CallToolResult, *, wraps: bool, validate: bool = True
@@ -70,23 +68,22 @@ class OutputSchemas:
         """Check a result against the tool's output schema and set its ``value``.
 
         Args:
-            name: Of the tool.
-            result: That is no error.
-            wraps: Whether it may hold a wrapped value of a tool that no list has named: only its
-                schema would tell.
-            validate: Whether it is checked.
+            name: The tool's name.
+            result: A result that is not an error.
+            wraps: Whether the revision wraps values. If so, the schema of an unlisted tool is
+                needed.
+            validate: Whether to check the result.
 
         Returns:
-            False where it may, so that the tools have to be listed first.
+            False if the value may be wrapped and the tool was never listed: list the tools first.
 
         Raises:
-            ProtocolViolation: The structured content does not fit, its schema cannot be checked, or
-                it is missing though a schema was declared. ``result`` is the result.
+            ProtocolViolation: The structured content does not match the schema, the schema cannot
+                be checked, or there is a schema but no structured content. ``result`` is the
+                result.
         """
-        checks, structured = (
-            self._checks,
-            vars(result)["structured_content"],
-        )  # ABSENT where there is none
+        checks = self._checks
+        structured = vars(result)["structured_content"]  # ABSENT if there is none
         check = checks.get(name)
         violation = None
         if check is not None:
@@ -103,7 +100,7 @@ class OutputSchemas:
         ):
             return False
         elif not wraps:
-            checks.setdefault(name, None)  # what a list does not tell is not asked for again
+            checks.setdefault(name, None)  # do not list the tools again for this one
         if structured is not ABSENT:
             result.value = structured
         elif result.content and all(isinstance(block, Text) for block in result.content):
@@ -115,10 +112,10 @@ class OutputSchemas:
 
 
 def _violation(name: str, check: OutputCheck, structured: Any) -> Optional[ProtocolViolation]:
-    """Return what is wrong with the structured content of a result; None if it fits."""
+    """Return what is wrong with the structured content of a result, or None."""
     if structured is ABSENT:
         return ProtocolViolation(
-            f"{name} declares an output schema, and its result has no structured content"
+            f"{name} declares an output schema, but its result has no structured content"
         )
     problem = check.problem(structured)
     if problem is None:
@@ -128,5 +125,5 @@ def _violation(name: str, check: OutputCheck, structured: Any) -> Optional[Proto
         text = f"the output schema of {one_line(name)}: {problem}. {way}"
         return ProtocolViolation(text, structured)
     return ProtocolViolation(
-        f"the result of {name} breaks its output schema: {problem}", structured
+        f"the result of {name} does not match its output schema: {problem}", structured
     )

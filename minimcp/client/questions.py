@@ -1,7 +1,6 @@
-"""Questions that a server asks the host of a client: how they are read, and how answers are
-written.
+"""Questions that a server asks the host: how they are read, and how answers are written.
 
-Imported when the first question comes, or when the host names roots.
+Imported with the first question, or when the host passes roots.
 https://modelcontextprotocol.io/specification/2026-07-28/client
 """
 
@@ -26,27 +25,27 @@ log = logger("minimcp.client")
 
 Result = dict[str, Json]
 
-# Writes what the host's function returned.
+# Converts the return value of the host's function to a result.
 Write = Callable[[Any], Result]
 
 
 def read_question(
     method: str, params: Mapping[str, Json], parts: Mapping[str, Json], revision: Revision
 ) -> tuple[Any, Write]:
-    """Read a question, and check that it is one that the client declared.
+    """Read a question and check that the client declared it.
 
     Args:
-        method: One of `host.QUESTIONS`.
+        method: A method in `host.QUESTIONS`.
         params: The params of the question.
-        parts: What the client declared for this capability.
-        revision: The revision that is spoken.
+        parts: The parts of this capability that the client declared.
+        revision: The revision in use.
 
     Returns:
-        The argument for the host's function (None if it takes none), and a function that writes
-        what it returns.
+        The argument for the host's function (None if it takes none), and a function that converts
+        its return value.
 
     Raises:
-        ValueError: The question makes no sense, or asks for a part that was not declared.
+        ValueError: The question is invalid or needs a part that was not declared.
     """
     if method == "sampling/createMessage":
         return _read_sample(params, parts, revision)
@@ -56,28 +55,28 @@ def read_question(
 
 
 def as_roots(roots: Any) -> list[Root]:
-    """Roots from what a host names them by.
+    """Return roots as `Root` objects.
 
     Raises:
-        TypeError: This is no sequence of paths, URIs and `Root` objects.
-        ValueError: A URI is no ``file://`` URI, or goes up by "..".
+        TypeError: The roots are not a sequence of paths, URIs and `Root` objects.
+        ValueError: A URI is not a ``file://`` URI, or contains "..".
     """
     if isinstance(roots, (str, os.PathLike, Root, Mapping)) or not isinstance(roots, Iterable):
         raise TypeError(
-            f"roots are a list of paths, URIs or Root objects, not {type(roots).__name__}"
+            f"roots must be a list of paths, URIs or Root objects, not {type(roots).__name__}"
         )
     read: list[Root] = []
     for given in roots:
         if not isinstance(given, (str, os.PathLike, Root)):
-            raise TypeError(f"a root is a path, a URI or a Root, not {type(given).__name__}")
-        if not isinstance(given, Root):
-            given = (
-                Root(given) if isinstance(given, str) and "://" in given else Root.from_path(given)
-            )
+            raise TypeError(f"a root must be a path, a URI or a Root, not {type(given).__name__}")
+        if isinstance(given, str) and "://" in given:
+            given = Root(given)
+        elif not isinstance(given, Root):
+            given = Root.from_path(given)
         if given.uri[:7].lower() != "file://" or (
             given.path is not None and ".." in given.path.parts
         ):
-            raise ValueError(f"a root is a file:// URI that does not go up, unlike {given.uri!r}")
+            raise ValueError(f"a root must be a file:// URI without '..', not {given.uri!r}")
         read.append(given)
     return read
 
@@ -99,23 +98,19 @@ def _read_sample(
 
 
 def _write_sample(revision: Revision, returned: Any) -> Result:
-    result = (
-        types.SampleResult(returned, stop_reason="endTurn")
-        if isinstance(returned, str)
-        else returned
-    )
+    result = returned
+    if isinstance(returned, str):
+        result = types.SampleResult(returned, stop_reason="endTurn")
     if not isinstance(result, types.SampleResult):
-        raise TypeError(f"sample returns a str or a SampleResult, not {type(result).__name__}")
+        raise TypeError(f"sample must return a str or a SampleResult, not {type(result).__name__}")
     kinds = {block.type for block in result.content}
     if not kinds <= revision.sampling_kinds:
-        raise ValueError(
-            f"{revision.name} has no content "
-            f"{', '.join(sorted(kinds - revision.sampling_kinds))} here"
-        )
+        unknown = ", ".join(sorted(kinds - revision.sampling_kinds))
+        raise ValueError(f"in {revision.name} a model's answer cannot contain {unknown}")
     written = result.to_wire()
     if len(result.content) != 1 and not revision.sampling_tools:
         if kinds != {"text"}:
-            raise ValueError(f"in {revision.name} a model answers with one block")
+            raise ValueError(f"in {revision.name} a model's answer must be one block")
         written["content"] = types.Text(result.text).to_wire()
     return written
 
@@ -131,7 +126,7 @@ def _read_elicit(
 
         def consent(returned: Any) -> Result:
             answer = _as_answer(returned)
-            _fields(answer.content)  # False and the like are neither a yes nor a no
+            _fields(answer.content)  # rejects False and the like, which are ambiguous
             return {"action": answer.action}
 
         return request, consent
@@ -139,42 +134,42 @@ def _read_elicit(
         raise ValueError("requestedSchema is missing")
     check, fits = _checks_of(request.schema)
     _drop_wrong_defaults(request, fits)
-    defaults, needed = request.defaults, request.schema.get("required", ())
-    fields: Any = (
-        None if "additionalProperties" in request.schema else request.schema.get("properties")
-    )
+    defaults = request.defaults
+    needed = request.schema.get("required", ())
+    fields: Any = None
+    if "additionalProperties" not in request.schema:
+        fields = request.schema.get("properties")
 
     def write(returned: Any) -> Result:
         answer = _as_answer(returned)
         if answer.action != "accept":
             return {"action": answer.action}
+        # A field that is None was not filled in, unless the schema allows null or requires it.
         given = {
             name: value
             for name, value in _fields(answer.content).items()
-            if value is not None
-            or fits({name: None}) is None
-            or name in needed  # else it was not filled in
+            if value is not None or fits({name: None}) is None or name in needed
         }
         content = {**defaults, **given}
         odd = None if fields is None else next((name for name in given if name not in fields), None)
         missing = [name for name in needed if name not in content]
         fault = check(content) if odd is None else unknown_field(given, odd, fields, missing)
         if fault is not None:
-            raise ValueError(f"what elicit returned does not fit the schema: {fault}")
+            raise ValueError(f"the return value of elicit does not match the schema: {fault}")
         return {"action": "accept", "content": content}
 
     return request, write
 
 
 def _checks_of(wanted: Json) -> tuple[Check, Check]:
-    """The check of an answer, and that of some of its members.
+    """Return the check of an answer and the check of single fields.
 
     Raises:
-        ValueError: This is no schema of an object.
+        ValueError: `wanted` is not the schema of an object.
     """
-    says = wanted.get("type", "object")
-    if says != "object":
-        raise ValueError(f"requestedSchema is of the type {says!r:.60}, not 'object'")
+    kind = wanted.get("type", "object")
+    if kind != "object":
+        raise ValueError(f"requestedSchema must have the type 'object', not {kind!r:.60}")
     part = {
         word: wanted[word]
         for word in ("$schema", "$defs", "definitions", "properties")
@@ -184,21 +179,20 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
         whole = schema.compile_peer_check(wanted, where="requestedSchema")
         return whole, schema.compile_peer_check(part, where="requestedSchema")
     except ImportError as error:
-        log.warning("an answer is sent unchecked: %s", error)
+        log.warning("an answer to elicitation is not checked: %s", error)
         return (lambda content: None), (lambda content: None)
 
 
 def _drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
-    """Leave the defaults out of a form that do not fit it."""
-    until = thread_time() + MAX_SECONDS  # for all together
+    """Remove the defaults that do not match the schema from a form."""
+    until = thread_time() + MAX_SECONDS  # for all defaults together
     found = {
         name: fits({name: value}) if thread_time() < until else TOO_MUCH
         for name, value in request.defaults.items()
     }
     faults = {name: fault for name, fault in found.items() if fault is not None}
     if faults:
-        told = "; ".join(map(str, faults.values()))
-        log.warning("a form with defaults that do not fit, which are left out: %s", told)
+        log.warning("ignored invalid defaults of a form: %s", "; ".join(map(str, faults.values())))
         shape: Json = request.schema
         fields = {
             name: {**field} if name in faults else field
@@ -216,11 +210,14 @@ def _as_answer(returned: Any) -> types.Answer:
 
 
 def _fields(content: Any) -> Result:
-    """The members of a dict or an object; an object's member that is None has no value."""
+    """Return the members of a dict or an object. A member of an object that is None counts as
+    absent."""
     written = {} if content is None else schema.write_any(content)
     if not isinstance(written, dict):
-        what = f"a dict, a dataclass, None or an Answer, not {type(content).__name__}"
-        raise TypeError(f"elicit returns {what}: {{}} accepts a form without fields, None declines")
+        raise TypeError(
+            "elicit must return a dict, a dataclass, None or an Answer, not "
+            f"{type(content).__name__}: {{}} accepts a form without fields, None declines"
+        )
     if isinstance(content, dict):
         return written
     return {name: value for name, value in written.items() if value is not None}

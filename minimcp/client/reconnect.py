@@ -1,8 +1,8 @@
-"""The sessions of one client, one after the other: how the next one is begun when one is lost.
+"""`Reconnector`: the sessions of a client that starts a new one after a loss.
 
-A client that may begin anew does so in the next call, not before, and on a thread of its own: each
-caller waits for it as long as its call may take, and one that gives up stops no other. What was
-lost stays lost, and is never sent again. In a process forked from the client's nothing is begun.
+The next session is started by the next call, on a thread of its own. Each caller waits for as long
+as its call allows, and a caller that gives up does not stop the attempt. Lost calls are never sent
+again. In a forked process no session is started.
 """
 
 from __future__ import annotations
@@ -25,31 +25,33 @@ from .session import Cancel, ClientSession, check_token, wait_until
 
 log = logger("minimcp.client")
 
-# Seconds that a session lasts which is no failure; after so many shorter ones in a row the next
-# begins so much later.
-STEADY, QUICK_TRIES, PAUSE = 1.0, 3, 1.0
+# A session that lasts for less than STEADY_SECONDS counts as a failure. After MAX_QUICK_TRIES
+# failures in a row, the next session starts after a pause.
+STEADY_SECONDS = 1.0
+MAX_QUICK_TRIES = 3
+PAUSE_SECONDS = 1.0
 
-# How long closing waits for an attempt that it has stopped: an old server may take 4 s to end.
+# How long `close` waits for a cancelled attempt. Ending the old server may take 4 s.
 JOIN_SECONDS = 10.0
 
-# Begins a session in the place of another one, unless the token is cancelled. Raises what `connect`
+# Starts a session that replaces another one, unless the token is cancelled. Raises what `connect`
 # raises.
 Begin = Callable[[CancelToken, ClientSession], ClientSession]
 
-# One attempt to begin the next session, and what came of it.
+# The future of an attempt to start the next session: the session or an exception.
 Attempt = Future[Union[ClientSession, Exception]]
 
 
 class Reconnector(Sessions):
-    """The sessions of a client that begins another one after a loss. Thread-safe.
+    """The sessions of a client that starts a new one after a loss. Thread-safe.
 
     Args:
-        first: The session.
-        begin: Begins the next one after a loss; None leaves it at the loss.
-        host: The host's side of all of them.
-        timeout: Seconds for one call, if the call itself does not say; None waits for ever.
-        always: False does so only when the server has ended its session, which is no loss of the
-            server.
+        first: The first session.
+        begin: Starts the next session; None if a loss is final.
+        host: The host's side of all sessions.
+        timeout: Default seconds for one call; None means no limit.
+        always: Whether to start a session after every loss. If False, only after the server ended
+            its session without being lost.
     """
 
     def __init__(
@@ -66,37 +68,37 @@ class Reconnector(Sessions):
         self._always = always
         self._changed = threading.Condition()
         self._attempt: Optional[Attempt] = None
-        self._steady = Deadline(STEADY)
+        self._steady = Deadline(STEADY_SECONDS)
         self._quick = 0
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin nothing in this process."""
-        self.begin = self._attempt = None
+        """Start no session in a forked process."""
+        self.begin = None
+        self._attempt = None
 
     @property
     def restarts(self) -> bool:
-        """As `Sessions`."""
+        """Whether the next call starts another session."""
         return self.begin is not None and (
             self._always or isinstance(self.newest.cause, SessionGone)
         )
 
     def after(self, lost: ClientSession, deadline: Deadline, cancel: Cancel) -> ClientSession:
-        """What has taken the place of a lost session, even if that is lost too. Not for a reader's
-        thread.
+        """Return the session that replaces a lost one, and start it if needed.
 
-        It is begun if there is none yet: once, however many calls were lost with the session
-        before. Where none shall be begun, this is the lost one.
+        One attempt serves all calls that were lost with the session. If no session is to be
+        started, the lost one is returned. Do not call this on a reader thread.
 
         Args:
-            lost: The session.
-            deadline: How long to wait for it.
-            cancel: Ends the wait; None for one that nobody cancels.
+            lost: The lost session.
+            deadline: When to stop waiting.
+            cancel: A token that another thread can cancel, or None.
 
         Raises:
-            ConnectionFailed: It could not be begun. The next call tries again.
-            RequestTimeout: The deadline came first; the attempt goes on.
-            Cancelled: The token was cancelled; the attempt goes on.
+            ConnectionFailed: The session could not be started. The next call tries again.
+            RequestTimeout: The deadline passed; the attempt continues.
+            Cancelled: The token was cancelled; the attempt continues.
             ConnectionLost: The client was closed.
         """
         newest = super().after(lost, deadline, cancel)
@@ -115,9 +117,7 @@ class Reconnector(Sessions):
                         name="minimcp-restart",
                         daemon=True,
                     ).start()
-                except (
-                    RuntimeError
-                ) as error:  # the system gives no thread: the next call tries again
+                except RuntimeError as error:  # no thread: the next call tries again
                     self._attempt = None
                     raise ConnectionFailed(
                         f"the server could not be started again: {error}"
@@ -125,7 +125,7 @@ class Reconnector(Sessions):
             attempt = self._attempt
         if not wait_until(attempt.done, self._changed, deadline, cancel):
             what = f"{lost.name}: starting the server again"
-            raise RequestTimeout(f"{what}: no answer within {deadline.seconds:g} s")
+            raise RequestTimeout(f"{what}: no response within {deadline.seconds:g} s")
         outcome = attempt.result()
         if isinstance(outcome, Exception):
             raise copy(outcome)
@@ -134,13 +134,13 @@ class Reconnector(Sessions):
     def _run(self, attempt: Attempt, lost: ClientSession) -> None:
         outcome: Union[ClientSession, Exception]
         try:
-            lost.close()  # it may hold what the next server needs, such as a file
+            lost.close()  # the old server may hold a resource that the next one needs
             self._quick = 0 if self._steady.expired else self._quick + 1
-            if self._quick > QUICK_TRIES:
-                wait_until(lambda: False, self._changed, Deadline(PAUSE), self._stop)
+            if self._quick > MAX_QUICK_TRIES:
+                wait_until(lambda: False, self._changed, Deadline(PAUSE_SECONDS), self._stop)
             check_token(self._stop)
             assert self.begin is not None
-            self._steady = Deadline(STEADY)
+            self._steady = Deadline(STEADY_SECONDS)
             begun: ClientSession = self.begin(self._stop, lost)
             self.newest = outcome = begun
             if self.closed:
@@ -156,13 +156,13 @@ class Reconnector(Sessions):
         if self.closed:
             outcome = ConnectionLost(f"{lost.name}: closed")
         with self._changed:
-            self._attempt = None  # the next call begins the next one
+            self._attempt = None
             attempt.set_result(outcome)
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the newest session, and an attempt at the next one, for good. Idempotent, from any
-        thread."""
+        """End the newest session and the attempt to start the next one. Idempotent and
+        thread-safe."""
         super().close()
         attempt = self._attempt
         if attempt is not None:

@@ -1,8 +1,8 @@
-"""`ClientSession`: one connection of a client to its server, both ways.
+"""`ClientSession`: one connection of a client to its server, in both directions.
 
-A `Client` sends requests and notifications and opens streams of changes through it and knows
-nothing of lines, processes and POSTs. Here it is over a `Connection`, which carries lines (stdio,
-in memory); over HTTP a subclass sends by POSTs.
+A `Client` sends requests and notifications and opens streams of changes through a session. It does
+not know about lines, processes or POSTs. This class uses a `Connection`, which carries lines
+(stdio, memory). The subclass for HTTP sends POSTs.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ from .outputs import OutputSchemas
 
 log = logger("minimcp.client")
 
-# Bytes of memory of a notification that something has changed; one that takes more is not told.
-CHANGE_BYTES = 8 * 1024
+# Maximum memory of a notification of a change, in bytes. Larger ones are dropped.
+MAX_CHANGE_BYTES = 8 * 1024
 
-# How often a request is sent again because the server was busy, and the shortest pause before that
-# in seconds. The call's deadline bounds all of them together.
-MOST_BUSY = 10
-BUSY_SECONDS = 0.01
+# How often a request is retried because the server was busy, and the minimum pause before that.
+# The call's deadline limits all retries together.
+MAX_BUSY_TRIES = 10
+MIN_BUSY_SECONDS = 0.01
 
 Params = Mapping[str, Json]
 Result = dict[str, Json]
@@ -70,32 +70,32 @@ OnMessage = Callable[[Notification], None]
 
 
 class ClientSession(ConnectionRole):
-    """One connection of a client, and what it does with the messages of its server. Thread-safe.
+    """One connection of a client, which also handles the server's messages. Thread-safe.
 
     Args:
-        name: Shown in messages: the command, the URL, "memory".
-        host: Answers questions and gets notifications.
+        name: The name in messages: the command, the URL or "memory".
+        host: Answers questions and receives notifications.
 
     Attributes:
-        calls: Our requests on it.
-        era: What is spoken; None before the two sides have agreed.
-        schemas: What was learned of the server's tools.
-        subscriptions: What `subscriptions.of` returned for this session; None before the first
-            call.
-        streams: By the id of a request that stays open: what gets the notifications that name it.
-        listeners: What gets each notification, on the reading thread: be quick.
-        ended: Cancelled when the connection has ended, and its cause is known.
-        header_params: An object with ``usable_tools(tools, deadline)``, which notes the arguments of
-            listed tools that are sent in headers too, and returns the tools that can be called.
-            None over transports without headers.
-        transport: What carries lines; None where nothing does.
-        in_order: Whether what the server sends on several streams comes in the order in which it
-            was sent.
+        calls: The client's pending requests.
+        era: The negotiated revision and its parameters; None before the negotiation.
+        schemas: The output schemas of listed tools.
+        subscriptions: The object that `subscriptions.of` returned for this session; None before the
+            first call.
+        streams: The receiver of notifications of each open stream, by the id of its request.
+        listeners: Functions that the reader thread calls with each notification. They must not
+            block.
+        ended: A token that is cancelled when the connection has ended and its cause is known.
+        header_params: An object with ``usable_tools(tools, deadline)``, which notes the arguments
+            of listed tools that are also sent in headers, and returns the tools that can be called.
+            None for transports without headers.
+        transport: The transport of lines, or None over HTTP.
+        in_order: Whether messages of several streams arrive in the order in which they were sent.
     """
 
     _connection: Connection
     calls: Calls
-    # Methods of the protocol are called after `agree` only.
+    # Other methods use it only after `agree`, so its type does not include None.
     era: Era = None  # type: ignore[assignment]
     subscriptions: Any = None
     header_params: Any = None
@@ -120,13 +120,13 @@ class ClientSession(ConnectionRole):
         limits: Limits,
         trace: Optional[Callable[[str, bytes], None]] = None,
     ) -> ClientSession:
-        """A session over what carries lines, open at once.
+        """Open a session over a transport of lines.
 
         Args:
-            transport: How bytes travel; it is owned from now on.
-            host: Answers questions and gets notifications.
-            limits: What the connection may cost.
-            trace: As `tracer` makes it; None for no trace.
+            transport: The transport; the session closes it.
+            host: Answers questions and receives notifications.
+            limits: The limits of the connection.
+            trace: The result of `tracer`; None traces nothing.
         """
         session = cls(transport.name, host)
         session.transport = transport
@@ -142,36 +142,37 @@ class ClientSession(ConnectionRole):
         session._connection.open()
         return session
 
-    # ------------------------------------------------------------ its beginning and end
+    # ------------------------------------------------------------ beginning and end
 
     def agree(self, era: Era) -> None:
-        """This is spoken from now on. Called before the server hears that all is well and may ask
-        questions."""
+        """Set the negotiated era.
+
+        Call this before the server is notified of the result, because it may then send requests.
+        """
         self.era = era
         self.takes_batches = era.revision.batches
         self.takes_requests = era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
-        """Wait until what was sent so far has arrived, and until all ways are open that messages
-        come by.
+        """Wait until everything sent so far has arrived, and messages from the server can be
+        received.
 
         Raises:
-            RequestTimeout: The deadline came first.
+            RequestTimeout: The deadline passed.
         """
 
     @property
     def cause(self) -> Optional[BaseException]:
-        """Why the connection has ended; None while it lives."""
+        """The exception that ended the connection; None while it is open."""
         return self.calls.cause
 
     def check(self) -> None:
-        """Return if the connection lives. Raises ConnectionLost: it has ended, or this process is a
-        fork."""
+        """Raise ConnectionLost if the connection has ended, or if this is a forked process."""
         if self.cause is not None:
             raise copy(self.cause)
 
     def ping(self) -> Optional[tuple[str, Callable[[Id], Result]]]:
-        """As `ConnectionRole.ping`."""
+        """Return the method and params of a ping, for `ConnectionRole.ping`."""
         if self.era is None:
             return None
         method = "ping" if self.era.revision.handshake else "server/discover"
@@ -186,8 +187,9 @@ class ClientSession(ConnectionRole):
         self._connection.keep_alive(interval)
 
     def identity(self) -> str:
-        """Return what stands for the access token that the next request is sent with; empty without
-        one. Results are cached for one identity only.
+        """Return a fingerprint of the access token of the next request, or "" if there is none.
+
+        Cached results are used for one identity only.
 
         Raises:
             AuthorizationError: The function that returns the token failed.
@@ -195,29 +197,38 @@ class ClientSession(ConnectionRole):
         return ""
 
     def need(self, capability: str) -> None:
-        """Return if the server declares this. Raises CapabilityNotSupported: it does not."""
+        """Raise CapabilityNotSupported if the server does not declare this capability."""
         if not self.era.peer.supports(capability):
             self.check()
-            what = f"extension {capability[4:]}" if capability.startswith("ext:") else capability
-            raise CapabilityNotSupported(f"{self.name}: the server declares no {what}")
+            kind = "the capability"
+            if capability.startswith("ext:"):
+                kind = "the extension"
+                capability = capability[len("ext:") :]
+            message = f"{self.name}: the server does not declare {kind} {capability}"
+            raise CapabilityNotSupported(message)
 
     def stop(self, cause: Exception) -> None:
-        """End every request with this exception and refuse new ones, before `close`. Never
+        """End every pending request with this exception and refuse new ones. `close` follows. Never
         blocks."""
         self.calls.close(cause)
 
     def wait_until_ended(self, seconds: Optional[float]) -> bool:
-        """Wait until the connection has ended. Blocks: for so many seconds at most; None for
-        ever."""
+        """Block until the connection has ended, for at most this many seconds (None: no limit).
+
+        Returns:
+            Whether it has ended.
+        """
         return self._connection.wait_until_ended(seconds)
 
     def close(self) -> None:
-        """End the connection. Idempotent, from any thread. Blocks: up to 4 s, until a server
-        process has ended."""
+        """End the connection. Idempotent and thread-safe.
+
+        Blocks until a server process has exited, for at most about 4 s.
+        """
         self._connection.close()
 
     def abandon(self) -> None:
-        """End the connection without waiting for anything: for a finalizer."""
+        """End the connection without waiting. For finalizers."""
         self._connection.abandon()
 
     # ------------------------------------------------------------ messages
@@ -230,27 +241,27 @@ class ClientSession(ConnectionRole):
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> Result:
-        """Send one request and wait for its result. Nothing is sent again, no question is answered.
+        """Send one request and return its result. It is not retried, and no question is answered.
 
         Args:
-            method: Of the request.
-            params: Without the envelope of the era, which is added; before `agree` they are sent as
-                they are.
-            deadline: When to give up; stands while the host answers a question that belongs to this
+            method: The method of the request.
+            params: The params without the request metadata of the era, which is added after
+                `agree`.
+            deadline: When to give up. It is paused while the host answers a question of this
                 request.
-            cancel: Ends the wait from another thread; None for a request that nobody cancels.
-            on_progress: Called by the waiting thread with each `Progress`, in order; None asks for
-                none.
+            cancel: A token that another thread can cancel, or None.
+            on_progress: Function that the waiting thread calls with each `Progress`, in order. None
+                does not request progress.
 
         Raises:
-            RpcError: The server answered an error.
-            RequestTimeout, Cancelled: As named; the server was told.
-            ConnectionLost: The connection has ended; `SessionGone` and `Busy` say that the server
-                did not run it.
-            ProtocolViolation: The answer was none.
-            TypeError, ValueError: An argument cannot be what it is.
+            RpcError: The server returned an error.
+            RequestTimeout, Cancelled: As named; the server was notified.
+            ConnectionLost: The connection has ended. `SessionGone` and `Busy` mean that the server
+                did not run the request.
+            ProtocolViolation: The response is invalid.
+            TypeError, ValueError: An argument is invalid.
 
-        Blocks: until then.
+        Blocks until the response arrives.
         """
         if cancel is not None:
             check_token(cancel)
@@ -265,7 +276,7 @@ class ClientSession(ConnectionRole):
     def _wait(
         self, call: PendingCall, params: Params, deadline: Deadline, cancel: Cancel
     ) -> Result:
-        """Wait for the answer of a request that was sent."""
+        """Wait for the response to a request that was sent."""
         forget: Callable[[], object] = int
         if cancel is not None:
             forget = cancel.on_cancel(
@@ -275,24 +286,23 @@ class ClientSession(ConnectionRole):
             answer = self.calls.wait(call, deadline, about=params.get("name", params.get("uri")))
         finally:
             forget()
-        if (
-            cancel is not None and cancel.cancelled
-        ):  # an answer may beat a token that was cancelled before it was sent
+        # The response may have arrived after the token was cancelled.
+        if cancel is not None and cancel.cancelled:
             raise Cancelled(cancel.reason or "cancelled")
         return self.result_of(call.method, answer)
 
     def request_all(
         self, method: str, params: Sequence[Params], deadline: Deadline, cancel: Cancel = None
     ) -> list[Outcome]:
-        """Send many requests at once; their results, or what `request` would raise, in the same
-        order.
+        """Send several requests at once. Return their results, or the exceptions that `request`
+        would raise, in the same order.
 
-        Arguments as `request`, for all of them together.
+        Arguments are those of `request`, for all requests together.
 
         Raises:
             Cancelled: The token was cancelled before anything was sent.
-            ConnectionLost: Not all of them could be sent.
-            TypeError, ValueError: Some params are no JSON; nothing was sent.
+            ConnectionLost: Not all requests could be sent.
+            TypeError, ValueError: Some params cannot be encoded as JSON; nothing was sent.
         """
         check_token(cancel)
         outcomes: list[Outcome] = []
@@ -304,9 +314,8 @@ class ClientSession(ConnectionRole):
             raise next((problem for problem in problems if problem is not error), error) from None
 
         def give_up(reason: str) -> None:
-            for call in reversed(
-                calls
-            ):  # the last first: what is not sent yet is not sent any more
+            # The last one first: requests that are still queued are then never sent.
+            for call in reversed(calls):
                 self.calls.end(call, Cancelled(reason))
 
         forget: Callable[[], object] = int
@@ -318,7 +327,7 @@ class ClientSession(ConnectionRole):
                     outcomes.append(self._wait(call, one, deadline, cancel))
                 except Exception as error:
                     outcomes.append(error)
-        except BaseException:  # such as Ctrl-C: the server need not go on with the rest
+        except BaseException:  # such as KeyboardInterrupt
             give_up("the caller gave up")
             raise
         finally:
@@ -326,8 +335,11 @@ class ClientSession(ConnectionRole):
         return outcomes
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
-        """Send a notification. Raises ConnectionLost. Blocks: until the server has taken it, or the
-        deadline."""
+        """Send a notification.
+
+        Blocks until it is sent or the deadline passes. Raises ConnectionLost if the connection has
+        ended.
+        """
         self._connection.send(encode(Notification(method, dict(params))), deadline)
 
     def open_stream(
@@ -340,20 +352,21 @@ class ClientSession(ConnectionRole):
         """Send a request that stays open, such as `subscriptions/listen`.
 
         Args:
-            method: As `request`.
-            params: As `request`.
-            on_message: Called with each notification that names this request, in order, by a
-                reading thread: be quick.
-            on_finished: Called once, on any thread, with the result or with what `request` would raise.
+            method: As for `request`.
+            params: As for `request`.
+            on_message: Function that a reader thread calls with each notification that names this
+                request, in order. It must not block.
+            on_finished: Function that is called once, on any thread, with the result or with the
+                exception that `request` would raise.
 
         Returns:
-            A function that ends the request, telling the server; `on_finished` gets `Cancelled` then.
-            Idempotent.
+            A function that cancels the request and notifies the server. `on_finished` then receives
+            `Cancelled`. Idempotent.
 
         Raises:
             ConnectionLost: The connection has ended.
-            ValueError, TypeError: The params are no JSON.
-            RuntimeError: The system gives no thread. As after the others nothing is left behind.
+            ValueError, TypeError: The params cannot be encoded as JSON.
+            RuntimeError: The system cannot start a thread. As after the others, nothing stays open.
         """
         ids: list[Id] = []
 
@@ -388,7 +401,7 @@ class ClientSession(ConnectionRole):
 
         try:
             threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
-        except BaseException:  # the system gives none, or Ctrl-C
+        except BaseException:  # there is no thread, or KeyboardInterrupt
             end()
             raise
         return end
@@ -398,7 +411,7 @@ class ClientSession(ConnectionRole):
     def admit(self, request: Request) -> Optional[tuple[Peer, Route]]:
         if not self.takes_requests:
             log.warning(
-                "<-- %s: the server must not send requests in this revision: ignored",
+                "<-- %s ignored: the server must not send requests in this revision",
                 request.method,
             )
             return None
@@ -415,25 +428,22 @@ class ClientSession(ConnectionRole):
         return peer, Route(self._serve if tasks is None else self._serve_or_begin)
 
     def _serve_or_begin(self, request: IncomingRequest) -> Result:
-        """Answer a question, or begin a task that will."""
+        """Answer a question, or begin a task that answers it."""
         tasks = self.host.asked_tasks
-        begun: Result = (
-            tasks.begin(self, request, Route(self._serve))
-            if tasks.takes(request)
-            else self._serve(request)
-        )
+        if not tasks.takes(request):
+            return self._serve(request)
+        begun: Result = tasks.begin(self, request, Route(self._serve))
         return begun
 
     def _serve(self, request: IncomingRequest) -> Result:
-        """Answer a question; meanwhile the deadline of the call stands that it belongs to, or those
-        of all calls."""
+        """Answer a question. Meanwhile pause the deadline of its call, or of all calls if that is
+        unknown."""
         resume = self.calls.pause_all(*getattr(request.sink, "asked_by", ()))
         request.on_cancel(resume)
         try:
             return self.host.serve(request)
-        except (
-            InternalError
-        ) as error:  # the call ends as where requests stand alone, if it is clear which one it is
+        except InternalError as error:
+            # If the call is known, it fails in the same way as in stateless revisions.
             asking = getattr(request.sink, "asked_by", ()) or self.calls.pending()
             if len(asking) == 1 and isinstance(error.__cause__, HandlerFailed):
                 self.calls.end(asking[0], error.__cause__)
@@ -446,11 +456,13 @@ class ClientSession(ConnectionRole):
         kind = CHANGES.get(notification.method)
         if kind is not None:
             uri = params.get("uri")
-            is_long = size_of(params, CHANGE_BYTES) > CHANGE_BYTES
+            is_long = size_of(params, MAX_CHANGE_BYTES) > MAX_CHANGE_BYTES
             self.host.changed(kind, uri if isinstance(uri, str) and not is_long else None)
             if is_long:
                 log.warning(
-                    "<-- %s with more than %d bytes: not told", notification.method, CHANGE_BYTES
+                    "<-- %s dropped: it takes more than %d bytes",
+                    notification.method,
+                    MAX_CHANGE_BYTES,
                 )
                 return
         for listener in list(self.listeners.values()):
@@ -462,7 +474,7 @@ class ClientSession(ConnectionRole):
             return
         stream = self.streams.get(id) if type(id) is int or type(id) is str else None
         if stream is None:
-            log.debug("<-- %s for the stream %s, which is not open", notification.method, id)
+            log.debug("<-- %s dropped: the stream %s is not open", notification.method, id)
         else:
             stream(notification)
 
@@ -474,24 +486,24 @@ class ClientSession(ConnectionRole):
     # ------------------------------------------------------------ shared by all transports
 
     def wait_while_busy(self, busy: Busy, deadline: Deadline, cancel: Cancel = None) -> bool:
-        """Wait as long as a busy server asks. False if that is longer than the deadline allows.
+        """Wait for as long as a busy server requests. Return False if the deadline is earlier.
 
-        Raises as `wait_until`.
+        Raises what `wait_until` raises.
         """
         left = deadline.remaining()
         if left is not None and busy.seconds >= left:
             return False
-        self.sleep(Deadline(max(busy.seconds, BUSY_SECONDS)), cancel)
+        self.sleep(Deadline(max(busy.seconds, MIN_BUSY_SECONDS)), cancel)
         return True
 
     def sleep(self, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Wait until a deadline. Raises as `wait_until`."""
+        """Wait until a deadline. Raises what `wait_until` raises."""
         wait_until(lambda: False, threading.Condition(), deadline, cancel, self)
 
     def add_envelope(
         self, params: Params, id: Id, on_progress: Optional[OnProgress] = None
     ) -> dict[str, Json]:
-        """The params as they are sent, for an implementation of `request`."""
+        """Return the params as they are sent, with the request metadata."""
         era, trace = self.era, current_trace_context()
         if era is None or not (era.envelope or on_progress or trace):
             return dict(params)
@@ -499,13 +511,13 @@ class ClientSession(ConnectionRole):
         return {**params, "_meta": {**trace, **params.get("_meta", {}), **token, **era.envelope}}
 
     def result_of(self, method: str, answer: Union[Result, Failure]) -> Result:
-        """What `request` returns for an answer, or raises, for an implementation of it."""
+        """Return the result of a request, or raise its error, as `request` does."""
         era = self.era
         if isinstance(answer, Failure):
             if era is None:
                 raise error_from_peer(answer.code, answer.message, answer.data)
             error = exception_of(answer, method, era.revision)
-            if isinstance(error, ToolError):  # an old server's own code for a tool that failed
+            if isinstance(error, ToolError):  # older servers report a failed tool by an error code
                 error.result = CallToolResult([Text(answer.message)], is_error=True)
             raise error
         kind = answer.get("resultType")
@@ -516,7 +528,7 @@ class ClientSession(ConnectionRole):
             return answer
         if kind != INPUT_REQUIRED or method not in era.revision.asking_methods:
             raise ProtocolViolation(
-                f"a result of {method} is complete, not {one_line(kind)}", answer
+                f"the resultType of {method} must be complete, not {one_line(kind)}", answer
             )
         return answer
 
@@ -532,18 +544,18 @@ def wait_until(
     cancel: Cancel = None,
     session: Optional[ClientSession] = None,
 ) -> bool:
-    """Wait for something of this process's own; False when the deadline came first.
+    """Block until a condition holds. Return False if the deadline passed first.
 
     Args:
-        done: Whether it has come; called with the condition held.
-        changed: Notified when it is to be asked again.
+        done: Returns whether the condition holds; called with the lock held.
+        changed: Notified when the condition may have changed.
         deadline: When to give up.
-        cancel: Ends the wait; None never does.
-        session: Whose end ends the wait; None waits all the same.
+        cancel: A token that ends the wait, or None.
+        session: A session whose end ends the wait, or None.
 
     Raises:
         Cancelled: The token was cancelled.
-        ConnectionLost: The connection has ended, and what is waited for has not come.
+        ConnectionLost: The connection ended before the condition held.
     """
 
     def wake() -> None:
@@ -569,60 +581,68 @@ def wait_until(
 
 
 def check_token(cancel: Cancel) -> None:
-    """Return if something with this ``cancel=`` may begin.
+    """Check a ``cancel=`` argument before a call.
 
     Raises:
-        TypeError: It is no token.
-        Cancelled: It is cancelled.
+        TypeError: It is not a token.
+        Cancelled: It was already cancelled.
     """
     if not isinstance(cancel, (CancelToken, type(None))):
-        way = "make a CancelToken(), and call its cancel()"
-        raise TypeError(f"cancel is a CancelToken or None, not {repr_of(cancel)}: {way}")
+        raise TypeError(
+            f"cancel must be a CancelToken or None, not {repr_of(cancel)}: make a CancelToken() "
+            "and call its cancel()"
+        )
     if cancel is not None and cancel.cancelled:
         raise Cancelled(cancel.reason or "the token was cancelled before the call")
 
 
 def deadline_of(name: str, seconds: Optional[float]) -> Deadline:
-    """The deadline that an argument names.
+    """Return the deadline for a ``timeout=`` argument.
 
     Args:
-        name: Of the argument, for the message.
-        seconds: Its value; None never comes.
+        name: The argument's name, for messages.
+        seconds: Its value; None means no limit.
 
     Raises:
-        TypeError: It is no number.
+        TypeError: It is not a number.
         ValueError: It is negative.
     """
     try:
         if seconds is not None and not seconds >= 0:
-            raise ValueError(f"{name} is at least 0 seconds, not {seconds}; None waits for ever")
+            raise ValueError(
+                f"{name} must be at least 0 seconds, not {seconds}; None means no limit"
+            )
         return Deadline(seconds)
     except TypeError:
-        raise TypeError(f"{name} is a number of seconds or None, not {repr_of(seconds)}") from None
+        raise TypeError(
+            f"{name} must be a number of seconds or None, not {repr_of(seconds)}"
+        ) from None
 
 
-def require_type(value: Any, kind: Union[type, tuple[type, ...]], says: str) -> Any:
-    """An argument, if it is of this kind. Raises TypeError: it is not; the message begins with what
-    it has to be."""
+def require_type(value: Any, kind: Union[type, tuple[type, ...]], rule: str) -> Any:
+    """Return an argument if it is of this type. Otherwise raise TypeError; its message begins with
+    `rule`, such as "name must be a str"."""
     if not isinstance(value, kind):
-        raise TypeError(f"{says}, not {repr_of(value)}")
+        raise TypeError(f"{rule}, not {repr_of(value)}")
     return value
 
 
 def repr_of(value: object) -> str:
-    """A wrong argument, for a message: "the str 'x'"."""
+    """Return a description of a wrong argument for a message: "the str 'x'"."""
     return f"the {type(value).__name__} {repr(value):.60}"
 
 
 def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
-    """What takes the params of progress notifications and calls a user's function.
+    """Return a function that takes the params of progress notifications and calls the user's
+    function.
 
     Raises:
-        TypeError: It is no function, or async.
+        TypeError: The user's function is not callable, or is async.
     """
     if not callable(on_progress):
         raise TypeError(
-            f"on_progress is a function that takes a Progress, or None, not {repr_of(on_progress)}"
+            "on_progress must be a function that takes a Progress, or None, not "
+            f"{repr_of(on_progress)}"
         )
     refuse_async(on_progress, "on_progress")
 
@@ -630,7 +650,7 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
         try:
             item = Progress.from_wire(params)
         except ValueError as error:
-            log.debug("<-- a progress notification that is none: %s", error)
+            log.debug("<-- invalid progress notification: %s", error)
             return
         on_progress(item)
 

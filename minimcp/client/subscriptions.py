@@ -1,8 +1,8 @@
-"""What a client listens to: streams of changes that a program opens, its own one in the background,
-log messages.
+"""What a client subscribes to: streams of a program, its own background stream, and log messages.
 
-With a handshake a server sends notifications unasked, and a stream is a filter over them; where
-requests stand alone each stream is a request that stays open, and its notifications name it.
+In revisions with a handshake a server sends notifications on its own, and a stream is a filter over
+them. In stateless revisions each stream is a request that stays open, and its notifications name
+it.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
 """
 
@@ -35,58 +35,59 @@ from .session import Cancel, ClientSession, OnMessage, Outcome, check_token, dea
 
 log = logger("minimcp.client")
 
-MOST_WAITING = 10_000
-"""Changes that wait for the program that iterates; beyond that one of a collection stands for all
-that lies in it."""
+MAX_WAITING_CHANGES = 10_000
+"""Maximum number of queued changes. Above it, one change of a subscribed collection stands for all
+changes below it."""
 
-WAITING_BYTES = 16 * 1024 * 1024
-"""Bytes of memory of what a server may say that it agrees to."""
+MAX_ACKNOWLEDGED_BYTES = 16 * 1024 * 1024
+"""Maximum memory of the params with which a server acknowledges a stream, in bytes."""
 
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before a background stream that the server ended is opened again: at first, and at
-most."""
+FIRST_PAUSE_SECONDS = 0.5
+MAX_PAUSE_SECONDS = 30.0
+"""First and longest pause before a background stream that the server ended is opened again."""
 
-STEADY = 30.0
-"""Seconds after which the end of a background stream is no repetition of the one before."""
+STEADY_SECONDS = 30.0
+"""If a background stream lived for longer than this, the pause before the next one is short
+again."""
 
 BACKGROUND_SECONDS = 5.0
-"""What a server gets to agree to the background stream where no call of the program waits for
-it."""
+"""How long a server may take to acknowledge the background stream if no call of the program waits
+for it."""
 
 OVERLAP_SECONDS = 1.0
-"""How long a stream stays open when another has taken its place, where each has a connection of its
-own: what the server sent on it before may still be on its way."""
+"""How long a replaced stream stays open if each stream has its own connection. Notifications that
+the server sent before may still be on their way."""
 
 UNSUBSCRIBE_SECONDS = 2.0
-"""What a server gets to hear of the subscriptions that end with a stream."""
+"""How long a server may take to accept that the subscriptions of a stream end."""
 
 ENDING_SECONDS = 2.0
-"""How long, when the connection has ended, the thread of a stream gets to say how that ended
-before."""
+"""After the connection has ended, how long to wait for the thread of a stream to report how the
+stream ended before."""
 
 CLOSED = ConnectionLost("the stream is closed")
-"""How a stream has ended that the program has closed."""
+"""The ending of a stream that the program closed."""
 
 USUAL_LEVEL = "info"
-"""The lowest level that a host hears until it names one: the same that servers send from where
-nobody has to ask."""
+"""The lowest level of log messages until the host names one. Servers that need no request send from
+the same level on."""
 
 MEMBERS = {f"{name}_list_changed": (name, member) for name, member in LISTS.items()}
-"""Member of a `Filter` to the capability that it needs and its name on the wire."""
+"""For each list in a `Filter`: the capability that it requires, and its wire name."""
 
 
 class Filter(NamedTuple):
-    """What a listen is about: what was asked for, or what the server agreed to."""
+    """The requested changes of a stream, or the changes that the server agreed to."""
 
     tools_list_changed: bool = False
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: tuple[str, ...] = ()
-    # What extensions add, by the name on the wire.
+    # Members that extensions add, by wire name.
     filters: Mapping[str, Json] = {}
 
     def to_wire(self) -> dict[str, Json]:
-        """As the params of the request have it."""
+        """Return the filter as in the params of the request."""
         wire: dict[str, Json] = {
             member: True for name, (_, member) in MEMBERS.items() if getattr(self, name)
         }
@@ -97,7 +98,7 @@ class Filter(NamedTuple):
 
     @classmethod
     def from_wire(cls, params: Mapping[str, Json]) -> Filter:
-        """What an acknowledgement names; what cannot be understood counts as not honoured."""
+        """Return the filter of an acknowledgement. Malformed members count as not honored."""
         honored = params.get("notifications")
         honored = honored if isinstance(honored, dict) else {}
         uris = honored.get("resourceSubscriptions")
@@ -110,21 +111,20 @@ class Filter(NamedTuple):
 
     @classmethod
     def of(cls, listed: Callable[[str], bool], uris: Iterable[str] = ()) -> Filter:
-        """A filter for those lists that a function says yes to, by the member's name."""
+        """Return a filter with the lists for whose name `listed` returns True."""
         tools, prompts, resources = (listed(name) for name in MEMBERS)
         return cls(tools, prompts, resources, tuple(uris))
 
 
 class Changes:
-    """A stream of changes, as `Client.listen` gives it: iterate it, or take one change at a time.
+    """A stream of changes, opened by `Client.listen`. Iterate over it, or call `next`.
 
-    A context manager that ends the stream. One thread at a time takes changes; any thread may
-    close. ``honored`` is the `Filter` that the server agreed to.
+    It is a context manager that ends the stream. One thread at a time may take changes; any thread
+    may close it. ``honored`` is the `Filter` that the server agreed to.
 
     Args:
-        session: The connection.
-        forward: Gets the notifications instead (of the background stream); None keeps changes until
-            they are taken.
+        session: The session.
+        forward: Receives the notifications of the background stream. None queues them as changes.
     """
 
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
@@ -132,7 +132,7 @@ class Changes:
         self._forward = forward
         self.honored: Optional[Filter] = None
         self._subscribed: dict[str, str] = {}
-        # What ends the stream on the wire, once.
+        # Ends the stream on the server, once.
         self._cleanup = ExitStack()
         self._ending: Optional[Outcome] = None
         self._changed = threading.Condition()
@@ -141,14 +141,14 @@ class Changes:
     # ------------------------------------------------------------ for a program
 
     def next(self, timeout: Optional[float] = None) -> Change:
-        """The next change.
+        """Return the next change.
 
         Args:
-            timeout: Seconds to wait; None waits for ever.
+            timeout: Seconds to wait; None means no limit.
 
         Raises:
             RequestTimeout: Nothing changed in this time.
-            ConnectionLost: The stream has ended, or is closed.
+            ConnectionLost: The stream has ended or is closed.
         """
 
         def done() -> bool:
@@ -158,14 +158,11 @@ class Changes:
         try:
             if not wait_until(done, self._changed, deadline, session=self._session):
                 raise RequestTimeout(f"nothing changed within {deadline.seconds:g} s")
-        except (
-            ConnectionLost
-        ):  # what the server answered before is told by another thread, if the stream is a request
-            patience = (
-                0.0
-                if self._session.era.revision.handshake
-                else min(deadline.to_wait(), ENDING_SECONDS)
-            )
+        except ConnectionLost:
+            # If the stream is a request, another thread may be about to report its response.
+            patience = 0.0
+            if not self._session.era.revision.handshake:
+                patience = min(deadline.to_wait(), ENDING_SECONDS)
             with self._changed:
                 if not self._changed.wait_for(done, patience):
                     raise
@@ -177,9 +174,8 @@ class Changes:
             raise copy(ending)
         if isinstance(ending, RpcError):
             raise ConnectionLost(f"the server ended the stream: {ending.message} ({ending.code})")
-        raise ConnectionLost(
-            f"the stream has ended{f': {ending}' if isinstance(ending, Exception) else ''}"
-        )
+        reason = f": {ending}" if isinstance(ending, Exception) else ""
+        raise ConnectionLost(f"the stream has ended{reason}")
 
     def __iter__(self) -> Iterator[Change]:
         return self
@@ -193,7 +189,7 @@ class Changes:
             raise
 
     def close(self) -> None:
-        """End the stream: a loop over it stops. Idempotent, any thread."""
+        """End the stream; a loop over it stops. Idempotent and thread-safe."""
         with self._changed:
             self._waiting.clear()
             self._ending = CLOSED
@@ -213,17 +209,17 @@ class Changes:
     # ------------------------------------------------------------ for a reading thread
 
     def _take(self, notification: Notification) -> None:
-        """A notification has come that names this stream, or none."""
+        """Handle a notification that may belong to this stream."""
         if self._ending is not None:
             return
         if self.honored is not None:
             (self._forward or self._put)(notification)
         elif (
             notification.method != ACKNOWLEDGED
-            or size_of(notification.params, WAITING_BYTES) > WAITING_BYTES
+            or size_of(notification.params, MAX_ACKNOWLEDGED_BYTES) > MAX_ACKNOWLEDGED_BYTES
         ):
-            what = "a stream begins with notifications/subscriptions/acknowledged"
-            self._end_with(ProtocolViolation(what, notification.params))
+            rule = "a stream must begin with notifications/subscriptions/acknowledged"
+            self._end_with(ProtocolViolation(rule, notification.params))
         else:
             with self._changed:
                 self._begin(Filter.from_wire(notification.params))
@@ -234,34 +230,36 @@ class Changes:
         self.honored = honored
 
     def _put(self, notification: Notification) -> None:
-        """Keep a change until somebody takes it, once; when very many wait, as a change of the
-        collection around it."""
+        """Queue a change. If very many are queued, queue a change of the collection that contains
+        it."""
         if self._session.host.tell_extension(notification):
             return
         try:
             change = Change.from_notice(notification.method, notification.params)
         except ValueError as error:
-            log.debug("<-- a notification that tells of no change: %s", error)
+            log.debug("<-- not a notification of a change: %s", error)
             return
         assert self.honored is not None
         around = None if change.uri is None else covering(self._subscribed, change.uri)
-        is_filter = self._session.era.revision.handshake  # it gets all that comes
+        is_filter = self._session.era.revision.handshake  # it receives all notifications
         if is_filter and around is None and not getattr(self.honored, change.kind, False):
             return
         with self._changed:
-            if change.uri is not None and len(self._waiting) >= MOST_WAITING:
+            if change.uri is not None and len(self._waiting) >= MAX_WAITING_CHANGES:
                 if around is None:
                     log.debug(
-                        "<-- %.200r is not subscribed to, and too much waits already: dropped",
+                        "<-- dropped a change of %.200r: it is not subscribed to, and the queue "
+                        "is full",
                         change.uri,
                     )
                     return
-                change = change if around == change.uri else Change(change.kind, around)
+                if around != change.uri:
+                    change = Change(change.kind, around)
             self._waiting.setdefault((change.kind, change.uri), change)
             self._changed.notify_all()
 
     def _end_with(self, ending: Outcome) -> None:
-        """The stream has ended; only the first ending counts."""
+        """End the stream with an outcome; only the first outcome counts."""
         with self._changed:
             if self._ending is None:
                 self._ending = ending
@@ -269,16 +267,16 @@ class Changes:
 
 
 def with_uri(uris: Mapping[str, str], uri: str, wanted: bool) -> dict[str, str]:
-    """Return these URIs, by normalized URI, with one more or without it."""
+    """Return these URIs, by normalized URI, with one added or removed."""
     key = normalize_uri(uri)
     others = {each: value for each, value in uris.items() if each != key}
     return {**others, key: uris.get(key, uri)} if wanted else others
 
 
 def of(session: ClientSession) -> ClientSubscriptions:
-    """Return what a client has the server tell on a connection. It is made on first use."""
+    """Return the subscriptions of a session. They are created on first use."""
     if session.subscriptions is None:
-        # `setdefault` is atomic, so two threads that come first share one object.
+        # `setdefault` is atomic, so two threads that arrive first share one object.
         made = ClientSubscriptions(session)
         session.subscriptions = vars(session).setdefault("_first_subscriptions", made)
     found: ClientSubscriptions = session.subscriptions
@@ -286,10 +284,10 @@ def of(session: ClientSession) -> ClientSubscriptions:
 
 
 class ClientSubscriptions:
-    """What a client has the server tell on one connection. Thread-safe.
+    """The subscriptions of a client on one session. Thread-safe.
 
     Args:
-        session: The connection, which was agreed on.
+        session: The session, after the negotiation.
     """
 
     def __init__(self, session: ClientSession) -> None:
@@ -300,42 +298,38 @@ class ClientSubscriptions:
             lambda name: f"on_{MEMBERS[name][0]}_changed" in session.host.functions
         )
         self._changed = threading.Condition()
-        # While something changes that the server is to tell of, also during its requests.
+        # True while a thread changes the subscriptions, including its requests.
         self._held = False
-        # The resources that `subscribe` has asked for, by normalized URI.
+        # The resources that `Client.subscribe` subscribed to, by normalized URI.
         self.uris: dict[str, str] = {}
-        # In a session: those that each stream of the program listens to.
+        # With a handshake: the resources that each stream of the program subscribed to.
         self._listened: dict[Changes, dict[str, str]] = {}
-        # The client's own stream, which is one of the session's pending requests.
+        # The client's background stream, which is a pending request of the session.
         self.background: Optional[Changes] = None
-        self._pause = FIRST_PAUSE
+        self._pause = FIRST_PAUSE_SECONDS
 
     def begin(self, deadline: Deadline, before: Optional[ClientSubscriptions]) -> None:
-        """Begin to hear of what the host has callbacks for, and of what it heard in the session
-        before.
+        """Subscribe to what the host has callbacks for and the previous session was subscribed to.
 
         Args:
-            deadline: For all of it.
-            before: Those of the session whose place this one takes; None for the first.
+            deadline: When to give up.
+            before: The subscriptions of the session that this one replaces; None for the first one.
 
         Raises:
             ConnectionLost: The connection has ended.
         """
-        session, uris = self.session, dict[str, str]()
+        session = self.session
+        uris: dict[str, str] = {}
         if before is not None:
             self.log_level = before.log_level
             uris = before.uris
             if self._host.cache is not None:
                 self._host.cache.clear()
         level = self.log_level
-        if (
-            level is None
-            and not session.era.revision.handshake
-            and "on_log" in self._host.functions
-        ):
-            level = (
-                USUAL_LEVEL if session.era.peer.supports("logging") else None
-            )  # nothing comes unasked in this era
+        is_stateless = not session.era.revision.handshake
+        # In stateless revisions the server sends no log messages unless requested.
+        if level is None and is_stateless and "on_log" in self._host.functions:
+            level = USUAL_LEVEL if session.era.peer.supports("logging") else None
         steps = {"stream of changes": partial(self._open_background, deadline, uris)}
         if level is not None:
             request = partial(session.request, deadline=deadline)
@@ -349,8 +343,8 @@ class ClientSubscriptions:
                 log.warning("%s: no %s: %s", session.name, what, error)
 
     def set_log_level(self, level: str, request: Callable[[str, dict[str, Json]], Any]) -> None:
-        """Have the server send log messages of this level and above: by a request, or by what each
-        request says."""
+        """Request log messages of this level and above: with a request, or in the metadata of each
+        request."""
         era = self.session.era
         if isinstance(era, Handshake):
             request("logging/setLevel", {"level": level})
@@ -360,7 +354,7 @@ class ClientSubscriptions:
 
     @contextmanager
     def _locked(self, deadline: Deadline, cancel: Cancel = None) -> Iterator[None]:
-        """Let no other thread change what the server is to tell of. Raises RequestTimeout, and as
+        """Keep other threads from changing the subscriptions. Raises RequestTimeout, and as
         `wait_until`."""
 
         def take() -> bool:
@@ -370,7 +364,7 @@ class ClientSubscriptions:
 
         if not wait_until(take, self._changed, deadline, cancel, self.session):
             raise RequestTimeout(
-                f"{self.session.name}: an earlier call about subscriptions takes too long"
+                f"{self.session.name}: an earlier change of the subscriptions takes too long"
             )
         try:
             yield
@@ -388,7 +382,8 @@ class ClientSubscriptions:
         cancel: Cancel,
         forward: Optional[OnMessage] = None,
     ) -> Changes:
-        """Open a stream; arguments and errors as `Client.listen`, and ``forward`` as `Changes`."""
+        """Open a stream. Arguments and exceptions are those of `Client.listen`; ``forward`` as
+        `Changes`."""
         stream = Changes(self.session, forward)
         try:
             begin = self._subscribe if self.session.era.revision.handshake else self._request
@@ -399,7 +394,7 @@ class ClientSubscriptions:
         return stream
 
     def _request(self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel) -> None:
-        """Send the request of a stream and wait for the acknowledgement."""
+        """Send the request of a stream and wait for its acknowledgement."""
         session, began = self.session, time.monotonic()
 
         def end(ending: Outcome) -> None:
@@ -418,20 +413,18 @@ class ClientSubscriptions:
             )
         check_token(cancel)
         if stream.honored is None:
-            early = ConnectionLost("the server ended the stream before it began")
-            raise copy(stream._ending) if isinstance(stream._ending, Exception) else early
+            if isinstance(stream._ending, Exception):
+                raise copy(stream._ending)
+            raise ConnectionLost("the server ended the stream before it began")
 
     def _subscribe(
         self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel
     ) -> None:
-        """In a session: subscribe to resources, and have a stream choose among all
-        notifications."""
+        """With a handshake: subscribe to resources, and filter all notifications for a stream."""
         session = self.session
-        uris = (
-            wanted.resource_subscriptions
-            if session.era.peer.supports("resources.subscribe")
-            else ()
-        )
+        uris: tuple[str, ...] = ()
+        if session.era.peer.supports("resources.subscribe"):
+            uris = wanted.resource_subscriptions
         stream._begin(self._declared(wanted)._replace(resource_subscriptions=uris))
         session.listeners[stream] = stream._take
         stream._cleanup.callback(self._unsubscribe, stream)
@@ -440,15 +433,13 @@ class ClientSubscriptions:
             with self._locked(deadline, cancel):
                 subscribed = self._listened.setdefault(stream, {})
                 for normalized, uri in by_normalized(uris).items():
-                    subscribed[normalized] = (
-                        uri  # before: the server may take what is given up here
-                    )
+                    # Noted first: if the request times out, the server may still accept it.
+                    subscribed[normalized] = uri
                     session.request("resources/subscribe", {"uri": uri}, deadline, cancel)
         session.check()
 
     def _unsubscribe(self, stream: Changes) -> None:
-        """A stream has ended: unsubscribe from what nothing else wants; one that fails stops no
-        other."""
+        """Unsubscribe from the resources of a stream that ended, unless they are still needed."""
         deadline = Deadline(UNSUBSCRIBE_SECONDS)
         try:
             with self._locked(deadline):
@@ -458,17 +449,17 @@ class ClientSubscriptions:
                 if unwanted:
                     self.session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
-            self._listened.pop(
-                stream, None
-            )  # what it subscribed to may stay so, but nobody listens
+            # The server may still send notifications for them, which are ignored.
+            self._listened.pop(stream, None)
             log.debug("resources/unsubscribe: %s", error)
 
-    # ------------------------------------------------------------ the client's own
+    # ------------------------------------------------------------ the background stream
 
     def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Hear of a resource from now on, or no more; arguments and errors as
+        """Subscribe to a resource or cancel that. Arguments and exceptions are those of
         `Client.subscribe`."""
-        session, key = self.session, normalize_uri(uri)
+        session = self.session
+        key = normalize_uri(uri)
         session.need("resources.subscribe")
         with self._locked(deadline, cancel):
             uris = with_uri(self.uris, uri, wanted)
@@ -478,16 +469,15 @@ class ClientSubscriptions:
                     self._replace(uris, deadline, cancel, needed=needed)
             elif wanted or not any(key in listened for listened in list(self._listened.values())):
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
-                # As it was subscribed to: servers may compare texts.
+                # The URI as it was subscribed to: servers may compare strings.
                 params: dict[str, Json] = {"uri": {key: uri, **self.uris}[key]}
                 session.request(method, params, deadline, cancel)
             self.uris = uris
-            # who begins the next session may have looked before: then it knows nothing of this
+            # The next session may have copied `uris` before this change. Then this one has ended.
             session.check()
 
     def _open_background(self, deadline: Deadline, uris: dict[str, str]) -> None:
-        """Open the client's own stream, if it wants to hear of anything and the server declares
-        that it says so."""
+        """Open the background stream, if the host needs notifications that the server declares."""
         if self.session.era.revision.handshake:
             for uri in sorted(uris.values()):
                 self.change(uri, True, deadline)
@@ -498,7 +488,7 @@ class ClientSubscriptions:
                 self.uris = uris
 
     def _declared(self, wanted: Filter) -> Filter:
-        """Those lists of a filter whose changes the server declares to tell."""
+        """Return the lists of a filter for which the server declares notifications."""
         supports = self.session.era.peer.supports
         return Filter.of(
             lambda name: getattr(wanted, name) and supports(f"{MEMBERS[name][0]}.listChanged")
@@ -511,18 +501,19 @@ class ClientSubscriptions:
         cancel: Cancel = None,
         needed: AbstractSet[str] = frozenset(),
     ) -> None:
-        """Open a background stream with this set of resources, and then close the one before. Under
-        the lock.
+        """Open a background stream for these resources, and then close the previous one. Under the
+        lock.
 
-        While both are open a change may be told twice; none goes unheard. From then on the one
-        before tells only of resources that are still subscribed to.
+        While both streams are open, a change may be reported twice, but none is missed. The
+        previous stream only reports resources that are still subscribed to.
 
         Raises:
-            CapabilityNotSupported: The server does not honour one that is needed.
+            CapabilityNotSupported: The server does not honor a resource in `needed`.
         """
         subscriptions = tuple(sorted(uris.values()))
         wanted = self._declared(self._lists)._replace(resource_subscriptions=subscriptions)
-        old, new = self.background, None
+        old = self.background
+        new = None
         if any(wanted):
             new = self.listen(wanted, deadline, cancel, self._host.tell)
             assert new.honored is not None
@@ -530,8 +521,9 @@ class ClientSubscriptions:
             if refused:
                 new.close()
                 first = uris[min(refused)]
-                what = f"{self.session.name}: the server does not tell of changes of {first!r:.200}"
-                raise CapabilityNotSupported(what)
+                raise CapabilityNotSupported(
+                    f"{self.session.name}: the server does not report changes of {first!r:.200}"
+                )
         self.background = new
         if old is None:
             return
@@ -550,19 +542,17 @@ class ClientSubscriptions:
             self._host.tell(notification)
 
     def _reopen(self, stream: Changes, began: float) -> None:
-        """A stream has ended. If it was in the background, open another, after a pause that grows
-        with each attempt."""
-        if time.monotonic() - began > STEADY:
-            self._pause = FIRST_PAUSE
+        """Open another background stream after one has ended. The pause grows with each attempt."""
+        if time.monotonic() - began > STEADY_SECONDS:
+            self._pause = FIRST_PAUSE_SECONDS
         while self.session.cause is None:
             try:
-                with self._locked(
-                    NEVER
-                ):  # a thread that opens a stream holds it until that is in its place
+                # A thread that replaces the stream holds the lock until the new one is set.
+                with self._locked(NEVER):
                     if stream is not self.background:
                         return
                 self.session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
-                self._pause = min(2 * self._pause, LONGEST_PAUSE)
+                self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
                 deadline = Deadline(BACKGROUND_SECONDS)
                 with self._locked(deadline):
                     if stream is self.background:
@@ -576,11 +566,12 @@ class ClientSubscriptions:
     # ------------------------------------------------------------ gaps
 
     def missed_all(self) -> None:
-        """There was a gap before this connection: whatever the host listens to may have changed."""
+        """Call the callbacks of all subscriptions, because notifications were lost between two
+        sessions."""
         self._missed(self._lists._replace(resource_subscriptions=tuple(sorted(self.uris.values()))))
 
     def _missed(self, gap: Filter) -> None:
-        """Notifications may have gone unheard: call the callbacks for whatever they were about."""
+        """Call the callbacks for everything about which notifications may have been lost."""
         for name in filter(partial(getattr, gap), MEMBERS):
             self._host.changed(name)
             self._host.call(f"on_{MEMBERS[name][0]}_changed")

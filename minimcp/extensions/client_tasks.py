@@ -11,7 +11,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Mapping, Optional
 
-from ..client.calls import DEFAULT, MOST_QUESTIONS, MOST_ROUNDS, Call, Seconds
+from ..client.calls import DEFAULT, MAX_QUESTIONS, MAX_ROUNDS, Call, Seconds
 from ..client.session import Cancel, wait_until
 from ..engine.timer import Deadline
 from ..errors import (
@@ -260,15 +260,15 @@ class Task:
             ProtocolViolation: The server asks more often, or more at once, than a call may.
         """
         new = {key: one for key, one in asked.items() if key not in self._answers}
-        if len(asked) > MOST_QUESTIONS:
+        if len(asked) > MAX_QUESTIONS:
             raise ProtocolViolation(
-                f"a task asks at most {MOST_QUESTIONS} questions at a time, not {len(asked)}"
+                f"a task asks at most {MAX_QUESTIONS} questions at a time, not {len(asked)}"
             )
         if new:
             self._rounds += 1
-            if self._rounds > MOST_ROUNDS:
+            if self._rounds > MAX_ROUNDS:
                 raise ProtocolViolation(
-                    f"the task {self.id!r:.60} asks at most {MOST_ROUNDS} times for input", new
+                    f"the task {self.id!r:.60} asks at most {MAX_ROUNDS} times for input", new
                 )
             call.deadline.pause()
             try:

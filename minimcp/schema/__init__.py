@@ -1,8 +1,8 @@
-"""JSON Schema: from Python annotations, for checking values, as forms for users.
+"""JSON Schema: made from Python annotations, used to check values, and shown as forms.
 
-`read_signature` reads a function, `kind_of` a type; `write_any` writes a value of any type;
-`compile_check` makes a check of a schema, and `compile_peer_check` of one that a peer sent. What
-they return is thread-safe. Each name is imported on first use.
+`read_signature` reads a function and `kind_of` a type. `write_any` writes a value of any type.
+`compile_check` compiles a schema to a check, and `compile_peer_check` does so for a schema from a
+peer. Their results are thread-safe. Each name is imported on first use.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        target = "Bounds" if name == "Limits" else name  # the public name of `Bounds`
+        target = "Bounds" if name == "Limits" else name  # `Limits` is the public name of `Bounds`
         if target not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_MODULE_OF[target], __name__), target)

@@ -1,4 +1,4 @@
-"""From an annotation to its `Kind`; `kind_of` for one type, `Builder` for all that share one set of
+"""From an annotation to its `Kind`: `kind_of` for one type, `Builder` for types that share
 ``$defs``."""
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from .values import JSON_TYPES, NONE_TYPE
 
 Schema = dict[str, Any]
 
-# By the ``type`` of a schema, the types of decoded JSON that can fit.
+# For each ``type`` of a schema: the Python types of decoded JSON that may match.
 _TYPES = {"string": frozenset({str}), "object": OBJECTS, "array": frozenset({list})}
 _LISTS = ("Sequence", "MutableSequence", "Iterable", "Collection")
-# What values of the classes of `collections.abc` become.
+# The concrete classes for those of `collections.abc`.
 _ABSTRACT: dict[str, type] = {
     **dict.fromkeys(_LISTS, list), "Mapping": dict, "MutableMapping": dict, "Set": frozenset,
     "MutableSet": set,
@@ -38,20 +38,20 @@ def kind_of(
     content: tuple[type, ...] = (),
     strict: bool = False,
 ) -> Kind:
-    """The kind of an annotation, its schema complete with ``$defs``.
+    """Return the kind of an annotation, whose schema is complete with ``$defs``.
 
     Args:
         annotation: A type, or a string that names one.
-        scope: Where names in strings are looked up; None knows only what `typing` has.
-        writing: Whether the schema is for results, in which every field is there, not for
+        scope: Resolves names in strings; None knows only the names of `typing`.
+        writing: Whether the schema is for results, in which every field is present, instead of
             arguments.
-        content: Classes whose instances are sent as they are: ContentClass is raised for what is
-            made of them.
-        strict: Whether every object in the schema says that it has no other members.
+        content: Classes whose instances are sent unchanged. A type that contains one of them raises
+            ContentClass.
+        strict: Whether every object in the schema forbids additional properties.
 
     Raises:
-        TypeError: The type has no JSON form (the message says which part and what to write
-            instead), or a name cannot be resolved.
+        TypeError: The type has no JSON form (the message names the part and an alternative), or a
+            name cannot be resolved.
     """
     builder = Builder(writing=writing, content=content, strict=strict)
     kind = builder.kind(annotation, scope or Scope())
@@ -59,7 +59,7 @@ def kind_of(
 
 
 def write_any(value: Any) -> Any:
-    """The JSON form of a value whose type nobody declared: by its class, its parts alike.
+    """Return the JSON form of a value without a declared type, according to its class.
 
     Raises:
         Mismatch: A value inside has no JSON form.
@@ -88,7 +88,7 @@ def _writer_of(cls: Any) -> Convert:
         for base in (str, int, float, dict, list, tuple, set, frozenset):
             if issubclass(cls, base):
                 return kind_of(base, writing=True).write
-        if hasattr(cls, "__iter__"):  # an array with one item can be converted to a number
+        if hasattr(cls, "__iter__"):  # an array with one item has __index__ too
             raise
         if hasattr(cls, "__index__"):
             return kinds.SCALARS[int].write
@@ -97,30 +97,30 @@ def _writer_of(cls: Any) -> Convert:
         raise
 
 
-# Modules of the classes in `classes`.
+# The modules that define the classes handled in `classes`.
 _IN_CLASSES = frozenset({"datetime", "decimal", "pathlib", "uuid"})
 
 
 def _of_plain_class(cls: Any, *, writing: bool) -> Optional[Kind]:
-    """Return the kind of a class of JSON or of the standard library without parts, or None."""
+    """Return the kind of a scalar class, an enum or a class of the standard library, or None."""
     if cls in kinds.SCALARS:
         return kinds.SCALARS[cls]
     if issubclass(cls, Enum):
         return kinds.enumeration(cls)
     if _IN_CLASSES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__):
         return None
-    # Few servers use these classes, and importing `datetime` and `uuid` takes a tenth of a start.
+    # Few servers use these classes. Importing `datetime` and `uuid` takes 10 % of a start.
     from .classes import of_standard_class
 
     return of_standard_class(cls, writing=writing)
 
 
 class ContentClass(TypeError):
-    """An annotation is made of a class whose instances are sent as they are.
+    """An annotation contains a class whose instances are sent unchanged.
 
     Args:
         cls: The class.
-        in_list: Whether the class stands in a list or tuple.
+        in_list: Whether the class is the item type of a list or tuple.
     """
 
     def __init__(self, cls: type, in_list: bool = False) -> None:
@@ -133,9 +133,9 @@ class Builder:
     """Makes the kinds of one schema, which share one set of ``$defs``.
 
     Args:
-        writing: As in `kind_of`.
-        content: As in `kind_of`.
-        strict: As in `kind_of`.
+        writing: As for `kind_of`.
+        content: As for `kind_of`.
+        strict: As for `kind_of`.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class Builder:
         self.writing = writing
         self.content = content
         self.strict = strict
-        # Whether a type that was read has validators.
+        # Whether a type that was built has validators.
         self.has_validators = False
         self.definitions: dict[str, Schema] = {}
         self._named: dict[Any, Kind] = {}
 
     def kind(self, annotation: Any, scope: Scope) -> Kind:
-        """The kind of `annotation`; that of a class with fields is a ``$ref`` to its definition
-        here.
+        """Return the kind of `annotation`. The schema of a class with fields is a ``$ref`` to
+        `definitions`.
 
         Raises:
             TypeError: As `kind_of`.
@@ -164,7 +164,8 @@ class Builder:
             return _ANYTHING
         if annotation is None:
             return kinds.SCALARS[NONE_TYPE]
-        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        origin = typing.get_origin(annotation)
+        arguments = typing.get_args(annotation)
         if origin is None and isinstance(annotation, type):
             return self._class(annotation, (), scope)
         if hasattr(annotation, "__metadata__"):
@@ -181,9 +182,8 @@ class Builder:
         if hasattr(annotation, "__supertype__"):  # NewType
             names = {**introspection.names_of(annotation.__module__), **scope.names}
             return self.kind(annotation.__supertype__, scope._replace(names=names))
-        if hasattr(annotation, "__value__") or hasattr(
-            origin, "__value__"
-        ):  # the statement ``type X = ...``
+        # The statement ``type X = ...``.
+        if hasattr(annotation, "__value__") or hasattr(origin, "__value__"):
             return self._alias(origin or annotation, arguments, scope)
         if not isinstance(origin, type):
             raise TypeError(no_type(annotation))
@@ -194,13 +194,13 @@ class Builder:
     def field(
         self, annotation: Any, scope: Scope, *, default: Any = NOTHING, description: str = ""
     ) -> Kind:
-        """The kind of a field or parameter, with its default and description.
+        """Return the kind of a field or parameter, with its default and description.
 
         Args:
-            annotation: Its type; ``x: int = None`` is read as ``x: Optional[int] = None``.
-            scope: Where names in it are looked up.
-            default: Shown in the schema, when it has a JSON form.
-            description: What a docstring says; one in the annotation goes before it.
+            annotation: The type; ``x: int = None`` is treated as ``x: Optional[int] = None``.
+            scope: Resolves names in the annotation.
+            default: The default to show in the schema if it has a JSON form.
+            description: The description from the docstring; one in the annotation takes precedence.
 
         Raises:
             TypeError: As `kind_of`.
@@ -239,8 +239,8 @@ class Builder:
         return replace(kind, schema=self._adopted(kind.schema, label))
 
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
-        """A name in quotes. It may be that of the alias it stands in: ``Json = Union[str,
-        list["Json"]]``."""
+        """Return the kind of a quoted name. It may be the alias that contains it: ``Json =
+        Union[str, list["Json"]]``."""
         name = getattr(annotation, "__forward_arg__", annotation)
         real = scope.resolve(annotation)
         if isinstance(real, type) or not name.isidentifier() or typing.get_origin(real) is None:
@@ -248,7 +248,7 @@ class Builder:
         return self.named((real, None), name, lambda _: self.kind(real, scope), JSON_TYPES)
 
     def _variable(self, variable: Any, scope: Scope) -> Kind:
-        if variable in scope.variables:  # what it stands for has no variables of this class
+        if variable in scope.variables:  # its value has no type variables of this class
             return self.kind(scope.variables[variable], scope._replace(variables={}))
         if variable.__constraints__:
             return self.kind(Union[variable.__constraints__], scope)
@@ -313,14 +313,14 @@ class Builder:
         return kind
 
     def _with_fields(self, cls: Any, arguments: tuple[Any, ...]) -> Kind:
-        """The kind of a class that lists its fields.
+        """Return the kind of a class that declares its fields.
 
         Args:
             cls: The class, without its type arguments.
-            arguments: Those; none for a class that is not generic.
+            arguments: The type arguments; empty for a class that is not generic.
 
         Raises:
-            TypeError: It is no such class, or one of its fields has no JSON form.
+            TypeError: The class does not declare fields, or one of them has no JSON form.
         """
         if issubclass(cls, type):
             raise TypeError(no_class(cls))
@@ -343,7 +343,7 @@ class Builder:
             scope = Scope.of_class(owner, variables)
             own = introspection.annotations_of(owner)
             annotations.update({name: (annotation, scope) for name, annotation in own.items()})
-        # Whether the decorator or the class statement has made it. A descriptor is not a string.
+        # Dataclasses and named tuples generate a docstring. A docstring may also be a descriptor.
         made_doc = str(cls.__doc__).startswith(f"{cls.__name__}(")
         text, texts = introspection.read_docstring(None if made_doc else vars(cls).get("__doc__"))
 
@@ -353,8 +353,10 @@ class Builder:
             annotation, scope = annotations.get(name, (type_, Scope()))
             try:
                 if is_field(default):
-                    way = f"{name}: Annotated[<type>, Field(...)] = <default>"
-                    raise TypeError(f"a Field is not a default of {cls.__name__}: write {way}")
+                    raise TypeError(
+                        f"{cls.__name__} does not support Field(...) as a default: write "
+                        f"{name}: Annotated[<type>, Field(...)] = <default>"
+                    )
                 return self.field(
                     annotation,
                     scope,
@@ -364,25 +366,25 @@ class Builder:
             except (TypeError, ValueError) as error:
                 raise TypeError(f"field {name!r} of {cls.__qualname__}: {error}") from error
 
-        # A Wire is a dataclass, but its JSON form is another.
+        # A Wire is a dataclass, but its JSON form is not that of a dataclass.
         declared = None if issubclass(cls, Wire) else introspection.fields_of(cls, kind_of)
         if declared is None:
             raise TypeError(no_class(cls))
-        taken, is_dict = [field for field in declared if field.taken], issubclass(cls, dict)
+        taken = [field for field in declared if field.taken]
+        is_dict = issubclass(cls, dict)
         shown = declared if self.writing else taken
         schema = kinds.record_schema(shown, all_required=self.writing and not is_dict)
         if text:
             schema = {"type": "object", "description": text, **schema}
-        read, write = (
-            kinds.record_reader(taken, dict if is_dict else cls),
-            kinds.record_writer(shown, cls),
-        )
-        label, hashable = kinds.record_label(shown), cls.__hash__ is not None
+        read = kinds.record_reader(taken, dict if is_dict else cls)
+        write = kinds.record_writer(shown, cls)
+        label = kinds.record_label(shown)
+        hashable = cls.__hash__ is not None
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
 
     def _pydantic(self, cls: Any, own: str) -> Kind:
-        """Return the kind of a type of pydantic: its own schema decides what fits, then it makes
-        the object.
+        """Return the kind of a pydantic type. Its own schema checks the JSON, then it makes the
+        object.
 
         Args:
             cls: A model, a dataclass of pydantic, or a type such as ``HttpUrl``.
@@ -399,7 +401,7 @@ class Builder:
 
         def read(value: Any) -> Any:
             require(value)
-            try:  # as JSON, so that the strict mode takes what JSON has for a date or a tuple
+            try:  # as JSON, so that the strict mode accepts strings for dates and lists for tuples
                 return adapter.validate_json(json.dumps(value))
             except ValueError as error:
                 raise refusal(label, value, error) from error
@@ -418,7 +420,7 @@ class Builder:
             require(written)
             return written
 
-        itself = schema.get("$ref", "").rpartition("/")[2]  # so a recursive model begins
+        itself = schema.get("$ref", "").rpartition("/")[2]  # only a recursive model has one
         schema = self._adopted(schema, cls.__qualname__, {itself: own} if itself and own else None)
         if own:
             schema.pop("$ref", None)
@@ -430,15 +432,16 @@ class Builder:
     def _adopted(
         self, schema: Schema, owner: str, names: Optional[Mapping[str, str]] = None
     ) -> Schema:
-        """A schema that pydantic made, whose definitions become those of this schema.
+        """Return a schema made by pydantic after moving its definitions to this builder.
 
         Args:
             schema: The schema.
-            owner: What messages call it.
-            names: New names of its definitions; those that are missing are chosen.
+            owner: Its name in messages.
+            names: New names of its definitions; missing names are chosen.
 
         Raises:
-            TypeError, ValueError: It holds what JSON does not have, such as an infinite default.
+            TypeError, ValueError: The schema contains a value that JSON does not have, such as
+                infinity.
         """
         from .published import mapped
 
@@ -454,7 +457,7 @@ class Builder:
             name = str(part.get("$ref")).partition("#/$defs/")[2]
             if name in chosen:
                 part["$ref"] = f"#/$defs/{chosen[name]}"
-            part.pop("discriminator", None)  # a word of OpenAPI, which leads to definitions too
+            part.pop("discriminator", None)  # an OpenAPI keyword that also refers to definitions
             if not self.strict and isinstance(part.get("additionalProperties"), bool):
                 del part["additionalProperties"]
             return part
@@ -466,15 +469,14 @@ class Builder:
     def named(
         self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS
     ) -> Kind:
-        """The kind of a class or alias that has a name: defined once, referred to wherever it
-        stands.
+        """Return the kind of a named class or alias. It is defined once and referred to everywhere.
 
         Args:
-            key: What it is found by again.
-            name: What the definition is called; a number is added when it is taken.
-            make: Makes the kind, given the name it got; it may ask for the same one again (a
-                recursive type).
-            accepts: What decoded JSON may fit, as far as is known before it is made.
+            key: Identifies the class or alias with its arguments.
+            name: The wanted name of the definition; a number is appended if it is taken.
+            make: Makes the kind from the chosen name. For a recursive type it requests the same
+                kind again.
+            accepts: The types of decoded JSON that may match, as far as they are known beforehand.
         """
         if key in self._named:
             return self._named[key]
@@ -490,23 +492,26 @@ class Builder:
             hashable=False,
         )
         made.append(make(name))
-        self.definitions.pop(name)  # those that it refers to stand before it
+        # Definitions that it refers to come first.
+        self.definitions.pop(name)
         self.definitions[name] = made[0].schema
         self._named[key] = replace(made[0], schema=reference.schema)
         return self._named[key]
 
     def reserve(self, name: str) -> str:
-        """A name for a definition, as near to `name` as is free; it stands empty until it is
+        """Return a free name for a definition that resembles `name`. The definition is empty until
         filled."""
         name = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in name)
-        candidate, number = name, 2
+        candidate = name
+        number = 2
         while candidate in self.definitions:
-            candidate, number = f"{name}_{number}", number + 1
+            candidate = f"{name}_{number}"
+            number += 1
         self.definitions[candidate] = {}
         return candidate
 
     def complete(self, schema: Schema) -> Schema:
-        """`schema` as it is published: complete, with ``$defs`` for recursive types only."""
+        """Return `schema` as it is published: complete, with ``$defs`` for recursive types only."""
         if not self.definitions and not self.strict:
             return schema
         from .published import published
@@ -515,7 +520,8 @@ class Builder:
 
 
 def _name_part(argument: Any) -> str:
-    """A type argument in the name of a definition, the same on every Python."""
+    """Return a type argument as part of a definition's name; it is the same on every Python
+    version."""
     origin = typing.get_origin(argument)
     if origin is None:
         return str(getattr(argument, "__name__", argument))

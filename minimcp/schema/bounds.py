@@ -1,4 +1,4 @@
-"""What `Annotated` adds to a type: a description, and bounds of its values.
+"""Metadata in `Annotated`: descriptions, and bounds of values.
 
 Imported when the first annotation has metadata.
 """
@@ -15,7 +15,7 @@ from .introspection import is_field
 from .kinds import NUMBER, Kind
 from .validators import field_words
 
-# The words of JSON Schema for each attribute of a bound. The type decides between several words.
+# The JSON Schema keywords for each attribute of a bound. The type decides between several keywords.
 _BOUNDS = {
     "ge": ("minimum",),
     "gt": ("exclusiveMinimum",),
@@ -59,8 +59,8 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     """Return `kind` with the metadata of `Annotated` applied; unknown metadata is ignored.
 
     Strings are descriptions. Bounds come from `Bounds`, from `annotated_types`, or from any object
-    that has the same attribute names. A value is checked in its JSON form, except that a Decimal is
-    checked itself, because its JSON form may be a string.
+    that has the same attribute names. A value is checked in its JSON form. A Decimal is checked
+    itself, because its JSON form may be a string.
 
     Raises:
         TypeError: A bound cannot apply to the type, such as a length to a number.
@@ -80,7 +80,7 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
     for word, bound in words.items():
         if isinstance(bound, Decimal):
             words[word] = NUMBER.write(bound)
-    json.dumps(words, allow_nan=False)  # raises ValueError for a bound that JSON does not have
+    json.dumps(words, allow_nan=False)  # raises ValueError for infinity and NaN
     if not is_exact_step(words.get("multipleOf", 1)):
         del words["multipleOf"]
 
@@ -100,7 +100,7 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
 
 
 def flat(metadata: Iterable[Any]) -> Iterable[Any]:
-    """Yield metadata one by one; `annotated_types` and pydantic group several in one object."""
+    """Yield metadata one by one. `annotated_types` and pydantic group several in one object."""
     for each in metadata:
         is_group = hasattr(each, "__is_annotated_types_grouped_metadata__")
         inner: Any = each if is_group else getattr(each, "metadata", None)
@@ -118,14 +118,14 @@ def _description(metadata: Any) -> Optional[str]:
 
 
 def _words(metadata: Any, kind: Kind, types: AbstractSet[type]) -> dict[str, Any]:
-    """Return the bounds in one piece of metadata, by their words of JSON Schema."""
+    """Return the bounds in one piece of metadata, by their JSON Schema keywords."""
     words: dict[str, Any] = {}
     if isinstance(metadata, str):
         return words
     for name, meanings in _BOUNDS.items():
         bound = getattr(metadata, name, None)
         if bound is None or callable(bound):
-            continue  # not set, or a method of another library that has this name
+            continue  # not set, or a method of the same name in another library
         if name == "pattern" and not isinstance(bound, str):
             continue
         fitting = [word for word in meanings if not WORDS[word].only.isdisjoint(types)]
@@ -136,7 +136,7 @@ def _words(metadata: Any, kind: Kind, types: AbstractSet[type]) -> dict[str, Any
 
 
 def _exact(words: Mapping[str, Any]) -> dict[str, Any]:
-    """Return bounds for a Decimal: 0.1 as it is written, not as the nearest float."""
+    """Return bounds for a Decimal: 0.1 as written instead of the nearest float."""
     return {
         word: Decimal(repr(bound)) if isinstance(bound, float) else bound
         for word, bound in words.items()

@@ -1,10 +1,9 @@
-"""Checks of values by any JSON Schema: the common words here, every other word and dialect by
+"""Checks of values against any JSON Schema. Common keywords are checked here, all others by
 `jsonschema`.
 
 `jsonschema` is imported on first use, which takes a third of a second. Nothing is ever fetched: a
-``$ref`` leads to a place in the same schema, or the schema is refused. What a schema of a peer may
-cost is bounded: its size and nesting, the processor time of one check, and the patterns that are
-run.
+``$ref`` must refer to a place in the same schema. The cost of a peer's schema is limited: its size
+and nesting, the processor time of one check, and the patterns that are run.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from time import thread_time
 from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from ..log import logger
-from .mismatch import MOST_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
+from .mismatch import MAX_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
 from .values import JSON_TYPES, LABELS, TYPE_NAMES, frozen, has_twins
 
 log = logger("minimcp.schema")
@@ -32,31 +31,35 @@ log = logger("minimcp.schema")
 # A JSON Schema: a dict, True or False.
 Schema = Any
 
-# Levels that a schema may nest; the codec's limit for messages is the same.
+# Maximum nesting of a schema; the codec's limit for messages is the same.
 MAX_DEPTH = 256
 
-# Seconds of processor time that one check by a peer's schema may take, and how many more for each
-# part of the value.
-MAX_SECONDS, SECONDS_PER_PART = 1.0, 20e-6
+# Maximum processor time of one check by a peer's schema, and the additional time for each part of
+# the value.
+MAX_SECONDS = 1.0
+SECONDS_PER_PART = 20e-6
 
-# Characters of a peer's pattern that is run, steps of the matcher that it may take (a tenth of a
-# second), and the lengths of texts for which they are estimated.
-MAX_PATTERN, MAX_TRIED, LENGTHS = 1_000, 1e7, (100_000, 1_000, 100, 20)
+# Maximum length of a peer's pattern, and maximum steps of the matcher (about 0.1 s). The steps are
+# estimated for texts of these lengths.
+MAX_PATTERN = 1_000
+MAX_TRIED = 1e7
+LENGTHS = (100_000, 1_000, 100, 20)
 
-# Words inside words that `jsonschema` may apply. Each takes some five frames, and an overflow
-# inside of it ends in a panic of its compiled parts, which nothing can catch.
+# Maximum nesting of keywords that `jsonschema` applies. Each level takes about five frames, and an
+# overflow inside its compiled parts is a panic that cannot be caught.
 MAX_NESTED = 80
 
-# Values in a schema of a peer for `jsonschema`, which needs a quarter of a millisecond for each
-# before it checks.
+# Maximum number of values in a peer's schema for `jsonschema`, which needs 0.25 ms for each of them
+# before it checks anything.
 MAX_PARTS = 10_000
 
-# Names (``$id``, ``$anchor``) in such a schema: every reference is looked for among all of them.
+# Maximum number of names (``$id``, ``$anchor``) in such a schema, because every reference is
+# searched for among all of them.
 MAX_NAMES = 100
 
-TOO_MUCH = "the value cannot be checked: it nests too deep, or the schema needs too long for it"
+TOO_MUCH = "the value cannot be checked: it is nested too deeply, or the check takes too long"
 
-# What ``$schema`` may say, without the empty fragment, and the class of `jsonschema` for it.
+# Values of ``$schema`` without the empty fragment, and the class of `jsonschema` for each.
 DIALECTS = {
     "https://json-schema.org/draft/2020-12/schema": "Draft202012Validator",
     "https://json-schema.org/draft/2019-09/schema": "Draft201909Validator",
@@ -72,25 +75,25 @@ Check = Callable[[Any], Optional[Mismatch]]
 
 
 def compile_check(schema: Schema, *, where: str, peer: bool = False) -> Check:
-    """A function that returns None for a value that fits, else what is wrong: "path: expected X,
-    got Y".
+    """Compile a schema to a check: a function that returns None for a value that matches, or else a
+    Mismatch such as "path: expected X, got Y".
 
-    Thread-safe; it never raises for decoded JSON.
+    The check is thread-safe and never raises for decoded JSON.
 
     Args:
         schema: A JSON Schema: a dict, True or False. Without ``$schema`` it is 2020-12.
-        where: What it belongs to, for the error messages about the schema itself.
-        peer: Whether a peer sent it: the time of a check is bounded, and patterns that may be slow
-            are not run.
+        where: The owner of the schema, for error messages about the schema itself.
+        peer: Whether a peer sent the schema. If so, the time of a check is limited, and patterns
+            that may be slow are not run.
 
     Raises:
-        ValueError: The schema is no valid one, refers to what is not in it, is too large or nests
-            too deep, or names a dialect that is not supported.
-        ImportError: It needs the package ``jsonschema``, which is not installed.
+        ValueError: The schema is invalid, refers to something outside itself, is too large or too
+            deeply nested, or has a dialect that is not supported.
+        ImportError: The schema needs the package ``jsonschema``, which is not installed.
     """
     try:
         if _size(schema)[1] > MAX_DEPTH:
-            raise SchemaNotSupported(f"the schema nests deeper than {MAX_DEPTH} levels")
+            raise SchemaNotSupported(f"the schema is nested deeper than {MAX_DEPTH} levels")
         try:
             targets = _targets(schema, peer)
         except _NotCommon:
@@ -116,7 +119,7 @@ compile_peer_check = partial(compile_check, peer=True)
 
 
 def compile_require(schema: Schema, *, where: str) -> Callable[[Any], None]:
-    """As `compile_check`, for a function that raises what is wrong."""
+    """Compile a schema like `compile_check`, to a function that raises the Mismatch."""
     check = compile_check(schema, where=where)
 
     def require(value: Any) -> None:
@@ -128,11 +131,13 @@ def compile_require(schema: Schema, *, where: str) -> Callable[[Any], None]:
 
 
 def _size(value: Any) -> tuple[int, int]:
-    """How many values there are in a value, itself included, and on how many levels, as far as they
-    are looked at."""
-    count, depth, level = 0, 0, [value]
+    """Return the number of values in a value, including itself, and its depth, up to MAX_DEPTH."""
+    count = 0
+    depth = 0
+    level = [value]
     while level and depth <= MAX_DEPTH:
-        count, depth = count + len(level), depth + 1
+        count += len(level)
+        depth += 1
         inner = [
             part.values() if isinstance(part, dict) else part
             for part in level
@@ -143,39 +148,38 @@ def _size(value: Any) -> tuple[int, int]:
 
 
 class SchemaNotSupported(ValueError):
-    """The schema may be valid, and nothing can be checked by it here: it is too large, or leads
-    outside of itself."""
+    """The schema may be valid but cannot be used here: it is too large or refers outside itself."""
 
 
 class _NotCommon(Exception):
-    """The schema has a word or a dialect that is not known here."""
+    """The schema has a keyword or a dialect that this module does not implement."""
 
 
 class _TooMuch(Exception):
-    """One check has used up its time."""
+    """A check exceeded its time."""
 
 
 def _targets(root: Schema, peer: bool) -> dict[str, Schema]:
-    """Where the references of a schema lead, of which every part is found to be valid and common.
+    """Return the targets of all references in a schema, after validating each of its parts.
 
     Raises:
-        ValueError: A word has a wrong value, or a reference leads nowhere.
-        _NotCommon: There is a word or dialect that is not known here.
+        ValueError: A keyword has an invalid value, or a reference has no target.
+        _NotCommon: The schema has a keyword or dialect that is not implemented here.
     """
     dialect = root.get("$schema", _LATEST) if isinstance(root, dict) else _LATEST
     if not isinstance(dialect, str) or dialect.rstrip("#") not in (_LATEST, *_OLDER):
         raise _NotCommon
-    older = dialect.rstrip("#") != _LATEST
+    is_older = dialect.rstrip("#") != _LATEST
     targets: dict[str, Schema] = {}
     seen: set[int] = set()
     parts = [root]
-    for part in parts:  # it grows
+    for part in parts:  # the loop appends to the list
         if id(part) in seen or isinstance(part, bool):
             continue
         seen.add(id(part))
         if not isinstance(part, dict):
-            raise ValueError(f"a schema is an object, true or false, not {part!r:.60}")
-        if older and (
+            raise ValueError(f"a schema must be an object, true or false, not {part!r:.60}")
+        if is_older and (
             "prefixItems" in part
             or isinstance(part.get("items"), list)
             or "$ref" in part
@@ -195,38 +199,35 @@ def _targets(root: Schema, peer: bool) -> dict[str, Schema]:
 
 
 def _subschemas(word: str, rule: Any, peer: bool) -> Iterable[Schema]:
-    """The schemas in the value of a word. Raises ValueError: it cannot have this value."""
+    """Return the schemas in the value of a keyword. Raise ValueError if the value is invalid."""
     form = WORDS[word].form
     if _Run().apply(form, rule) is not None:
         raise ValueError(f"the value of {word!r} cannot be {rule!r:.60}")
-    for pattern in (
-        () if peer else [rule] if word == "pattern" else rule if word == "patternProperties" else ()
-    ):
+    patterns: Iterable[str] = ()
+    if word == "pattern" and not peer:
+        patterns = [rule]
+    elif word == "patternProperties" and not peer:
+        patterns = rule
+    for pattern in patterns:
         try:
             re.compile(pattern)
         except (re.error, OverflowError) as error:
             raise ValueError(
-                f"the pattern {pattern!r:.60} is no regular expression here: {error}"
+                f"the pattern {pattern!r:.60} is not a regular expression of Python: {error}"
             ) from error
-    return (
-        [rule]
-        if form is SCHEMA
-        else rule
-        if form is SCHEMAS
-        else rule.values()
-        if form is NAMED
-        else ()
-    )
+    if form is SCHEMA:
+        return [rule]
+    if form is SCHEMAS:
+        return rule  # type: ignore[no-any-return]
+    return rule.values() if form is NAMED else ()
 
 
 def _target(reference: str, root: Schema) -> Schema:
-    """Where a reference leads. Raises ValueError: nowhere."""
+    """Return the target of a reference. Raise ValueError if there is none."""
     if reference[:2] not in ("#", "#/"):
         raise _NotCommon
     if "%" in reference:
-        from urllib.parse import (
-            unquote,
-        )  # which most servers never need, so it is no part of their start
+        from urllib.parse import unquote  # rarely needed
 
         reference = unquote(reference)
     part = root
@@ -235,25 +236,26 @@ def _target(reference: str, root: Schema) -> Schema:
             step = step.replace("~1", "/").replace("~0", "~")
             part = part[int(step)] if isinstance(part, list) else part[step]
     except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise ValueError(f"$ref {reference!r:.100} leads nowhere") from error
+        raise ValueError(f"$ref {reference!r:.100} has no target in the schema") from error
     return part
 
 
 def types_of(schema: Schema, root: Schema = None, levels: int = 20) -> frozenset[str]:
-    """The JSON types of which values may fit a valid schema, as far as its common words say it.
+    """Return the JSON types of values that may match a valid schema, according to its common
+    keywords.
 
     Args:
         schema: The schema.
-        root: Where its references lead; None for the schema itself.
-        levels: How many schemas in one another are looked at.
+        root: The schema to which references refer; None means `schema`.
+        levels: Maximum nesting of schemas to examine.
     """
     types = frozenset(LABELS)
     if levels == 0 or not isinstance(schema, dict):
         return types if schema is not False else frozenset()
     look = partial(types_of, root=schema if root is None else root, levels=levels - 1)
     if "type" in schema:
-        said = schema["type"]
-        types &= {said} if isinstance(said, str) else set(said)
+        given = schema["type"]
+        types &= {given} if isinstance(given, str) else set(given)
     values = [schema["const"]] if "const" in schema else schema.get("enum")
     if values is not None:
         types &= frozenset().union(*(_NAMES[type(value)] for value in values))
@@ -273,17 +275,17 @@ class _Run:
     """The check of one value.
 
     Args:
-        peer: Whether the schema is of a peer.
-        targets: Where its references lead.
-        seconds: Of processor time that it may take, from the first time that somebody looks.
-        large: The value, while nobody has looked how large it is: that gives more time.
-        until: When its time is over.
-        applied: How many subschemas have been applied.
-        followed: What came of each reference for each part of the value: a second time costs
-            nothing.
-        choices: The values of each list of them, to be looked for.
-        not_run: The patterns that were not run on some text: from then on nothing is wrong because
-            too much fits.
+        peer: Whether a peer sent the schema.
+        targets: The targets of references in the schema.
+        seconds: Maximum processor time, from the first call of `check_time`.
+        large: The value, until its size was counted, which permits additional time.
+        until: When the time is over.
+        applied: How many subschemas were applied.
+        followed: The result of each reference for each part of the value, so that it is checked
+            once.
+        choices: The values of each ``enum``, as a set.
+        not_run: The patterns that were not run on some text. From then on a value is never rejected
+            because too much of a schema matches.
     """
 
     peer: bool = False
@@ -297,12 +299,12 @@ class _Run:
     not_run: set[str] = field(default_factory=set)
 
     def apply(self, schema: Schema, value: Any) -> Optional[Mismatch]:
-        """What is wrong with a value by a subschema; None when it fits."""
+        """Return what is wrong with a value according to a subschema, or None."""
         if schema is False:
             return Mismatch("nothing here", value)
         self.applied += 1
         if not self.applied % 10:
-            self.look()
+            self.check_time()
         if schema is True:
             return None
         words = _WORDS_FOR[type(value)]
@@ -313,8 +315,8 @@ class _Run:
                     return error
         return None
 
-    def look(self) -> None:
-        """Raises _TooMuch when the time is over. Called before everything that may take a
+    def check_time(self) -> None:
+        """Raise _TooMuch if the time is over. Call this before everything that may take a
         millisecond."""
         now = thread_time()
         self.until = self.until or now + self.seconds
@@ -324,12 +326,12 @@ class _Run:
             raise _TooMuch
 
     def matches(self, pattern: str, text: str) -> Optional[bool]:
-        """Whether a pattern is found in a text; None when it is not run."""
-        self.look()
+        """Return whether a pattern is found in a text, or None if the pattern is not run."""
+        self.check_time()
         if self.peer and len(text) > longest_text(pattern):
             if pattern not in self.not_run:
                 log.debug(
-                    "the pattern %.100r is not run on a text of %d characters", pattern, len(text)
+                    "the pattern %.100r may be slow: not run on %d characters", pattern, len(text)
                 )
             self.not_run.add(pattern)
             return None
@@ -340,26 +342,23 @@ class _Run:
 
 # The second name is that of Python 3.10 and older.
 _parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009
-# Sets that `re` may read in another way some day, of which it would warn on stderr in the peer's
-# words: not run.
+# Sets that a future `re` may interpret differently. It warns about them on stderr and repeats the
+# peer's text, so such a pattern is not run.
 _UNSURE_SET = r"(?s)\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))"
 
 
 @lru_cache(maxsize=512)
 def longest_text(pattern: str) -> int:
-    """The characters of a text that a peer's pattern is run on at most: Python's matcher surely has
-    few ways to try.
+    """Return the maximum length of texts on which a peer's pattern is run, or -1 for never.
 
-    -1 for a pattern that is never run.
+    For such texts the matcher of Python has only a limited number of ways to try.
     """
     try:
         if len(pattern) > MAX_PATTERN or re.search(_UNSURE_SET, pattern):
             return -1
         pieces = _parser.parse(pattern)
-        is_plain, is_anchored = (
-            pieces.state.flags == re.UNICODE,
-            str(pieces[:1]).startswith("[(AT, AT_BEGINNING"),
-        )
+        is_plain = pieces.state.flags == re.UNICODE
+        is_anchored = str(pieces[:1]).startswith("[(AT, AT_BEGINNING")
         costs = (
             (length, (1 if is_anchored else length) * _cost(pieces, length)[1])
             for length in LENGTHS
@@ -370,16 +369,18 @@ def longest_text(pattern: str) -> int:
 
 
 def _cost(pieces: Any, length: int) -> tuple[float, float]:
-    """In how many ways pieces of a pattern may match from one place in a text on, and the steps to
-    try them all.
+    """Return upper bounds of the ways in which pieces of a pattern may match, and of the steps to
+    try all of them, from one place in a text.
 
-    Neither is ever more, for each way of a piece is tried after each of those before it. What is
-    not known here (a reference back, a look ahead, a repeated piece that may be empty) takes steps
-    without end.
+    Each way of a piece is tried after each way of the pieces before it. Pieces that are not
+    analyzed (back references, lookaheads, a repeated piece that may be empty) count as infinitely
+    many steps.
     """
     ways = steps = 1.0
     for code, rule in pieces:
-        name, more, tried = str(code), 1.0, 1.0
+        name = str(code)
+        more = 1.0
+        tried = 1.0
         if name == "BRANCH":
             more, tried = map(sum, zip(*(_cost(each, length) for each in rule[1])))
         elif name == "SUBPATTERN" and rule[1:3] == (0, 0):
@@ -388,18 +389,18 @@ def _cost(pieces: Any, length: int) -> tuple[float, float]:
             least, most = min(rule[0], length), min(rule[1], length)
             once, tried = _cost(rule[2], length)
             more, tried = (most - least + 1) * once**most, tried * most * once ** max(most - 1, 0)
-        elif name != "LITERAL":
-            tried = (
-                len(rule) if name == "IN" else 1.0 if name in ("NOT_LITERAL", "ANY", "AT") else inf
-            )
+        elif name == "IN":
+            tried = len(rule)
+        elif name not in ("LITERAL", "NOT_LITERAL", "ANY", "AT"):
+            tried = inf
         steps += ways * tried
         ways *= more
     return ways, steps
 
 
-# ------------------------------------------------------------ the words
+# ------------------------------------------------------------ keywords
 
-# What each type of decoded JSON is called in a schema.
+# The JSON Schema names of each type of decoded JSON.
 _NAMES = {cls: {name} for cls, name in TYPE_NAMES.items()}
 _NAMES.update({int: {"integer", "number"}, Decimal: {"number"}})
 
@@ -414,26 +415,26 @@ def _type(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _labels(names: Any) -> str:
-    return listed(
-        [LABELS[name] for name in ([names] if isinstance(names, str) else names)] or ["a value"]
-    )
+    if isinstance(names, str):
+        names = [names]
+    return listed([LABELS[name] for name in names] or ["a value"])
 
 
 def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    run.look()
-    if id(rule) not in run.choices:  # the schema keeps it, so no other one has this id
+    run.check_time()
+    if id(rule) not in run.choices:  # the schema keeps `rule` alive, so its id is unique
         run.choices[id(rule)] = set(map(frozen, rule))
     if frozen(value) in run.choices[id(rule)]:
         return None
     return Mismatch(
         one_of(rule),
         value,
-        choices={each: each for each in rule[:MOST_KNOWN] if isinstance(each, str)},
+        choices={each: each for each in rule[:MAX_KNOWN] if isinstance(each, str)},
     )
 
 
 def _const(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    run.look()
+    run.check_time()
     if frozen(value) == frozen(rule):
         return None
     return Mismatch(one_of([rule]), value, choices={rule: rule} if isinstance(rule, str) else None)
@@ -446,12 +447,12 @@ def _bound(label: str, refused: Callable[[Any, Any], bool]) -> Judge:
 
 
 def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    # Exact: in floating point 0.3 is not a multiple of 0.1.
+    # With fractions, because in floating point 0.3 is not a multiple of 0.1.
     step, parts = Decimal(str(rule)).as_integer_ratio()
     if not isinstance(value, float) or isfinite(value):
-        number = (
-            Decimal(repr(value)) if isinstance(value, float) and isinstance(rule, float) else value
-        )
+        number = value
+        if isinstance(value, float) and isinstance(rule, float):
+            number = Decimal(repr(value))
         numerator, denominator = number.as_integer_ratio()
         if numerator * parts % (denominator * step) == 0:
             return None
@@ -459,7 +460,8 @@ def _multiple_of(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def is_exact_step(step: Any) -> bool:
-    """Whether validators that divide in floating point find all multiples: 0.25 is, 0.1 is not."""
+    """Return whether validators that divide in floating point find all multiples: 0.25 is exact,
+    0.1 is not."""
     return not isinstance(step, float) or Decimal(repr(step)) == Decimal(step)
 
 
@@ -472,22 +474,22 @@ def _length(unit: str, bound: str, refused: Callable[[int, int], bool]) -> Judge
 
 
 def _pattern(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    return (
-        Mismatch(f"a string that matches {rule}", value)
-        if run.matches(rule, value) is False
-        else None
-    )
+    if run.matches(rule, value) is False:
+        return Mismatch(f"a string that matches {rule}", value)
+    return None
 
 
 def _unique(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    run.look()
-    told = "expected a list without duplicates, got the same item twice"
-    return Mismatch("", value, instead=told) if rule and has_twins(value) else None
+    run.check_time()
+    if rule and has_twins(value):
+        message = "expected a list without duplicates, got the same item twice"
+        return Mismatch("", value, instead=message)
+    return None
 
 
 def _properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     names = rule if len(rule) <= len(value) else value
-    for name in names:  # not by _each: this is what most of a check is
+    for name in names:  # not with _each, because this is the hot loop of most checks
         if name in value and name in rule:
             error = run.apply(rule[name], value[name])
             if error is not None:
@@ -499,9 +501,8 @@ def _required(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     for name in rule:
         if name not in value:
             part = schema.get("properties", {}).get(name)
-            return Mismatch(_labels(part.get("type", []) if isinstance(part, dict) else [])).inside(
-                name
-            )
+            types = part.get("type", []) if isinstance(part, dict) else []
+            return Mismatch(_labels(types)).inside(name)
     return None
 
 
@@ -518,7 +519,8 @@ def _pattern_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Fou
 
 
 def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+    known = schema.get("properties", {})
+    patterns = schema.get("patternProperties", {})
     if value.keys() <= known.keys():
         return None
     others = [name for name in value if name not in known]
@@ -526,28 +528,22 @@ def _additional_properties(rule: Any, value: Any, schema: Schema, run: _Run) -> 
         name for name in others if all(run.matches(pattern, name) is False for pattern in patterns)
     ]
     if others and rule is False:
-        run.look()  # for the name that was meant
+        run.check_time()  # the search for a similar name may be slow
         return unknown_field(value, others[0], [*known, *patterns])
     return _each(((name, value[name], rule) for name in others), run)
 
 
 def _property_names(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    wrong = (
-        (name, error) for name in value for error in [run.apply(rule, name)] if error is not None
-    )
-    return next(
-        (Mismatch("", name, instead=f"the name {cut(name)!r}: {error}") for name, error in wrong),
-        None,
-    )
+    for name in value:
+        error = run.apply(rule, name)
+        if error is not None:
+            return Mismatch("", name, instead=f"the name {cut(name)!r}: {error}")
+    return None
 
 
 def _items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
-    return _each(
-        islice(
-            zip(range(len(value)), value, repeat(rule)), len(schema.get("prefixItems", ())), None
-        ),
-        run,
-    )
+    start = len(schema.get("prefixItems", ()))
+    return _each(islice(zip(range(len(value)), value, repeat(rule)), start, None), run)
 
 
 def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -555,8 +551,8 @@ def _prefix_items(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 
 
 def _each(parts: Iterable[tuple[Any, Any, Schema]], run: _Run) -> Found:
-    """What is wrong with the first part of a value that does not fit; each with its key and its
-    subschema."""
+    """Return the first mismatch among parts of a value, which are given as (key, part,
+    subschema)."""
     for key, part, rule in parts:
         error = run.apply(rule, part)
         if error is not None:
@@ -590,10 +586,10 @@ def _none_fits(value: Any, errors: list[Mismatch], run: _Run) -> Mismatch:
     if any(error.path or error.instead for error in shown):
         tries = []
         for error in shown:
-            run.look()
+            run.check_time()
             tries.append(cut(str(error), 120))
-        told = cut("; ".join(dict.fromkeys(tries)), 500)
-        return Mismatch("", value, instead=f"fits none of {len(errors)} forms ({told})")
+        reasons = cut("; ".join(dict.fromkeys(tries)), 500)
+        return Mismatch("", value, instead=f"fits none of {len(errors)} forms ({reasons})")
     return Mismatch(cut(listed(dict.fromkeys(error.expected for error in shown)), 300), value)
 
 
@@ -605,7 +601,7 @@ def _not(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 def _ref(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
     place = (rule, id(value))
     if place not in run.followed:
-        run.followed[place] = Mismatch("", instead="the schema refers to itself without end")
+        run.followed[place] = Mismatch("", instead="the schema refers to itself endlessly")
         run.followed[place] = run.apply(run.targets[rule], value)
     return copy(run.followed[place])
 
@@ -614,14 +610,14 @@ Judge = Callable[[Any, Any, Schema, _Run], Found]
 
 
 class Word(NamedTuple):
-    """A word of JSON Schema.
+    """A keyword of JSON Schema.
 
     Args:
-        form: A schema of its own value; `SCHEMA`, `SCHEMAS` and `NAMED` tell those that are made of
-            subschemas.
-        check: Called with the word's value, the value to check, the schema that the word stands in,
-            and the `_Run`.
-        only: The types of values that the word says something about.
+        form: A schema of the keyword's value. `SCHEMA`, `SCHEMAS` and `NAMED` mark values that
+            consist of subschemas.
+        check: Function of the keyword's value, the value to check, the schema with the keyword, and
+            the `_Run`.
+        only: The types of values to which the keyword applies.
     """
 
     form: Schema
@@ -632,13 +628,15 @@ class Word(NamedTuple):
 SCHEMA: Schema = {"type": ["object", "boolean"]}
 SCHEMAS: Schema = {"type": "array", "minItems": 1}
 NAMED: Schema = {"type": "object"}
-_STRING, _FLAG, _LIST = {"type": "string"}, {"type": "boolean"}, {"type": "array"}
-_NUMBER, _SIZE, _TYPE_NAME = (
-    {"type": "number"},
-    {"type": "integer", "minimum": 0},
-    {"enum": list(LABELS)},
-)
-_TEXTS, _LISTS, _OBJECTS = frozenset({str}), frozenset({list}), frozenset({dict})
+_STRING = {"type": "string"}
+_FLAG = {"type": "boolean"}
+_LIST = {"type": "array"}
+_NUMBER = {"type": "number"}
+_SIZE = {"type": "integer", "minimum": 0}
+_TYPE_NAME = {"enum": list(LABELS)}
+_TEXTS = frozenset({str})
+_LISTS = frozenset({list})
+_OBJECTS = frozenset({dict})
 _NUMBERS = frozenset({int, float, Decimal})
 _ANY = JSON_TYPES | _NUMBERS
 _SIZES = (
@@ -646,8 +644,8 @@ _SIZES = (
     ("Items", "item", _LISTS),
     ("Properties", "field", _OBJECTS),
 )
-# The words that are common. Every word that is neither here nor in `_NOT_COMMON` says nothing about
-# values.
+# The keywords that are implemented here. Keywords that are neither here nor in `_NOT_COMMON` do not
+# restrict values.
 WORDS: dict[str, Word] = {
     "type": Word(
         {"anyOf": [_TYPE_NAME, {**SCHEMAS, "items": _TYPE_NAME, "uniqueItems": True}]}, _type, _ANY
@@ -685,7 +683,7 @@ WORDS: dict[str, Word] = {
     **dict.fromkeys(("$id", "$schema"), Word(_STRING)),
 }
 
-# By the type of a value the words that say something about it.
+# For each type of value: the keywords that apply to it.
 _WORDS_FOR = {
     cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY
 }
@@ -698,7 +696,7 @@ _NOT_COMMON = frozenset({
     "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
-# Words that decide which values fit, in any dialect.
+# Keywords that restrict values in any dialect.
 ASSERTIONS = _NOT_COMMON.union(
     WORDS, ("format", "contentEncoding", "contentMediaType", "contentSchema", "nullable")
 )
@@ -707,14 +705,14 @@ ASSERTIONS = _NOT_COMMON.union(
 # ------------------------------------------------------------ jsonschema
 
 _NAMING = r'"(?:\$?id|\$anchor|\$dynamicAnchor)":'
-# Words that `jsonschema` takes too long for (each item with each), fails at (large numbers), or
-# would always run.
+# Keywords for which `jsonschema` is too slow (it compares each item with each), fails (large
+# numbers), or would run every pattern.
 _OURS = ("uniqueItems", "multipleOf", "pattern")
 
 
 def _even_dependencies(schema: Schema) -> Schema:
-    """A schema whose ``dependencies`` are all schemas if some are: `jsonschema` fails at both forms
-    side by side, which the drafts allow."""
+    """Return a schema whose ``dependencies`` have one form. The drafts permit two forms, but
+    `jsonschema` fails if both are mixed."""
     rules = schema.get("dependencies")
     if not isinstance(rules, dict) or not any(isinstance(each, dict) for each in rules.values()):
         return schema
@@ -723,35 +721,31 @@ def _even_dependencies(schema: Schema) -> Schema:
 
 
 def _by_jsonschema(schema: Schema, peer: bool) -> Check:
-    """As `compile_check`, for every schema that `jsonschema` knows."""
+    """Compile a schema to a check, as `compile_check`, with `jsonschema`."""
     try:
         import jsonschema
         from jsonschema_specifications import REGISTRY
         from referencing.exceptions import Unresolvable
         from referencing.jsonschema import specification_with
     except ImportError as error:
-        needed = (
-            "this schema has words that need the package jsonschema to be checked: pip "
-            "install jsonschema"
-        )
-        raise ImportError(needed) from error
+        raise ImportError(
+            "this schema has keywords that need the package jsonschema: pip install jsonschema"
+        ) from error
     from .published import mapped
 
     dialect = schema.get("$schema", _LATEST)
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:
         raise SchemaNotSupported(
-            f"the dialect {dialect!r} is not supported; these are: {', '.join(DIALECTS)}"
+            f"the dialect {dialect!r} is not supported: use one of {', '.join(DIALECTS)}"
         )
     if peer:
         text = json.dumps(schema)
-        large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
-        if large or '"patternProperties":' in text:
-            what = (
-                "a peer's schema that is so large, or has patternProperties, is not given to "
-                "jsonschema"
+        is_large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
+        if is_large or '"patternProperties":' in text:
+            raise SchemaNotSupported(
+                "a peer's schema for jsonschema must not be so large or have patternProperties"
             )
-            raise SchemaNotSupported(what)
     base = getattr(jsonschema, name)
     if isinstance(schema, dict):
         schema = mapped(schema, _even_dependencies)
@@ -759,9 +753,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         base.check_schema(schema, format_checker=jsonschema.FormatChecker(() if peer else None))
         resource = specification_with(base.META_SCHEMA["$schema"]).create_resource(schema)
         waiting = [(resource, REGISTRY.resolver_with_root(resource))]
-        while (
-            waiting
-        ):  # a reference that leads nowhere is an error of the schema, and not of the first value
+        # A reference without a target is an error now and not at the first value.
+        while waiting:
             part, resolver = waiting.pop()
             for word in ("$ref", "$dynamicRef"):
                 if isinstance(part.contents, dict) and isinstance(part.contents.get(word), str):
@@ -769,29 +762,28 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
             waiting.extend((inner, resolver.in_subresource(inner)) for inner in part.subresources())
     except jsonschema.SchemaError as error:
         place = shown_path(error.absolute_path) or "the root"
-        raise ValueError(f"no valid schema: {place}: {cut(error.message, 200)}") from error
+        raise ValueError(f"not a valid schema: {place}: {cut(error.message, 200)}") from error
     except Unresolvable as error:
         kind = ValueError if error.ref.startswith("#") else SchemaNotSupported
-        raise kind(f"$ref {error.ref!r:.100} leads nowhere: nothing is fetched") from error
-    state = threading.local()  # the check on this thread, and how many words inside words it is at
+        message = f"$ref {error.ref!r:.100} has no target in the schema: nothing is fetched"
+        raise kind(message) from error
+    state = threading.local()  # the check on this thread, and its current nesting of keywords
 
     def by_us(word: str, validator: Any, rule: Any, value: Any, schema: Schema) -> Iterator[Any]:
-        error = (
-            WORDS[word].check(rule, value, schema, state.run)
-            if word in _WORDS_FOR[type(value)]
-            else None
-        )
+        if word not in _WORDS_FOR[type(value)]:
+            return
+        error = WORDS[word].check(rule, value, schema, state.run)
         if error is not None:
             yield jsonschema.ValidationError(str(error))
 
     def bounded(judge: Any, *arguments: Any) -> Iterator[Any]:
         state.nested += 1
-        state.run.look()
+        state.run.check_time()
         if state.nested > MAX_NESTED:
             raise _TooMuch
         try:
             for error in judge(*arguments) or ():
-                state.run.look()  # its message repeats the value
+                state.run.check_time()  # the message repeats the value, which may be large
                 yield error
         finally:
             state.nested -= 1
@@ -801,7 +793,7 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
     validator = jsonschema.validators.extend(base, judges)(schema, registry=REGISTRY)
 
     def check(value: Any) -> Optional[Mismatch]:
-        state.run = _Run(peer, {}, MAX_SECONDS, [value] * 5)  # which is slower
+        state.run = _Run(peer, {}, MAX_SECONDS, [value] * 5)  # jsonschema is slower
         state.nested = 0
         try:
             worst = jsonschema.exceptions.best_match(islice(validator.iter_errors(value), 20))

@@ -1,7 +1,7 @@
-"""The kinds of classes of the standard library that travel as strings or numbers: dates, times,
-UUIDs, decimals, paths.
+"""The kinds of standard library classes that are sent as strings or numbers: dates, times, UUIDs,
+decimals and paths.
 
-Imported when such a class is first met.
+Imported with the first such class.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from uuid import UUID
 from .kinds import NUMBER, TEXT, Kind, class_of, matched
 from .mismatch import Mismatch
 
-# Also published as patterns, so they are valid in ECMA 262. They bound every number by itself; that
-# a month lacks a day is found by ``fromisoformat``.
+# These are also published, so they must be valid in ECMA 262. They limit each number separately;
+# ``fromisoformat`` rejects days that a month does not have.
 _DATE = r"\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])"
 _HOUR = r"(?:[01]\d|2[0-3])"
 _OFFSET = rf"[Zz]|[+-]{_HOUR}:?[0-5]\d(?::[0-5]\d(?:\.\d+)?)?"
 _TIME = rf"{_HOUR}:[0-5]\d(?::[0-5]\d(?:[.,]\d+)?)?(?:{_OFFSET})?"
 _MOMENT = f"{_DATE}[Tt ]{_TIME}"
-# RFC 3339, section 5.6: the form that the format ``date-time`` means.
+# RFC 3339, section 5.6, which defines the format ``date-time``.
 _RFC_3339 = rf"{_DATE}T{_HOUR}:[0-5]\d:[0-5]\d(?:\.\d+)?(?:Z|[+-]{_HOUR}:[0-5]\d)"
 _PARTS = r"(.*?)(\d\d:\d\d)(?::(\d\d)(?:[.,](\d+))?)?(?:(Z)|([+-]\d\d):?(\d\d)(:.*)?)?"
 
 
 def _iso(pattern: str, text: str) -> str:
-    """Return a time in the one form that ``fromisoformat`` of every Python takes."""
+    """Return a time in the one form that ``fromisoformat`` of every Python version accepts."""
     date, clock, second, fraction, utc, hours, minutes, rest = matched(
         _PARTS, matched(pattern, text)[0]
     ).groups()
@@ -40,7 +40,8 @@ def _iso(pattern: str, text: str) -> str:
 
 
 # The whole seconds of `timedelta.min` and `timedelta.max`.
-_MIN_SECONDS, _MAX_SECONDS = -86399999913600, 86399999999999
+_MIN_SECONDS = -86399999913600
+_MAX_SECONDS = 86399999999999
 
 
 def _duration(cls: Any, seconds: float) -> datetime.timedelta:
@@ -57,7 +58,7 @@ def _seconds(duration: datetime.timedelta) -> float:
 
 
 def _date(value: datetime.date) -> str:
-    if isinstance(value, datetime.datetime):  # a subclass of date, whose time would be lost
+    if isinstance(value, datetime.datetime):  # a subclass of date; its time would be lost
         raise Mismatch("a value of type date", value)
     return datetime.date.isoformat(value)
 
@@ -68,8 +69,8 @@ def _moment(value: datetime.datetime) -> str:
     return datetime.datetime.isoformat(value)
 
 
-# Neither a datetime nor a time has a format in its schema: those of JSON Schema demand an offset,
-# which a value need not have.
+# The schemas of datetime and time have no format, because the formats of JSON Schema require an
+# offset, which a value may lack.
 _KINDS: dict[type, Callable[[Any], Kind]] = {
     datetime.datetime: lambda cls: class_of(
         cls,
@@ -113,7 +114,7 @@ _KINDS: dict[type, Callable[[Any], Kind]] = {
 }
 CLASSES: dict[type, Kind] = {cls: make(cls) for cls, make in _KINDS.items()}
 
-# The formats of strings in a form.
+# The formats of strings in forms.
 FORMATS: dict[str, Kind] = {
     "email": class_of(str, "an email address", partial(matched, r"[^@\s]+@[^@\s]+")),
     "uri": class_of(str, "a URI with its scheme", partial(matched, r"[A-Za-z][A-Za-z0-9+.-]*:\S+")),
@@ -123,7 +124,8 @@ FORMATS: dict[str, Kind] = {
 
 
 def is_rfc_3339(text: str) -> bool:
-    """Whether a text has the format ``date-time``, which demands seconds and an offset."""
+    """Return whether a string has the format ``date-time``, which requires seconds and an
+    offset."""
     return re.fullmatch(_RFC_3339, text, re.ASCII | re.IGNORECASE) is not None
 
 
@@ -131,23 +133,21 @@ _DECIMAL = "^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$"
 
 
 def of_standard_class(cls: Any, *, writing: bool) -> Optional[Kind]:
-    """The kind of such a class or of a subclass; None for any other."""
+    """Return the kind of such a class or of a subclass, or None for any other class."""
     if cls in CLASSES:
         return CLASSES[cls]
     for base, make in _KINDS.items():  # datetime before date, which is its base
         if issubclass(cls, base):
             return make(cls)
-    pathlib = sys.modules.get("pathlib")  # who has a class of it has imported it
+    pathlib = sys.modules.get("pathlib")  # not imported here: a path class has imported it
     if pathlib is not None and issubclass(cls, pathlib.PurePath):
         return class_of(cls, "a path", cls)
     if not issubclass(cls, Decimal):
         return None
-    label, types = (
-        "a number, or a string of digits",
-        TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts,
-    )
+    label = "a number, or a string of digits"
+    types = TEXT.accepts if writing else TEXT.accepts | NUMBER.accepts
 
-    def digits(value: Any) -> str:  # as a string every one is kept
+    def digits(value: Any) -> str:  # a string keeps every digit
         return matched(_DECIMAL, str(value))[0]
 
     kind = class_of(cls, label, lambda value: cls(digits(value)), digits, types, pattern=_DECIMAL)

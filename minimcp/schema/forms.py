@@ -1,7 +1,6 @@
-"""Forms: the flat objects that a user may be asked to fill in, from a JSON Schema, a class or typed
-names.
+"""Forms: flat objects for the user to fill in, from a JSON Schema, a class or a mapping of types.
 
-Which client may be asked, and how a form travels, is not known here.
+This module does not know how a form is sent.
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 """
 
@@ -19,12 +18,13 @@ from .values import JSON_TYPES, LABELS
 
 log = logger("minimcp.forms")
 
-# What an author gives as a form.
+# A form as an author writes it.
 Schema = Union[Mapping[str, Any], type]
 
 _FORMATS = ["email", "uri", "date", "date-time"]  # in `classes.FORMATS`
 
-_TEXT, _ANY = {"type": "string"}, True
+_TEXT = {"type": "string"}
+_ANY = True
 _CHOICES = {"type": "array", "items": _TEXT, "minItems": 1, "uniqueItems": True}
 _CHOICE = {
     "type": "object",
@@ -34,8 +34,8 @@ _CHOICE = {
 _TITLED = {"type": "array", "items": {**_CHOICE, "required": ["const", "title"]}, "minItems": 1}
 _ITEMS = {"type": _TEXT, "enum": _CHOICES, "anyOf": _TITLED}
 _SHOWN = {"type": _TEXT, "title": _TEXT, "description": _TEXT, "default": _ANY}
-# What a field of each type may say. What is any value here is looked at when the field's own check
-# is made.
+# The keywords that a field of each type may have. Values that are `_ANY` here are checked when the
+# field's own schema is compiled.
 _FIELDS: dict[str, dict[str, Any]] = {
     "string": {
         **_SHOWN, "minLength": _ANY, "maxLength": _ANY, "pattern": _ANY,
@@ -70,24 +70,27 @@ _SECRETS = r"(?i)passw(or)?d|passphrase|secret|api_?key|token|credential|cvv|\bp
 
 
 class Form:
-    """What a user fills in. Immutable by convention, thread-safe.
+    """A form for the user. Immutable by convention, thread-safe.
 
     Args:
-        schema: JSON Schema of a flat object. The user may leave out what may be null.
-        read: From the object that came, without unknown members, to what the author gets. Raises
+        schema: JSON Schema of a flat object. The user may omit fields that may be null.
+        read: Converts the received object, without unknown members, to the author's value. Raises
             Mismatch. None makes a dict of the fields.
 
     Raises:
-        TypeError: A field is of no kind that a form can have.
-        ValueError: The schema is none of a flat object, or contradicts itself.
+        TypeError: A field has a type that forms do not support.
+        ValueError: The schema is not that of a flat object, or contradicts itself.
     """
 
     def __init__(self, schema: Mapping[str, Any], read: Optional[Convert] = None) -> None:
         error = _misfit(schema, _ROOT)
         if error is not None:
-            raise ValueError(f"a form's schema is that of a flat object with properties: {error}")
-        needed, fields = schema.get("required", []), []
-        # What fields that were left out are read as.
+            raise ValueError(
+                f"the schema of a form must be that of a flat object with properties: {error}"
+            )
+        needed = schema.get("required", [])
+        fields = []
+        # The values of omitted fields.
         self._defaults: dict[str, Any] = {}
         for name, given in schema.get("properties", {}).items():
             field = _flat(given, schema.get("$defs", {}))
@@ -97,29 +100,26 @@ class Form:
             try:
                 fields.append(Field(name, name in needed and not nullable, _kind(field)))
             except (TypeError, ValueError) as error:
-                raise (TypeError if isinstance(error, TypeError) else ValueError)(
-                    f"field {name!r}: {error}"
-                ) from None
+                kind = TypeError if isinstance(error, TypeError) else ValueError
+                raise kind(f"field {name!r}: {error}") from None
             if re.search(_SECRETS, name):
-                log.warning(
-                    "a form asks for %s: secrets are asked for by URL, never by a form", name
-                )
+                log.warning("a form requests %s: request secrets by URL, never by a form", name)
         self._properties = {field.name: field.kind.schema for field in fields}
         self._required = [field.name for field in fields if field.required]
         self._dialect = schema.get("$schema")
         self._read = read or record_reader(fields, dict)
         unknown = [name for name in needed if name not in self._properties]
         if unknown:
-            raise ValueError(f"the form requires {unknown[0]!r}, which is none of its fields")
-        # Whether a field takes several of its choices.
+            raise ValueError(f"the form requires {unknown[0]!r}, which is not one of its fields")
+        # Whether a field accepts several of its choices.
         self.has_lists = any(field["type"] == "array" for field in self._properties.values())
 
     def to_wire(self, *, full: bool = True) -> dict[str, Any]:
-        """The schema for the client.
+        """Return the schema for the client.
 
         Args:
-            full: Whether it knows titled choices, patterns, and defaults of any type; False leaves
-                out what it does not know and writes titles the older way.
+            full: Whether the client supports titled choices, patterns and defaults of any type. If
+                False, these are omitted, and titles are written in the older form.
         """
         fields = {
             name: field if full else _older(field) for name, field in self._properties.items()
@@ -129,11 +129,11 @@ class Form:
         return {**dialect, "type": "object", "properties": fields, **required}
 
     def read(self, content: Any) -> Any:
-        """What the user filled in: a dict, or an instance of the class. A field left out has its
-        default, if any.
+        """Return the received content as a dict or an instance of the class. Omitted fields have
+        their default, if any.
 
         Raises:
-            Mismatch: It does not fit; the message names the field.
+            Mismatch: The content does not match; the message names the field.
         """
         if type(content) is not dict:
             raise Mismatch("an object with the fields of the form", content)
@@ -142,39 +142,39 @@ class Form:
 
 
 def form_of(schema: Any) -> Form:
-    """The form that an author describes.
+    """Return the form that an author describes.
 
     Args:
-        schema: A JSON Schema of a flat object; a dataclass (or another class with fields); or a
-            mapping of names to types, all of which have to be filled in. A field that may be None
-            need not be.
+        schema: A JSON Schema of a flat object, a dataclass (or another class with fields), or a
+            mapping of names to types. All fields are required, except those that may be None.
 
     Raises:
-        TypeError: It is none of these, or a field has no place in a form.
+        TypeError: The schema is none of these, or a field is not supported in forms.
         ValueError: The schema contradicts itself.
     """
     if not isinstance(schema, (type, Mapping)):
         raise TypeError(
-            "a form is a JSON Schema, a dataclass or a mapping of names to types, not "
+            "a form must be a JSON Schema, a dataclass or a mapping of names to types, not "
             f"{schema!r:.80}"
         )
     cls: Any = schema
     if isinstance(schema, Mapping):
-        says, properties = schema.get("type"), schema.get("properties")
-        if isinstance(says, list) or says in tuple(LABELS) or isinstance(properties, Mapping):
+        given = schema.get("type")
+        is_schema = isinstance(given, list) or given in tuple(LABELS)
+        if is_schema or isinstance(schema.get("properties"), Mapping):
             return Form(write_any(dict(schema)))
         for name, annotation in schema.items():
             if not isinstance(name, str) or isinstance(annotation, (Mapping, list)):
                 raise TypeError(
-                    f"field {name!r}: a name and a type, such as {{'age': int}}, or a whole JSON "
-                    "Schema"
+                    f"field {name!r} must be a name and a type, such as {{'age': int}}: or pass a "
+                    "complete JSON Schema"
                 )
         cls = _typed_dict("Form", dict(schema))
     kind = kind_of(cls)
     whole = _flat(kind.schema, kind.schema.get("$defs", {}))
     if "properties" not in whole:
         raise TypeError(
-            f"{cls.__qualname__} is no class with fields: a form has at least one, by name"
+            f"{cls.__qualname__} is not a class with fields: a form needs at least one field"
         )
     return Form(whole, kind.read)
 
@@ -183,7 +183,7 @@ def form_of(schema: Any) -> Form:
 
 
 def _flat(given: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """A field without references and without null, a single choice as one of a list with one."""
+    """Return a field without references and null; a single choice becomes a list with one item."""
     field = {word: rule for word, rule in given.items() if word != "$ref"}
     if str(given.get("$ref", "")).startswith("#/$defs/"):
         field = {**definitions.get(given["$ref"].rpartition("/")[2], {}), **field}
@@ -201,28 +201,28 @@ def _flat(given: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[str,
 
 
 def _misfit(given: Any, words: Mapping[str, Any]) -> Optional[Mismatch]:
-    """What is wrong with a schema that may say these words."""
+    """Return what is wrong with a schema that may have only these keywords, or None."""
     schema = {"type": "object", "properties": dict(words), "additionalProperties": False}
     return compile_check(schema, where="forms")(given)
 
 
 def _kind(field: dict[str, Any]) -> Kind:
-    """A field that says only what the protocol's forms know. Raises TypeError and ValueError for
-    any other."""
+    """Return the kind of a field. Raise TypeError or ValueError if the protocol's forms do not
+    support it."""
     kind = field.get("type")
     advice = "" if {"enum", "items", "uniqueItems"}.isdisjoint(field) else _ADVICE
     if not isinstance(kind, str) or kind not in _FIELDS:
-        raise TypeError(f"a form has {listed(_FIELDS)} fields, flat ones, and no other{advice}")
+        raise TypeError(f"a form can only have flat {listed(_FIELDS)} fields{advice}")
     odd = next((word for word in field if word not in _FIELDS[kind]), None)
     if odd is not None:
-        raise TypeError(f"a form's field of the type {kind} cannot say {odd!r}{advice}")
+        raise TypeError(f"a form's field of the type {kind} cannot have {odd!r}{advice}")
     error = _misfit(field, _FIELDS[kind])
     if error is not None:
         raise TypeError(f"{error}{advice}")
     if len(field.get("enumNames", ())) != len(field.get("enum", ())) and "enumNames" in field:
-        raise ValueError("enumNames is a list with a name for each choice")
+        raise ValueError("enumNames must be a list with a name for each choice")
     if "enum" in field and "oneOf" in field:
-        raise ValueError("choices are given once")
+        raise ValueError("enum and oneOf exclude each other: give the choices once")
     if kind == "array" and {"enum", "anyOf"}.isdisjoint(field.get("items", ())):
         raise TypeError(f"its choices are missing{_ADVICE}")
     require = compile_require(field, where="its schema")
@@ -245,16 +245,16 @@ def _kind(field: dict[str, Any]) -> Kind:
                 wanted = "a date and time with seconds and an offset such as 1969-07-20T09:30:00Z"
                 raise Mismatch(wanted, field["default"])
     except Mismatch as error:
-        raise ValueError(f"its default does not fit: {error}") from None
+        raise ValueError(f"its default does not match: {error}") from None
     return Kind(field, read, read, LABELS[kind], JSON_TYPES)
 
 
 def _older(field: Mapping[str, Any]) -> dict[str, Any]:
-    """A field for a client that knows only the oldest shape: names beside choices, and defaults of
-    booleans."""
-    dropped = (
-        ("pattern", "oneOf") if field["type"] == "boolean" else ("pattern", "oneOf", "default")
-    )
+    """Return a field for a client that supports only the oldest form: ``enumNames`` instead of
+    titled choices, and defaults of booleans only."""
+    dropped = {"pattern", "oneOf"}
+    if field["type"] != "boolean":
+        dropped.add("default")
     older = {word: value for word, value in field.items() if word not in dropped}
     if "oneOf" in field:
         older["enum"] = [each["const"] for each in field["oneOf"]]

@@ -1,8 +1,8 @@
-"""Arguments of tools that travel in an HTTP header too, and how values are written there.
+"""Arguments of tools that are also sent in an HTTP header, and the encoding of their values.
 
-A property of an input schema with ``x-mcp-header`` is sent in the header ``Mcp-Param-<its
-value>``, so that whatever stands between client and server can route by it; the body stays what
-counts. https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
+A property of an input schema with ``x-mcp-header`` is also sent in the header ``Mcp-Param-<its
+value>``, so that proxies can route requests by it. The body stays authoritative.
+https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ from typing import Any, Mapping, NamedTuple, Optional
 
 ANNOTATION = "x-mcp-header"
 
-# Integers in headers are not further from zero than this: readers that know only floats see the
-# same number.
-LARGEST = 2**53 - 1
+# The largest integer in a header, so that readers that use floats see the same number.
+MAX_INTEGER = 2**53 - 1
 
 _TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"
-# A header may contain a tab. It is sent encoded all the same, because some programs drop tabs.
+# A header may contain a tab, but tabs are sent encoded, because some programs drop them.
 _SENT_PLAIN = r"[\x20-\x7e]*"
 _READ_PLAIN = r"[\t\x20-\x7e]*"
 _WHOLE = r"(-?[0-9]{1,20})(?:\.0*)?"
 _ENCODED = r"(?s)=\?base64\?(.*)\?="
 
-# Parts of a schema that are looked through.
-MOST_PARTS = 100_000
+# Maximum number of parts of a schema that are searched.
+MAX_PARTS = 100_000
 
 _BY_NAME = ("patternProperties", "$defs", "definitions", "dependentSchemas")
 _NO_SCHEMAS = ("default", "const", "enum", "examples")
 
 
 class HeaderParam(NamedTuple):
-    """One argument in a header: its header without the prefix, where it stands in the arguments,
+    """One argument that is sent in a header: the header's name without prefix, the argument's path,
     and its type."""
 
     name: str
@@ -40,13 +39,13 @@ class HeaderParam(NamedTuple):
     type: str
 
     def value(self, arguments: Any) -> Any:
-        """What a call gives it; None where it gives nothing, or null."""
+        """Return the value in a call's arguments, or None if it is missing or null."""
         for step in self.path:
             arguments = arguments.get(step) if isinstance(arguments, dict) else None
         return arguments
 
     def agrees(self, text: str, value: Any) -> bool:
-        """Whether a header, decoded, says the same as a value."""
+        """Return whether a decoded header and a value are the same."""
         whole = re.fullmatch(_WHOLE, text) if self.type == "integer" else None
         if whole is not None and isinstance(value, (int, float)) and not isinstance(value, bool):
             return int(whole[1]) == value
@@ -54,31 +53,30 @@ class HeaderParam(NamedTuple):
 
 
 def header_params(schema: Mapping[str, Any]) -> list[HeaderParam]:
-    """Return the arguments of an input schema that are sent in headers too.
+    """Return the arguments of an input schema that are also sent in headers.
 
     Raises:
-        ValueError: An annotation stands where none may, is no header's name, or is there twice; or
-            it is too large to be looked through.
+        ValueError: An annotation is in the wrong place, is not the name of a header or is repeated;
+            or the schema is too large to be searched.
     """
     found: dict[str, HeaderParam] = {}
     parts: list[tuple[Any, Optional[tuple[str, ...]]]] = [(schema, ())]
-    for part, path in parts:  # without a path no argument stands there
-        if len(parts) > MOST_PARTS:
+    for part, path in parts:  # path is None where no argument can be
+        if len(parts) > MAX_PARTS:
             raise ValueError(
-                f"{ANNOTATION} is looked for in schemas of at most {MOST_PARTS:,} parts"
+                f"the schema has more than {MAX_PARTS:,} parts, which are not searched for "
+                f"{ANNOTATION}"
             )
         if isinstance(part, dict) and ANNOTATION in part:
             each = _annotated(part, path)
             if each.name.lower() in found:
-                raise ValueError(f"{ANNOTATION} {each.name!r} is there twice (case does not count)")
+                raise ValueError(f"{ANNOTATION} {each.name!r} is repeated (case does not count)")
             found[each.name.lower()] = each
-        members: Any = (
-            part.items()
-            if isinstance(part, dict)
-            else enumerate(part)
-            if isinstance(part, list)
-            else ()
-        )
+        members: Any = ()
+        if isinstance(part, dict):
+            members = part.items()
+        elif isinstance(part, list):
+            members = enumerate(part)
         for word, value in members:
             if word == "properties" and isinstance(value, dict):
                 parts += [
@@ -93,10 +91,10 @@ def header_params(schema: Mapping[str, Any]) -> list[HeaderParam]:
 
 
 def with_header_params(schema: Mapping[str, Any], headers: Mapping[str, str]) -> dict[str, Any]:
-    """An input schema whose properties say in which header each is sent.
+    """Return an input schema whose properties name the headers in which they are sent.
 
     Args:
-        schema: Without annotations.
+        schema: The schema without annotations.
         headers: Names of headers, by parameter.
 
     Raises:
@@ -105,28 +103,25 @@ def with_header_params(schema: Mapping[str, Any], headers: Mapping[str, str]) ->
     properties = dict(schema.get("properties", {}))
     for parameter, header in headers.items():
         if not isinstance(properties.get(parameter), dict):
-            raise ValueError(f"headers names {parameter!r}, which is no parameter of the tool")
+            raise ValueError(f"headers names {parameter!r}, which is not a parameter of the tool")
         properties[parameter] = {**properties[parameter], ANNOTATION: header}
     whole = {**schema, "properties": properties} if headers else dict(schema)
     return whole or {"type": "object"}
 
 
 def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> HeaderParam:
-    name, kind, where = (
-        schema[ANNOTATION],
-        schema.get("type"),
-        ".".join(path or ()) or "the arguments",
-    )
+    name = schema[ANNOTATION]
+    kind = schema.get("type")
+    where = ".".join(path or ()) or "the arguments"
     if not isinstance(name, str) or not re.fullmatch(_TOKEN, name):
-        raise ValueError(f"{ANNOTATION} of {where} is the name of a header, not {name!r:.80}")
+        raise ValueError(f"{ANNOTATION} of {where} must be the name of a header, not {name!r:.80}")
     if not path:
         raise ValueError(
-            f"{ANNOTATION} {name!r} stands where no argument does: only properties, in one "
-            "another, count"
+            f"{ANNOTATION} {name!r} is not at an argument: only (nested) properties can have it"
         )
     if kind not in ("string", "integer", "boolean"):
         raise ValueError(
-            f"{ANNOTATION} {name!r} is for a string, an integer or a boolean, and {where} is none"
+            f"{ANNOTATION} {name!r} needs a string, an integer or a boolean, which {where} is not"
         )
     return HeaderParam(name, path, kind)
 
@@ -135,9 +130,9 @@ def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> He
 
 
 def plain_text(value: Any) -> Optional[str]:
-    """Return a value as text; None for a value that is never sent in a header.
+    """Return a value as text, or None for a value that is never sent in a header.
 
-    A float that is a whole number is an integer, as in JSON Schema: 42.0 is "42".
+    A float that is a whole number counts as an integer, as in JSON Schema: 42.0 is "42".
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -149,15 +144,15 @@ def plain_text(value: Any) -> Optional[str]:
 
 
 def header_value(value: Any) -> Optional[str]:
-    """A value as a header carries it; None for null and what is no string, integer or boolean,
-    which get no header.
+    """Return a value as it is sent in a header. Return None if the value gets no header, because it
+    is null or not a string, an integer or a boolean.
 
     Raises:
-        ValueError: An integer is too large, or text has half a character.
+        ValueError: An integer is too large, or text has half a surrogate pair.
     """
     is_whole = isinstance(value, int) or (isinstance(value, float) and value.is_integer())
-    if is_whole and abs(value) > LARGEST:
-        raise ValueError(f"{value} is too large to be mirrored in a header: at most {LARGEST}")
+    if is_whole and abs(value) > MAX_INTEGER:
+        raise ValueError(f"{value} is too large for a header: at most {MAX_INTEGER} is allowed")
     text = plain_text(value)
     if text is None or (
         re.fullmatch(_SENT_PLAIN, text)
@@ -169,13 +164,13 @@ def header_value(value: Any) -> Optional[str]:
 
 
 def from_header(text: str) -> str:
-    """What a header's value, without the blanks round it, says.
+    """Decode the stripped value of a header.
 
     Raises:
-        ValueError: It has characters that it cannot have, or what it encodes is no text.
+        ValueError: The value has invalid characters, or its Base64 is not UTF-8 text.
     """
     if not re.fullmatch(_READ_PLAIN, text):
-        raise ValueError("it has characters outside of ASCII, or controls")
+        raise ValueError("it has control characters or characters outside ASCII")
     encoded = re.fullmatch(_ENCODED, text)
     if encoded is None:
         return text
@@ -185,4 +180,4 @@ def from_header(text: str) -> str:
             raise ValueError("not canonical")
         return content.decode()
     except ValueError:  # UnicodeDecodeError and binascii.Error are ValueErrors too
-        raise ValueError("it is no Base64 of text in UTF-8") from None
+        raise ValueError("it is not Base64 of UTF-8 text") from None

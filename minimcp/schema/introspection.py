@@ -1,9 +1,9 @@
-"""What functions and classes say about themselves: annotations, evaluated alike on every Python,
-fields, docstrings.
+"""Annotations, fields and docstrings of functions and classes, read in the same way on every Python
+version.
 
-Annotations are evaluated here and not by `typing.get_type_hints`, which knows no ``X | Y`` on 3.9,
-leaves recursive names as they are, and refuses what is no type with a message that does not say
-what to write instead.
+Annotations are not evaluated by `typing.get_type_hints`. On 3.9 it does not support ``X | Y``, it
+leaves recursive names unresolved, and its messages do not say what to write instead of something
+that is not a type.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .mismatch import NOTHING
 
 
 class Scope(NamedTuple):
-    """Where the names of an annotation are looked up, and what its type variables stand for.
+    """The names with which an annotation is evaluated, and the values of its type variables.
 
-    It evaluates text that the author of a function wrote, never anything that a peer sent.
+    Only text that the author of a function wrote is evaluated, never anything from a peer.
     """
 
     names: Mapping[str, Any] = vars(typing)
@@ -33,17 +33,17 @@ class Scope(NamedTuple):
 
     @classmethod
     def of_class(cls, owner: type, variables: Mapping[Any, Any]) -> Scope:
-        """The scope of the annotations in the body of `owner`: its module, its body, its own
+        """Return the scope of annotations in the body of `owner`: its module, its body and its own
         name."""
         parameters = {each.__name__: each for each in getattr(owner, "__type_params__", ())}
         names = {**names_of(owner.__module__), **vars(owner), **parameters, owner.__name__: owner}
         return cls(names, variables)
 
     def resolve(self, annotation: Any) -> Any:
-        """The annotation; strings and forward references are evaluated.
+        """Return the annotation after evaluating strings and forward references.
 
         Raises:
-            TypeError: A name in it is not known here, or it is no expression.
+            TypeError: A name is unknown, or the string is not an expression.
         """
         names = dict(self.names)
         while isinstance(annotation, (str, typing.ForwardRef)):
@@ -54,7 +54,7 @@ class Scope(NamedTuple):
         return annotation
 
     def resolved(self, annotation: Any) -> Any:
-        """The annotation, without names and type variables that have no meaning outside of this
+        """Return the annotation without names and type variables that only have a meaning in this
         scope."""
         annotation = self.resolve(annotation)
         if isinstance(annotation, typing.TypeVar):
@@ -66,16 +66,16 @@ class Scope(NamedTuple):
 
 
 def names_of(module: str) -> dict[str, Any]:
-    """The names of a module, empty when there is none."""
+    """Return the names of a module; empty if it is not imported."""
     return vars(sys.modules[module]) if module in sys.modules else {}
 
 
-# Types of Python that annotations are made of, and whose names tools like to have.
+# Built-in types that are used in annotations and whose names are also popular for tools.
 HIDEABLE = ("bool", "dict", "float", "int", "list", "set", "str", "tuple", "type")
 
 
 def hidden_by(name: str) -> str:
-    """What to write where a function has taken the name of one of Python's types from
+    """Return what to write if a function hides the built-in type of the same name from
     annotations."""
     return (
         f"a function named {name} hides Python's {name}: call it {name}_ and write "
@@ -92,9 +92,7 @@ def _evaluated(text: str, names: dict[str, Any]) -> Any:
                 raise
             return eval(_with_unions(text), {**names, "__Union__": Union})
     except Exception as error:
-        hint = (
-            " (a name imported only under TYPE_CHECKING is not there at run time: import it always)"
-        )
+        hint = " (names imported under TYPE_CHECKING do not exist at run time: import them always)"
         if not isinstance(error, NameError):
             hidden = [
                 name for name in re.findall(r"\w+", text) if name in HIDEABLE and name in names
@@ -114,17 +112,16 @@ class _UnionOfBars(ast.NodeTransformer):
 
 
 def _with_unions(text: str) -> Any:
-    """Code for `text` in which ``X | Y`` is ``Union[X, Y]``: 3.9 has no ``|`` for types, no Python
-    for strings."""
+    """Return code for `text` in which ``X | Y`` is ``Union[X, Y]``: 3.9 does not have ``|`` for
+    types, and no version has it for strings."""
     tree = _UnionOfBars().visit(ast.parse(text.strip(), mode="eval"))
     return compile(ast.fix_missing_locations(tree), "<annotation>", "eval")
 
 
 def annotations_of(cls: type) -> Mapping[str, Any]:
-    """The annotations of a class's own body, as they are written; names in them need not be known
-    yet."""
+    """Return the annotations in a class's own body as written. Their names may still be unknown."""
     if cls is type:
-        return {}  # what it has under this name is no mapping
+        return {}  # its attribute is not a mapping
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -133,8 +130,8 @@ def annotations_of(cls: type) -> Mapping[str, Any]:
 
 
 def signature_of(function: Any) -> inspect.Signature:
-    """The signature of a function or class, as it is written; names in its annotations need not be
-    known yet."""
+    """Return the signature of a function or class as written. Names in its annotations may still be
+    unknown."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
@@ -143,7 +140,7 @@ def signature_of(function: Any) -> inspect.Signature:
 
 
 def is_union(annotation: Any) -> bool:
-    """Whether it is a `Union`, an `Optional` or ``X | Y``."""
+    """Return whether an annotation is a `Union`, an `Optional` or ``X | Y``."""
     origin = typing.get_origin(annotation)
     return origin is Union or getattr(origin, "__name__", "") == "UnionType"
 
@@ -152,22 +149,24 @@ def is_union(annotation: Any) -> bool:
 
 
 def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
-    """The fields of a TypedDict, a NamedTuple, a dataclass or a class of attrs; None for any other
-    class.
+    """Return the fields of a TypedDict, a NamedTuple, a dataclass or an attrs class; None for other
+    classes.
 
     Args:
         cls: The class.
-        kind_of: Makes the kind of a field from its name in Python, its default for the schema
-            (`NOTHING` when there is none that a schema can show), the type that it has where the
-            class body does not say it, and a description.
+        kind_of: Makes the kind of a field from its Python name, its default for the schema
+            (`NOTHING` if a schema cannot show one), its type if the class body does not have it,
+            and a description.
     """
     if hasattr(cls, "__required_keys__"):
-        needed = (
-            cls.__required_keys__
-        )  # it has not seen Required where annotations are text; the kind has
-        kinds = [(name, kind_of(name)) for name in annotations_of(cls)]
-        said = [name in needed if kind.required is None else kind.required for name, kind in kinds]
-        return [Field(name, required, kind, name) for (name, kind), required in zip(kinds, said)]
+        # If annotations are strings, only the kind knows of Required and NotRequired.
+        needed = cls.__required_keys__
+        fields = []
+        for name in annotations_of(cls):
+            kind = kind_of(name)
+            required = name in needed if kind.required is None else kind.required
+            fields.append(Field(name, required, kind, name))
+        return fields
     if hasattr(cls, "_field_defaults"):
         known = cls._field_defaults
         return [
@@ -178,18 +177,17 @@ def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
     if declared is None and not dataclasses.is_dataclass(cls):
         return None
     found = []
-    missing, attr = dataclasses.MISSING, sys.modules.get("attr")
+    missing = dataclasses.MISSING
+    attr = sys.modules.get("attr")
     for each in dataclasses.fields(cls) if declared is None else declared:
         default = missing if each.default is getattr(attr, "NOTHING", missing) else each.default
         factory = getattr(default, "factory", getattr(each, "default_factory", missing))
         bare = default is missing and factory is missing
-        shown = (
-            factory()
-            if factory in (list, dict, set)
-            else NOTHING
-            if bare or factory is not missing
-            else default
-        )
+        shown: Any = default
+        if factory in (list, dict, set):
+            shown = factory()
+        elif bare or factory is not missing:
+            shown = NOTHING
         kind = kind_of(each.name, shown, each.type or Any, each.metadata.get("description", ""))
         found.append(
             Field(getattr(each, "alias", each.name), bare and each.init, kind, each.name, each.init)
@@ -198,7 +196,7 @@ def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
 
 
 def variables_of(cls: Any, arguments: tuple[Any, ...]) -> dict[Any, Any]:
-    """What the type variables of a class and of its bases stand for."""
+    """Return the values of the type variables of a class and of its bases."""
     found: dict[Any, Any] = dict(zip(getattr(cls, "__parameters__", ()), arguments))
     for base in vars(cls).get("__orig_bases__", ()):
         origin = typing.get_origin(base)
@@ -221,7 +219,7 @@ _SECTIONS = _PARAMETERS | {
     "example", "examples", "note", "notes", "raises", "references", "return", "returns",
     "see also", "todo", "warning", "warnings", "warns", "yield", "yields",
 }  # fmt: skip
-# Patterns are texts here, which `re` compiles when they are first used: most docstrings need none.
+# Patterns are not compiled here, because most docstrings need none of them.
 _SPHINX = (
     r"[:@](?:(param|parameter|arg|argument|keyword|key|kwarg)"
     r"|type|raises?|except|exception|returns?|rtype|yields?|ytype"
@@ -235,20 +233,23 @@ _DECORATION = r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$"
 
 
 def read_docstring(text: Any) -> tuple[str, dict[str, str]]:
-    """The description, and the text of each parameter, of a docstring in Google's, NumPy's or
-    Sphinx's style.
+    """Return the description and the text for each parameter of a docstring in the style of Google,
+    NumPy or Sphinx.
 
     Args:
-        text: As it stands in the source. An empty one, None and what is not a string, such as the
-            descriptor of a class that makes its own, give nothing.
+        text: The docstring as written. Results are empty if it is empty, None or not a string, such
+            as the descriptor of a class that generates its docstring.
     """
     text = text if isinstance(text, str) else ""
     lines = inspect.cleandoc(text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
     description: list[str] = []
     parameters: dict[str, list[str]] = {}
-    section, underlined, margin = "", False, -1
-    entry: list[str] = []  # the names that the line before told about
-    is_sphinx, is_code = False, False
+    section = ""
+    underlined = False
+    margin = -1
+    entry: list[str] = []  # the parameters that the previous line describes
+    is_sphinx = False
+    is_code = False
     for place, line in enumerate(lines):
         after = lines[place + 1] if place + 1 < len(lines) else ""
         heads = bool(line.strip()) and not line.startswith(" ")
@@ -259,10 +260,13 @@ def read_docstring(text: Any) -> tuple[str, dict[str, str]]:
         title = "params" if found else _section_at(line, next_is_underline) if heads else ""
         is_plain = bool(title) and not found and not next_is_underline
         if is_plain and (is_code or not _has_body(title, lines[place + 1 :])):
-            title = section = ""  # the model reads the header and what stands below it
+            title = section = ""  # the header and the text below belong to the description
         if title:
-            section, underlined, margin, entry = title, next_is_underline and not found, -1, []
-            # prose may go on at the margin, a type does not
+            section = title
+            underlined = next_is_underline and not found
+            margin = -1
+            entry = []
+            # A description may continue at the margin, but a type does not.
             is_sphinx = found is not None and not re.match(r"[:@](r|y|var)?type\b", line)
             if found and found[1] and found[2]:
                 entry = [found[2].split()[-1].lstrip("*")]
@@ -286,11 +290,9 @@ def read_docstring(text: Any) -> tuple[str, dict[str, str]]:
             description.append(line)
         elif section in _PARAMETERS:
             pattern = _NUMPY if underlined else _GOOGLE
-            found = (
-                re.match(pattern, line[margin:])
-                if line[margin : margin + 1].strip() and margin >= 0
-                else None
-            )
+            found = None
+            if line[margin : margin + 1].strip() and margin >= 0:
+                found = re.match(pattern, line[margin:])
             if found:
                 entry = [name.strip().lstrip("*") for name in found[1].split(",")]
                 parameters.update((name, ["" if underlined else found[2]]) for name in entry)
@@ -302,7 +304,8 @@ def read_docstring(text: Any) -> tuple[str, dict[str, str]]:
 
 
 def _has_body(title: str, lines: Sequence[str]) -> bool:
-    """Whether the lines below a header belong to it: they are indented, or they are parameters."""
+    """Return whether the lines below a header belong to it, because they are indented or are
+    parameters."""
     first = next((line for line in lines if line.strip()), "")
     return first[:1] in ("", " ") or (title in _PARAMETERS and bool(re.match(_GOOGLE, first)))
 
@@ -312,7 +315,7 @@ def _is_underline(line: str) -> bool:
 
 
 def _section_at(line: str, underlined: bool) -> str:
-    """The name of the section that a line opens; empty when it opens none."""
+    """Return the name of the section that a line opens, or an empty string."""
     decorated = re.match(_DECORATION, line) if line[0] in "#*" else None
     name = (decorated[1] if decorated else line.rstrip(":")).strip().lower()
     return name if name in _SECTIONS and (decorated or underlined or line.endswith(":")) else ""

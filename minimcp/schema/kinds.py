@@ -1,7 +1,6 @@
-"""`Kind`: one Python type as JSON; and the kinds of everything that annotations are made of.
+"""`Kind`: one Python type as JSON; and the kinds of all parts of annotations.
 
-A kind is made once, when a function is registered. `annotations` chooses which one an annotation
-has.
+A kind is made once, when a function is registered. `annotations` chooses the kind of an annotation.
 """
 
 from __future__ import annotations
@@ -32,26 +31,27 @@ from .values import JSON_TYPES, LABELS, NONE_TYPE, TYPE_NAMES, frozen, has_twins
 
 Convert = Callable[[Any], Any]
 
-_LISTS, OBJECTS = frozenset({list}), frozenset({dict})
+_LISTS = frozenset({list})
+OBJECTS = frozenset({dict})
 
 
 @dataclass(eq=False, repr=False)
 class Kind:
-    """How one Python type looks in JSON. Immutable by convention, thread-safe.
+    """The JSON form of one Python type. Immutable by convention, thread-safe.
 
     Args:
         schema: JSON Schema 2020-12 of its values.
-        read: From decoded JSON to the Python value. Raises `Mismatch` for what the schema refuses.
-        write: From the Python value to what the JSON encoder takes. Raises `Mismatch` for another
-            type's value.
-        label: What messages call it: "an integer".
-        accepts: The types of decoded JSON that can fit at all.
-        exact: The types whose instances `read` and `write` both return as they are; ``float`` is
-            the only one, if it is one, and means the finite ones.
-        exact_items: For a list that stays a list, the types of items that all stay as they are.
-        writes: The class whose instances `write` takes; None when there is no one class.
-        hashable: Whether its values can stand in a set.
-        required: Whether ``Required`` or ``NotRequired`` stands round it; None when neither does.
+        read: Converts decoded JSON to the Python value. Raises `Mismatch` if the schema rejects it.
+        write: Converts the Python value for the JSON encoder. Raises `Mismatch` for a value of
+            another type.
+        label: The description in messages: "an integer".
+        accepts: The types of decoded JSON that may match.
+        exact: The types whose instances `read` and `write` return unchanged. ``float`` is only used
+            alone and means finite floats.
+        exact_items: For a list that stays a list: the types of items that stay unchanged.
+        writes: The class whose instances `write` accepts; None if there is not exactly one.
+        hashable: Whether its values can be members of a set.
+        required: Whether the annotation is ``Required`` or ``NotRequired``; None if neither.
     """
 
     schema: dict[str, Any]
@@ -66,7 +66,8 @@ class Kind:
     required: Optional[bool] = None
 
     def with_words(self, **words: Any) -> Kind:
-        """The same kind whose schema says more: a description, a default."""
+        """Return the same kind with additional keywords in its schema, such as a description or a
+        default."""
         return replace(self, schema={**self.schema, **words})
 
 
@@ -74,15 +75,14 @@ class Kind:
 
 
 def native(value: Any) -> Any:
-    """Return a scalar of NumPy as the Python object that it stands for; any other value as it
-    is."""
+    """Convert a NumPy scalar to the equivalent Python object; return other values unchanged."""
     generic = getattr(sys.modules.get("numpy"), "generic", None)
     if generic is None or not isinstance(value, generic):
         return value
     plain, kind = value.item(), value.dtype.kind
     if kind == "f" and isinstance(plain, generic):  # a long double
         return float(value)
-    if kind in "mM" and isinstance(plain, int):  # of a unit that Python does not have
+    if kind in "mM" and isinstance(plain, int):  # Python does not have this unit of time
         plain = value.astype(f"{kind}8[us]").item()
         return str(value) if isinstance(plain, int) else plain
     return plain
@@ -95,13 +95,13 @@ def _text(value: Any) -> str:
 
 
 def _integer(value: Any) -> int:
-    """Integers, 1.0 among them; on the way out also an IntEnum's, and those of numeric libraries.
-    True is none."""
+    """Convert an integer, 1.0, an IntEnum or an integer of a numeric library; reject True and
+    False."""
     plain = native(value)
     if isinstance(plain, float) and plain.is_integer():
         return int(plain)
     if not isinstance(plain, bool) and hasattr(plain, "__index__"):
-        with suppress(TypeError):  # an array has the method too
+        with suppress(TypeError):  # arrays have the method too
             return int(operator.index(plain))
     raise Mismatch("an integer", value)
 
@@ -136,7 +136,7 @@ def _boolean(value: Any) -> bool:
 
 
 def _null(value: Any) -> None:
-    if native(value) is not None:  # NumPy's "not a time" stands for None
+    if native(value) is not None:  # NumPy's "not a time" becomes None
         raise Mismatch("null", value)
 
 
@@ -164,7 +164,7 @@ SCALARS: dict[Any, Kind] = {
 }
 
 
-# -------------------------------------------------------- classes that travel as strings or numbers
+# ------------------------------------------------------------ classes sent as strings or numbers
 
 
 def class_of(
@@ -175,15 +175,15 @@ def class_of(
     sent: frozenset[type] = TEXT.accepts,
     **schema: Any,
 ) -> Kind:
-    """A class whose instances travel as strings or numbers.
+    """Return the kind of a class whose instances are sent as strings or numbers.
 
     Args:
         cls: The class.
-        label: What messages call what is sent.
-        load: Makes an instance; ValueError refuses what was sent.
-        dump: The way back; ValueError refuses an instance.
-        sent: The types of decoded JSON that `load` takes.
-        schema: That of what is sent; without any a string.
+        label: The description of the sent value in messages.
+        load: Makes an instance; raises ValueError for an invalid value.
+        dump: Converts an instance to the sent value; raises ValueError for an invalid instance.
+        sent: The types of decoded JSON that `load` accepts.
+        schema: Keywords of the sent value's schema; the default type is a string.
     """
 
     def read(value: Any) -> Any:
@@ -209,7 +209,7 @@ def class_of(
 
 
 def matched(pattern: str, text: str) -> re.Match[str]:
-    """The match of a whole text; ValueError when there is none."""
+    """Return the match of a whole text; raise ValueError if there is none."""
     found = re.fullmatch(pattern, text, re.ASCII | re.IGNORECASE)
     if found is None:
         raise ValueError(text)
@@ -217,7 +217,7 @@ def matched(pattern: str, text: str) -> re.Match[str]:
 
 
 _INTEGER_NAME = "^(0|-?[1-9][0-9]{0,99})$"
-# ``int`` as the name of an object's member: ``{"7": ...}``.
+# An ``int`` as the name of an object's member: ``{"7": ...}``.
 INTEGER_NAME = class_of(
     int,
     "a name that is an integer",
@@ -227,23 +227,21 @@ INTEGER_NAME = class_of(
 )
 
 
-# ------------------------------------------------------------ one value of a few
+# ------------------------------------------------------------ choices
 
 
 def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
-    """One of a few values.
+    """Return the kind of a choice of values.
 
     Args:
-        pairs: Each JSON value with the Python value that it stands for.
-        names: What a caller might write instead, and the JSON value that is meant.
+        pairs: Each JSON value with its Python value.
+        names: Strings that a caller might write by mistake, and the intended JSON values.
     """
     sent = [value for value, _ in pairs]
     label = one_of(sent)
-    hints = (
-        {**{value: value for value in sent if isinstance(value, str)}, **names}
-        if len(sent) > 1
-        else None
-    )
+    hints = None
+    if len(sent) > 1:
+        hints = {**{value: value for value in sent if isinstance(value, str)}, **names}
     incoming = {frozen(value): meant for value, meant in pairs}
     outgoing = {(type(meant), meant): value for value, meant in pairs}
 
@@ -257,18 +255,18 @@ def _choice(pairs: Sequence[tuple[Any, Any]], names: Mapping[str, Any]) -> Kind:
         try:
             return outgoing[type(value), value]
         except (KeyError, TypeError):
-            return write(read(native(value)))  # the bare value of an enum's member
+            return write(read(native(value)))  # the plain value of an enum's member
 
     types = frozenset(map(type, sent))
     schema = SCALARS[type(sent[0])].schema if len(types) == 1 else {}
     schema = {**schema, **({"const": sent[0]} if len(sent) == 1 else {"enum": sent})}
-    return Kind(
-        schema, read, write, label, types | NUMBER.accepts if types & NUMBER.accepts else types
-    )
+    if types & NUMBER.accepts:
+        types |= NUMBER.accepts
+    return Kind(schema, read, write, label, types)
 
 
 def literal(values: Sequence[Any]) -> Kind:
-    """``Literal[...]``. Raises TypeError when there is no value, or one of them has no JSON
+    """Return the kind of ``Literal[...]``. Raise TypeError if it is empty or a value has no JSON
     form."""
     pairs = [(value.value if isinstance(value, Enum) else value, value) for value in values]
     if not pairs or not all(isinstance(value, tuple(SCALARS)) for value, _ in pairs):
@@ -283,10 +281,11 @@ def _is_json(value: Any) -> bool:
 
 
 def enumeration(cls: Any) -> Kind:
-    """An `Enum` by the values of its members, or by their names where a value has no JSON form.
+    """Return the kind of an `Enum`: its members' values, or their names if a value has no JSON
+    form.
 
     Raises:
-        TypeError: It has no members.
+        TypeError: The enum has no members.
     """
     members = list(cls)
     if not members:
@@ -300,18 +299,18 @@ def enumeration(cls: Any) -> Kind:
 # ------------------------------------------------------------ unions
 
 
-# Of each thread, while it reads a value that a union takes: ``results``, what each union has made
-# of each list and object inside it, all unions together. Each union tries its members on all that
-# is below: without this, every level of nesting would multiply the work.
+# For each thread that reads a value of a union: ``results``, the results of each union for each
+# list and object inside the value. Each union tries its members on everything below, so without
+# these results every level of nesting would multiply the work.
 _reading = threading.local()
 
 
 def union(members: Sequence[Kind]) -> Kind:
-    """The first member that fits; among numbers, that of the value's own type goes first: 1 is an
-    int, 1.0 a float.
+    """Return the kind of a union. The first member that matches reads a value.
 
-    The error of the only member that takes the value's JSON type is told as it is; otherwise all
-    are named.
+    Among numbers, the member of the value's own type comes first: 1 is an int, 1.0 a float. If only
+    one member accepts the value's JSON type, its error is raised unchanged. Otherwise the error
+    names all members.
     """
     by_type = {each: [kind for kind in members if each in kind.accepts] for each in JSON_TYPES}
     for number in (int, float):
@@ -331,7 +330,7 @@ def union(members: Sequence[Kind]) -> Kind:
         key = (same, id(value))
         try:
             if key not in results:
-                # with the value, so that no other one gets its id meanwhile
+                # The value is kept too, so that its id stays unique.
                 results[key] = value, first(value, candidates)
         except Mismatch as error:
             results[key] = value, Mismatch(label, value, instead=str(error))
@@ -365,7 +364,7 @@ def union(members: Sequence[Kind]) -> Kind:
 
     def write(value: Any) -> Any:
         value = native(value)
-        own = by_class.get(type(value))  # before its base class, which would leave half of it out
+        own = by_class.get(type(value))  # before its base class, which would omit fields
         reason = Mismatch(label, value)
         for kind in members if own is None else (own, *members):
             try:
@@ -389,31 +388,31 @@ def union(members: Sequence[Kind]) -> Kind:
 def _convert_each(
     items: Iterable[Any], convert: Convert, keys: Optional[Iterable[Any]] = None
 ) -> list[Any]:
-    """`convert` of each item; a Mismatch names its key, or its index, which is the number of items
-    done before."""
+    """Return `convert` of each item. A Mismatch gets the key or index of the item."""
     done: list[Any] = []
     try:
         done.extend(map(convert, items))
-    except Mismatch as error:
+    except Mismatch as error:  # the failed item's index is the number of converted items
         key = len(done) if keys is None else list(keys)[len(done)]
         raise error.inside(key if isinstance(key, (str, int)) else str(key)) from None
     return done
 
 
 def _untouched(item: Kind, values: Collection[Any]) -> bool:
-    """A quick test whether all values can stay as they are; False may mean that it is not known."""
+    """Return True if all values surely stay unchanged. This is a quick test; False may mean
+    unknown."""
     return item.exact.issuperset(map(type, values)) and (
         float not in item.exact or all(map(isfinite, values))
     )
 
 
 def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool = False) -> Kind:
-    """A list, tuple or set of equal items.
+    """Return the kind of a list, tuple or set of equal items.
 
     Args:
-        item: What each of them is.
+        item: The kind of the items.
         make: The class of the Python value.
-        unique: Whether it is a set: no two items may be equal.
+        unique: Whether it is a set, in which no two items may be equal.
     """
     label = "a list without duplicates" if unique else "a list"
 
@@ -432,7 +431,7 @@ def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool =
         done = values if _untouched(item, values) else _convert_each(values, item.write)
         if unique and has_twins(done):
             raise Mismatch(
-                label, value, instead=f"expected {label}, but two items are written alike"
+                label, value, instead=f"expected {label}, but two items have the same JSON form"
             )
         return done
 
@@ -444,13 +443,11 @@ def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool =
 
 
 def fixed(items: Sequence[Kind]) -> Kind:
-    """A tuple of so many items, each of its own kind."""
+    """Return the kind of a tuple with a fixed number of items, each of its own kind."""
     count = len(items)
-    label = (
-        f"a list of {count} ({listed((kind.label for kind in items), 'and')})"
-        if items
-        else "an empty list"
-    )
+    label = "an empty list"
+    if items:
+        label = f"a list of {count} ({listed((kind.label for kind in items), 'and')})"
 
     def read(value: Any) -> Any:
         if type(value) is not list or len(value) != count:
@@ -474,17 +471,16 @@ def _write_name(value: Any) -> str:
     return _text(plain)
 
 
-# A name in an object of anything: a string; on the way out an integer too, as the standard library
-# has it.
+# The name of a member of any object: a string, or when written also an integer, as in `json.dumps`.
 FREE_NAME = replace(TEXT, write=_write_name)
 
 
 def mapping(key: Kind, item: Kind) -> Kind:
-    """An object with free keys.
+    """Return the kind of an object with free keys.
 
     Args:
-        key: What the names are; it reads strings.
-        item: What the values are.
+        key: The kind of the names; it reads strings.
+        item: The kind of the values.
     """
     schema: dict[str, Any] = {
         "type": "object",
@@ -528,10 +524,10 @@ class Field(NamedTuple):
     """One member of an object, or one argument that a caller may send.
 
     Args:
-        name: Its name in JSON, by which the constructor or function takes it as well.
-        required: Whether it has to be sent.
-        kind: Its type; the schema has the description and the default.
-        attribute: The attribute that holds it in Python.
+        name: Its name in JSON and in the constructor or function.
+        required: Whether it must be sent.
+        kind: Its kind; the schema has the description and the default.
+        attribute: The Python attribute that holds it.
         taken: Whether the constructor takes it.
     """
 
@@ -543,15 +539,16 @@ class Field(NamedTuple):
 
     @property
     def description(self) -> str:
-        """What the docstring or `Annotated` says about it; empty when neither does."""
+        """The description in the docstring or in `Annotated`; empty if there is none."""
         return str(self.kind.schema.get("description", ""))
 
 
 def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dict[str, Any]:
-    """The JSON Schema of an object with these fields. ``properties`` is there even without any.
+    """Return the JSON Schema of an object with these fields. ``properties`` is present even if
+    empty.
 
-    Clients exist that cannot read the schema of a tool without it, and others that cannot read
-    ``additionalProperties``: other fields are rejected, but the schema does not say so.
+    Some clients cannot read the schema of a tool without ``properties``, and others cannot read
+    ``additionalProperties``. Other fields are rejected, but the schema does not say so.
     """
     schema: dict[str, Any] = {
         "type": "object",
@@ -562,19 +559,20 @@ def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dic
 
 
 def record_label(fields: Sequence[Field]) -> str:
-    """What messages call an object of these fields."""
+    """Return the description of an object with these fields in messages."""
     names = [field.name for field in fields]
     return cut(f"an object with {listed(names, 'and')}", 120) if names else "an empty object"
 
 
 def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
-    """A function from a JSON object to a Python value.
+    """Return a function that converts a JSON object to a Python value.
 
     Args:
-        fields: All that the object may have.
-        make: Called with those that were sent; `dict` may have members of any name.
+        fields: All fields that the object may have.
+        make: Called with the fields that were sent; `dict` permits members of any name.
     """
-    label, required = record_label(fields), [field.name for field in fields if field.required]
+    label = record_label(fields)
+    required = [field.name for field in fields if field.required]
     code = getattr(getattr(make, "__init__", None), "__code__", None)
     by_position = (
         code is not None
@@ -594,7 +592,7 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
             part = f"**({{{field.name!r}: {part}}} if {field.name!r} in value else {{}})"
         elif make is dict:
             part = f"{field.name!r}: {part}"
-        elif not by_position:  # which takes less time
+        elif not by_position:  # arguments by position are faster
             part = f"{field.name}={part}"
         parts.append(part)
     whole = ", ".join(parts)
@@ -604,8 +602,8 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
 
 
 def record_writer(fields: Sequence[Field], cls: type) -> Convert:
-    """A function from an instance of `cls` (or of a subclass) to a JSON object; from a dict, if
-    that is the class."""
+    """Return a function that converts an instance of `cls` to a JSON object. If `cls` is a dict, it
+    converts a dict."""
     if issubclass(cls, dict):
         return record_reader(
             [each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict
@@ -618,9 +616,9 @@ def record_writer(fields: Sequence[Field], cls: type) -> Convert:
     return _compiled(_WRITER, names, whole=", ".join(f"{name!r}: {part}" for name, part in parts))
 
 
-# Both functions are generated, for tools take and return many records, and a loop over the fields
-# takes three times as long. The source has the author's own names, as literals, and nothing else
-# from outside. For a class with ``id: int`` and ``at: Place = HERE`` the reader returns::
+# Both functions are generated, because tools handle many records, and a loop over the fields takes
+# three times as long. The source contains the author's own names as literals and nothing else from
+# outside. For a class with ``id: int`` and ``at: Place = HERE`` the reader returns::
 #
 #     make((v if type(v := value['id']) is types4 else converts[(at := 'id')](v)),
 #          **({'at': converts[(at := 'at')](value['at'])} if 'at' in value else {}))
@@ -635,9 +633,9 @@ def convert(value):
         return {whole}
     except Mismatch as error:
         raise unfit(value) or (error if at is None else error.inside(at)) from None
-    except KeyError as error:  # of the constructor, if it has all fields
+    except KeyError as error:  # raised by the constructor if no field is missing
         raise unfit(value) or error from None
-    except (TypeError, ValueError) as error:  # of a constructor that checks on its own account
+    except (TypeError, ValueError) as error:  # raised by a constructor that validates
         raise refused(value, error) from error
 """
 _WRITER = """
@@ -653,8 +651,11 @@ def convert(value):
 
 
 def _converted(field: Field, convert: Convert, part: str, names: dict[str, Any]) -> str:
-    """Source of a converted field, for which names are added. What stays as it is costs no call."""
-    kind, types, converted = field.kind, f"types{len(names)}", f"converts[(at := {field.name!r})]"
+    """Return the source of a converted field and add the names that it uses. A value that stays
+    unchanged needs no call."""
+    kind = field.kind
+    types = f"types{len(names)}"
+    converted = f"converts[(at := {field.name!r})]"
     names.setdefault("converts", {})[field.name] = convert
     exact = kind.exact or kind.exact_items
     if not exact:
@@ -677,7 +678,7 @@ def _compiled(source: str, names: dict[str, Any], **parts: str) -> Convert:
 
 
 def _unfit(fields: Sequence[Field], value: dict[str, Any]) -> Optional[Mismatch]:
-    """What is wrong with an object that lacks a field or has one too many; None for any other."""
+    """Return what is wrong with an object that lacks a field or has an unknown one, or None."""
     known = [field.name for field in fields]
     unknown = next((name for name in value if name not in known), None)
     lacking = [field for field in fields if field.required and field.name not in value]

@@ -1,8 +1,7 @@
-"""`Mismatch`: the error for a value that does not fit a type or a schema; and what messages are
-made of.
+"""`Mismatch`: the error for a value that does not match a type or a schema; and parts of messages.
 
-Among them what to write instead of a value that JSON does not have, an option that does not exist,
-a type without JSON form.
+The messages say what to write instead of a value that JSON does not have, an option that does not
+exist, or a type without JSON form.
 """
 
 from __future__ import annotations
@@ -20,68 +19,68 @@ from typing import Any, NoReturn, Optional, TypeVar, Union
 from ..text import printable
 from ..types.base import ABSENT, Wire
 
-# Characters of a wrong value that a message repeats.
-LONGEST_VALUE = 60
+# How many characters of a wrong value a message repeats.
+MAX_SHOWN_LENGTH = 60
 
-# Names among which a misspelt one is looked for: comparing costs up to a millisecond for each.
-MOST_KNOWN = 500
+# Maximum number of names to compare with a misspelled one. Each comparison takes up to 1 ms.
+MAX_KNOWN = 500
 
-# Characters of what may stand for a longer name that begins with it.
-SHORTEST_BEGINNING = 3
+# Minimum length of an abbreviation of a known name.
+MIN_PREFIX_LENGTH = 3
 
 Key = Union[str, int]
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-# The value of a field that was not sent, and the default of a parameter without one.
+# Stands for the value of a field that was not sent, and for the default of a parameter without one.
 NOTHING: Any = ABSENT
 
 
-def cut(text: str, limit: int = LONGEST_VALUE) -> str:
-    """`text`, or its beginning and three dots when it is longer than `limit` characters."""
+def cut(text: str, limit: int = MAX_SHOWN_LENGTH) -> str:
+    """Return `text`, or its beginning and "..." if it is longer than `limit` characters."""
     return text if len(text) <= limit else text[:limit] + "..."
 
 
 def listed(names: Iterable[str], last: str = "or") -> str:
-    """Names in a sentence: ``a``, ``a or b``, ``a, b or c``."""
+    """Return names as an enumeration: ``a``, ``a or b``, ``a, b or c``."""
     words = list(names)
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" {last} {words[-1]}"
 
 
 def described(value: Any) -> str:
-    """A value in a few words: ``the string 'x'``, ``a list of 3``, ``null``."""
+    """Return a short description of a value: ``the string 'x'``, ``a list of 3``, ``null``."""
     if value is None or value is True or value is False:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
         return f"the string {cut(value)!r}"
     if isinstance(value, int) and value.bit_length() > 1024:
-        return "the number (over 300 digits)"  # Python refuses to print the largest
+        return "the number (over 300 digits)"  # Python refuses to print very large numbers
     if hasattr(value, "as_integer_ratio"):  # also a Decimal
         return f"the number {cut(str(value))}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):
-        names = ", ".join(cut(str(name)) for name in islice(value, LONGEST_VALUE))
+        names = ", ".join(cut(str(name)) for name in islice(value, MAX_SHOWN_LENGTH))
         return f"an object with {cut(names)}" if value else "an empty object"
     return "nothing" if value is NOTHING else f"a value of type {type(value).__name__}"
 
 
 def shown_choice(value: Any) -> str:
-    """One of the values that are allowed: ``'x'``, ``3``, ``null``."""
+    """Return one of the permitted values for a message: ``'x'``, ``3``, ``null``."""
     if isinstance(value, str):
-        return cut(repr(value[:LONGEST_VALUE]))
+        return cut(repr(value[:MAX_SHOWN_LENGTH]))
     return described(value) if isinstance(value, (list, dict)) else described(value).split()[-1]
 
 
 def one_of(values: Sequence[Any]) -> str:
-    """What is expected where only these values fit: ``one of 'a' or null``."""
+    """Return a description of the only permitted values: ``one of 'a' or null``."""
     shown = listed(map(shown_choice, values[:300]) if values else ["nothing"])
     return cut(f"one of {shown}" if len(values) > 1 else shown, 300)
 
 
 def shown_path(path: Iterable[Key]) -> str:
-    """A place in a value: ``days[2].city``; empty for the value itself."""
+    """Return a place in a value: ``days[2].city``; empty for the value itself."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -94,17 +93,16 @@ def shown_path(path: Iterable[Key]) -> str:
 
 
 class Mismatch(ValueError):
-    """A value does not fit its type or schema. The message is made when it is read.
+    """A value does not match its type or schema. The message is built on demand.
 
     Args:
-        expected: What would have fitted, as it reads after the word "expected".
-        value: The value; `NOTHING` when it is missing.
-        instead: A whole sentence in place of "expected ..., got ..."; None makes that one.
-        choices: The texts that a misspelt string may have been meant for, each with the value that
-            it stands for.
+        expected: A description of what would match, as it reads after the word "expected".
+        value: The value; `NOTHING` if it is missing.
+        instead: A sentence in place of "expected ..., got ..."; None uses that one.
+        choices: The strings that a misspelled string may have been meant for, each with its value.
 
-    `path` leads to the value; containers that the error passes through extend it at its front
-    (`inside`).
+    `path` is the place of the value. Containers through which the error passes extend it at the
+    front (`inside`).
     """
 
     def __init__(
@@ -123,56 +121,50 @@ class Mismatch(ValueError):
         self.path: list[Key] = []
 
     def inside(self, key: Key) -> Mismatch:
-        """This error, seen from the container that holds the value under `key`."""
-        self.path = [key, *self.path]  # a copy of this error may share the list
+        """Prepend the key of the value in its container, and return this error."""
+        self.path = [key, *self.path]  # a new list, because copies of this error may share it
         return self
 
     @property
     def hint(self) -> str:
-        """`` (did you mean 'x'?)``, or nothing."""
-        near = (
-            nearest(self.value, self.choices)
-            if self.choices and isinstance(self.value, str)
-            else None
-        )
-        return (
-            f" (did you mean {shown_choice(self.choices[near])}?)"
-            if self.choices and near is not None
-            else ""
-        )
+        """A suggestion, `` (did you mean 'x'?)``, or an empty string."""
+        if not self.choices or not isinstance(self.value, str):
+            return ""
+        near = nearest(self.value, self.choices)
+        return "" if near is None else f" (did you mean {shown_choice(self.choices[near])}?)"
 
     def __str__(self) -> str:
-        where, problem = shown_path(self.path), self.instead
+        where = shown_path(self.path)
+        problem = self.instead
         if where and self.value is NOTHING:
             where += " is missing"
         if problem is None:
             problem = f"expected {self.expected}{self.hint}, got {described(self.value)}"
-        return printable(f"{where}: {problem}" if where else problem)  # a peer's text stands in it
+        # It may repeat a peer's text.
+        return printable(f"{where}: {problem}" if where else problem)
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.65) -> Optional[str]:
-    """The known name that `name` was probably meant to be; None when none is near.
+    """Return the known name that `name` probably means, or None.
 
-    Case and separators do not count. Names that are very long are never near, so that the search is
-    bounded.
+    Case and separators are ignored. Very long names never match, which limits the search.
 
     Args:
-        name: What was written.
-        known: What could be meant.
-        cutoff: How like it a name has to be, between 0 and 1, if it does not begin with what was
-            written.
+        name: The name as written.
+        known: The names that may be meant.
+        cutoff: The minimum similarity, between 0 and 1, unless the known name begins with `name`.
     """
     from difflib import get_close_matches
 
-    if len(name) > LONGEST_VALUE:
+    if len(name) > MAX_SHOWN_LENGTH:
         return None
     plain = {
         _plain(each): each
-        for each in reversed(list(islice(known, MOST_KNOWN)))
-        if len(each) <= 2 * LONGEST_VALUE
+        for each in reversed(list(islice(known, MAX_KNOWN)))
+        if len(each) <= 2 * MAX_SHOWN_LENGTH
     }
     found = get_close_matches(_plain(name), plain, n=1, cutoff=cutoff)
-    if not found and len(_plain(name)) >= SHORTEST_BEGINNING:
+    if not found and len(_plain(name)) >= MIN_PREFIX_LENGTH:
         found = [each for each in plain if each.startswith(_plain(name))]
     return plain[found[0]] if len(found) == 1 else None
 
@@ -180,13 +172,13 @@ def nearest(name: str, known: Iterable[str], cutoff: float = 0.65) -> Optional[s
 def unknown_field(
     value: Any, name: str, known: Collection[str], missing: Sequence[str] = ()
 ) -> Mismatch:
-    """The error of an object with a field too many.
+    """Return the error for an object with an unknown field.
 
     Args:
         value: The object.
-        name: Of that field.
-        known: Those that it may have.
-        missing: Those of them that it has to have and has not: the likeliest to be meant.
+        name: The name of the unknown field.
+        known: The names of the permitted fields.
+        missing: The required fields that are missing, which are the likeliest to be meant.
     """
     near = nearest(name, missing or known)
     names = listed(map(cut, islice(known, 50)), "and") if known else ""
@@ -202,16 +194,16 @@ def _plain(name: str) -> str:
 
 # ------------------------------------------------------------ values that JSON does not have
 
-# Bits of the largest number that Python writes as text.
+# Bits of the largest integer that Python converts to text.
 MAX_BITS = 13_000
 
-# How deep a value is searched; what nests deeper has an error of its own.
-MOST_LEVELS = 100
+# Maximum depth to which a value is searched. Deeper nesting is an error of its own.
+MAX_SEARCH_LEVELS = 100
 
 _VALUES: tuple[tuple[Callable[[Any], bool], str], ...] = (
     (lambda value: value is None, "leave it out"),
-    (lambda value: isinstance(value, Enum), "give its .value"),
-    (lambda value: isinstance(value, type), "give a value, not a class"),
+    (lambda value: isinstance(value, Enum), "pass its .value"),
+    (lambda value: isinstance(value, type), "pass a value, not a class"),
     (lambda value: hasattr(value, "isoformat"), "write .isoformat()"),
     (lambda value: hasattr(value, "model_dump"), 'write .model_dump(mode="json")'),
     (lambda value: hasattr(value, "__dataclass_fields__"), "write dataclasses.asdict(...)"),
@@ -226,31 +218,31 @@ _VALUES: tuple[tuple[Callable[[Any], bool], str], ...] = (
         ),
         "write str(...)",
     ),
-    (lambda value: isinstance(value, float), "JSON has no such number: give None, or leave it out"),
-    (lambda value: True, "give text, a number, True, False, None, a list or a dict"),
+    (lambda value: isinstance(value, float), "JSON has no such number: pass None or leave it out"),
+    (lambda value: True, "pass a str, a number, True, False, None, a list or a dict"),
 )
 
 
 def json_hint(value: Any) -> str:
-    """What to write instead of a value."""
+    """Return what to write instead of a value."""
     return next(hint for fits, hint in _VALUES if fits(value))
 
 
 def shown(value: Any) -> str:
-    """A wrong value, for a message: "a date, datetime.date(2026, 1, 1)"."""
+    """Return a wrong value for a message: "a date, datetime.date(2026, 1, 1)"."""
     name = type(value).__name__
     return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}, {repr(value):.60}"
 
 
-def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optional[str]:
-    """Where in a value something stands that JSON does not have, what it is and what to write; None
-    if nowhere.
+def unwritable(value: Any, path: str = "", levels: int = MAX_SEARCH_LEVELS) -> Optional[str]:
+    """Find a part of a value that JSON does not have. Return its place, the part and what to write
+    instead, or None.
 
     Args:
-        value: What could not be written.
-        path: What the value is called: "todos"; empty at the top, whose members stand for
-            themselves.
-        levels: How many more are searched.
+        value: The value that could not be encoded.
+        path: The name of the value: "todos". Empty for the whole value, whose members are then
+            named.
+        levels: Maximum depth of the search.
     """
     if (
         value is None
@@ -261,7 +253,7 @@ def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optiona
     if isinstance(value, dict):
         for name in value:
             if not isinstance(name, (str, int, float)) and name is not None:
-                return f"a key of {path or 'this'} is {shown(name)}: keys are text"
+                return f"a key of {path or 'this'} is {shown(name)}: keys must be str"
         parts = [(each, f"{path}.{name}" if path else str(name)) for name, each in value.items()]
     elif isinstance(value, (list, tuple)):
         parts = [(each, f"{path}[{place}]") for place, each in enumerate(value)]
@@ -271,8 +263,7 @@ def unwritable(value: Any, path: str = "", levels: int = MOST_LEVELS) -> Optiona
     return next(filter(None, found), None)
 
 
-# How deep a dict of an author may nest, so that the list that it becomes a part of is within the
-# 256 levels that a message may have.
+# Maximum nesting of an author's value, so that a message that contains it has at most 256 levels.
 MAX_LEVELS = 200
 
 
@@ -280,24 +271,24 @@ def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
     """Return a copy of an author's value that consists of dict, list, str, int, float, bool and
     None.
 
-    A tuple becomes a list, as `json.dumps` writes it, and a member of an `IntEnum` its number.
+    A tuple becomes a list, as in `json.dumps`, and a member of an `IntEnum` becomes its number.
 
     Args:
         value: The value, such as a JSON Schema.
-        path: What messages call it: "input_schema".
-        levels: How many levels it may nest.
+        path: Its name in messages: "input_schema".
+        levels: Maximum nesting.
 
     Raises:
-        TypeError: A part of it has no JSON form; the message names the place and the value.
-        ValueError: A number or text that JSON does not have, or it nests too deep or contains
-            itself.
+        TypeError: A part has no JSON form; the message names the place and the value.
+        ValueError: A number or string cannot be encoded, or the value is nested too deeply or
+            contains itself.
     """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         text = str.__str__(value)
         if not text.isascii() and not text.isprintable() and re.search("[\ud800-\udfff]", text):
-            raise ValueError(f"{path} is {text!r:.60}, which has half of a surrogate pair")
+            raise ValueError(f"{path} is {text!r:.60}, which has half a surrogate pair")
         return text
     if isinstance(value, int):
         if value.bit_length() > MAX_BITS:
@@ -306,12 +297,14 @@ def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
     if isinstance(value, float) and value - value == 0.0:
         return float(value)
     if levels == 0:
-        raise ValueError(f"{path:.100} nests deeper than {MAX_LEVELS} levels, or contains itself")
+        raise ValueError(
+            f"{path:.100} is nested deeper than {MAX_LEVELS} levels, or contains itself"
+        )
     if isinstance(value, Mapping):
         made = {}
         for name, part in value.items():
             if not isinstance(name, str):
-                raise TypeError(f"a key of {path} is {shown(name)}: keys are text")
+                raise TypeError(f"a key of {path} is {shown(name)}: keys must be str")
             key = plain_json(name, f"a key of {path}")
             made[key] = plain_json(part, f"{path}.{cut(key)}", levels - 1)
         return made
@@ -322,51 +315,59 @@ def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
 
 
 def explained(method: str, params: Any, error: Exception) -> Exception:
-    """An error of writing a request, in words that say what to write instead; the same one if there
-    is nothing to say.
+    """Return the error of encoding a request with a message that says what to write instead, or the
+    same error if there is nothing to add.
 
     Args:
-        method: Of the request.
-        params: What could not be written, perhaps.
-        error: What was raised.
+        method: The method of the request.
+        params: The params, which may be the cause.
+        error: The exception that was raised.
     """
     problem = unwritable(params)
     if problem is None:
         return error
     name = params.get("name") if method in ("tools/call", "prompts/get") else None
-    what = f"the params of {method}" if name is None else f"the arguments of {name!r:.60}"
-    return type(error)(
-        f"{what}: {problem if name is None else problem.replace('arguments.', '', 1)}"
-    )
+    if name is None:
+        return type(error)(f"the params of {method}: {problem}")
+    return type(error)(f"the arguments of {name!r:.60}: {problem.replace('arguments.', '', 1)}")
 
 
 # ------------------------------------------------------------ options
 
-# Options of other libraries: what to write here.
+# Options of other libraries, and what to write here.
 PORTED = {
-    "lifespan": "there is none: what is before and after server.run(), or attributes of a plain "
-                "class, do it",
+    "lifespan": "write code before and after server.run(), or use attributes of a plain class",
     "middleware": "write @server.middleware above each function",
-    "tools": "write server.add_tool(function) for each, or hand over a plain object: "
+    "tools": "write server.add_tool(function) for each, or pass a plain object: "
              "Server(name, Tools())",
     "stateless_http": "did you mean sessions=False?",
-    "args": "give a list: connect([sys.executable, \"server.py\", \"argument\"])",
-    **dict.fromkeys(("host", "port", "path", "transport"), "say it to server.run(...)"),
+    "args": "pass a list: connect([sys.executable, \"server.py\", \"argument\"])",
+    **dict.fromkeys(("host", "port", "path", "transport"), "pass it to server.run(...)"),
     **dict.fromkeys(("log_handler", "logging_callback"), "did you mean on_log=?"),
     **dict.fromkeys(("elicitation_handler", "elicitation_callback"), "did you mean elicit=?"),
     **dict.fromkeys(("sampling_handler", "sampling_callback"), "did you mean sample=?"),
     **dict.fromkeys(("progress_handler", "progress_callback"), "did you mean on_progress=?"),
-    **dict.fromkeys(("command", "url"), "give it first, without a name"),
+    **dict.fromkeys(("command", "url"), "pass it first, without a name"),
 }  # fmt: skip
 
 
+def options_folded(function: F) -> F:
+    """Make `help` show the options of a function as ``**options``, because its docstring lists
+    them."""
+    signature = inspect.signature(function)
+    shown = [each for each in signature.parameters.values() if each.kind is not each.KEYWORD_ONLY]
+    shown[-1] = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
+    function.__dict__["__signature__"] = signature.replace(parameters=shown)
+    return function
+
+
 def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
-    """Have `help` leave out what takes any keyword, which is there to refuse misspelt ones.
+    """Make `help` hide a ``**`` parameter that only serves to reject misspelled options.
 
     Args:
-        function: Its signature is changed, and nothing else.
-        of: What all other keywords are handed to: its own are shown instead. None for a function
-            that hands on none.
+        function: The function; only its signature is changed.
+        of: The function to which all other keywords are passed: its own options are shown instead.
+            None if there is none.
     """
     signature = inspect.signature(function)
     own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
@@ -379,29 +380,26 @@ def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
 
 
 def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
-    """Refuse an option that does not exist, and say which was meant.
+    """Raise TypeError for an option that does not exist, and suggest another one.
 
     Args:
-        owner: What takes options, as it is written: "Server(...)".
-        given: Names that it does not have; the first counts.
-        function: What takes the options, each by keyword only; or a dataclass.
+        owner: The call as it is written: "Server(...)".
+        given: Unknown names; the first one is reported.
+        function: The function whose keyword-only parameters are the options, or a dataclass.
 
     Raises:
         TypeError: Always.
     """
-    name, known = (
-        next(iter(given)),
-        getattr(function, "__dataclass_fields__", None) or function.__kwdefaults__,
-    )
+    name = next(iter(given))
+    known = getattr(function, "__dataclass_fields__", None) or function.__kwdefaults__
     near = nearest(name, known)
-    hint = PORTED.get(name) or (
-        f"did you mean {near}=?" if near else f"there is {', '.join(known)}"
-    )
-    raise TypeError(f"{owner} has no option {name}=: {hint}")
+    hint = f"did you mean {near}=?" if near else f"the options are {', '.join(known)}"
+    raise TypeError(f"{owner} has no option {name}=: {PORTED.get(name) or hint}")
 
 
 def options_checked(cls: type[T]) -> type[T]:
-    """A dataclass of options that refuses a misspelt one as `refuse_options` does."""
+    """Decorate a dataclass of options so that misspelled ones are rejected as by
+    `refuse_options`."""
     make: Any = cls.__init__
 
     @wraps(make)
@@ -416,10 +414,10 @@ def options_checked(cls: type[T]) -> type[T]:
 
 
 def refuse_async(function: Any, owner: str) -> None:
-    """Reject a function that returns an awaitable instead of running when it is called.
+    """Raise TypeError for a function that returns an awaitable instead of running when it is
+    called.
 
-    Raises:
-        TypeError: It is async; the message says what to write instead.
+    The message says what to write instead.
     """
     plain = getattr(function, "__func__", function)
     flags = getattr(getattr(plain, "__code__", None), "co_flags", 0)
@@ -428,13 +426,12 @@ def refuse_async(function: Any, owner: str) -> None:
 
 
 def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> NoReturn:
-    """Refuse what was given to a call of a tool by keyword: it is an argument of the tool, or a
-    misspelt option.
+    """Raise TypeError for keywords of a tool call: the tool's arguments or misspelled options.
 
     Args:
-        name: Of the tool.
-        given: By keyword.
-        function: What takes the options, each by keyword only.
+        name: The tool's name.
+        given: The values by keyword.
+        function: The function whose keyword-only parameters are the options.
 
     Raises:
         TypeError: Always.
@@ -443,7 +440,7 @@ def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> N
     if first in PORTED or nearest(first, function.__kwdefaults__):
         refuse_options("call_tool(...)", given, function)
     raise TypeError(
-        f"the arguments of a tool go into a dict: call_tool({name!r:.60}, {dict(given)!r:.200})"
+        f"pass the arguments of a tool as a dict: call_tool({name!r:.60}, {dict(given)!r:.200})"
     )
 
 
@@ -451,7 +448,7 @@ def refuse_as_arguments(name: Any, given: Mapping[str, Any], function: Any) -> N
 
 
 def no_class(cls: type) -> str:
-    """The message about a class that has no JSON form."""
+    """Return the message for a class that has no JSON form."""
     if cls in (bytes, bytearray, memoryview):
         return (
             "bytes have no JSON form: take a str (text, or base64 that you decode), "
@@ -459,14 +456,14 @@ def no_class(cls: type) -> str:
         )
     if issubclass(cls, Wire):
         return (
-            f"{cls.__qualname__} is a part of a message and cannot stand inside of a value: "
-            "return it alone, or in a list beside other values"
+            f"{cls.__qualname__} is a part of a message and cannot be inside a value: return it "
+            "alone, or in a list with other values"
         )
     if issubclass(cls, type):
         return 'a class has no JSON form: use its name, as in Literal["int", "str"]'
     if issubclass(cls, IOBase):
         return (
-            f"an open file ({cls.__qualname__}) has no JSON form: return what is in it, "
+            f"an open file ({cls.__qualname__}) has no JSON form: return its content, "
             "file.read(), or its path"
         )
     return (
@@ -476,22 +473,19 @@ def no_class(cls: type) -> str:
 
 
 def no_type(annotation: Any) -> str:
-    """The message about an annotation that is no type."""
+    """Return the message for an annotation that is not a type."""
     instead = ""
     if isinstance(annotation, (list, tuple)):
         names = ", ".join(str(getattr(part, "__name__", part)) for part in annotation)
-        both = f"tuple[{names}], or Union[{names}] for one of them"
-        instead = (
-            both
-            if isinstance(annotation, tuple)
-            else f"list[{names if len(annotation) == 1 else '...'}]"
-        )
+        if isinstance(annotation, tuple):
+            instead = f"tuple[{names}], or Union[{names}] for one of them"
+        else:
+            instead = f"list[{names if len(annotation) == 1 else '...'}]"
     elif isinstance(annotation, dict):
         instead = "a TypedDict with these fields, or dict[str, ...]"
     elif isinstance(annotation, (str, int, Enum)):
         instead = f"Literal[{annotation if isinstance(annotation, Enum) else repr(annotation)}]"
     elif annotation is any:
         instead = "typing.Any"
-    return f"{cut(repr(annotation), 80)} is not a type with a JSON form" + (
-        f": write {instead}" if instead else ""
-    )
+    hint = f": write {instead}" if instead else ""
+    return f"{cut(repr(annotation), 80)} is not a type with a JSON form{hint}"

@@ -1,7 +1,8 @@
-"""The JSON Schema that a server publishes for a type: without references, and open or closed.
+"""The JSON Schema that a server publishes for a type: without references if possible, and open or
+closed.
 
-Some hosts drop ``$defs``, and some fail on ``additionalProperties``, so neither is published unless
-it is needed.
+Some hosts drop ``$defs``, and some fail on ``additionalProperties``, so both are only published if
+needed.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ from typing import Any, Callable, Iterator, Optional
 
 Schema = dict[str, Any]
 
-# Words whose value holds schemas by name, and words whose value holds none.
+# Keywords whose value has schemas by name, and keywords whose value has none.
 BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 NO_SCHEMAS = ("default", "const", "enum", "examples", "required")
 
-# Words that say nothing about a value, so that one beside a reference may replace one behind it.
+# Keywords that do not restrict values. One next to a reference may replace one in its target.
 ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
 
-# Values in a schema whose references are inlined. A class that is used often makes it larger, and
-# every call of a model pays for its size.
+# Maximum number of values in a schema after inlining references. Frequent classes make a schema
+# large, and a model reads the whole schema.
 MAX_INLINED = 2_000
 
 _DEFINITIONS = "#/$defs/"
@@ -28,10 +29,10 @@ def published(schema: Schema, definitions: dict[str, Schema], *, strict: bool) -
     """Return the schema of a type as clients see it.
 
     Args:
-        schema: The schema; its references lead to `definitions`.
-        definitions: By name. Those that refer to themselves stay in ``$defs``; the others are
-            inlined if the result is not too large.
-        strict: Whether every object says that it has no other members.
+        schema: The schema; its references refer to `definitions`.
+        definitions: Definitions by name. Recursive ones stay in ``$defs``; the others are inlined
+            if the result is not too large.
+        strict: Whether every object forbids additional properties.
     """
     kept = _recursive(definitions)
     if _inlined_size(schema, definitions, kept) > MAX_INLINED:
@@ -47,12 +48,12 @@ def published(schema: Schema, definitions: dict[str, Schema], *, strict: bool) -
         return _closed(part) if strict else part
 
     name = _name_in(schema)
-    if name is not None and name in kept:  # the root has a type, which clients look for
+    if name is not None and name in kept:  # clients expect a type in the root
         schema = _merged(definitions[name], schema)
     whole = mapped(schema, expand)
     waiting = list(_references(whole))
     needed = set(waiting)
-    for each in waiting:  # it grows
+    for each in waiting:  # the loop appends to the list
         found = [one for one in _references(definitions[each]) if one not in needed]
         waiting += found
         needed.update(found)
@@ -63,8 +64,7 @@ def published(schema: Schema, definitions: dict[str, Schema], *, strict: bool) -
 
 
 def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return a copy of a schema in which `change` was applied to each schema, the innermost
-    first."""
+    """Return a copy of a schema in which `change` was applied to each schema, innermost first."""
     made: Schema = {}
     for word, rule in schema.items():
         if word in BY_NAME and isinstance(rule, dict):
@@ -84,7 +84,7 @@ def _part(rule: Any, change: Callable[[Schema], Schema]) -> Any:
 
 
 def _name_in(schema: Schema) -> Optional[str]:
-    """The name of the definition that a schema refers to; None if it refers to none."""
+    """Return the name of the definition to which a schema refers, or None."""
     reference = schema.get("$ref")
     if not isinstance(reference, str) or not reference.startswith(_DEFINITIONS):
         return None
@@ -92,7 +92,7 @@ def _name_in(schema: Schema) -> Optional[str]:
 
 
 def _references(schema: Schema) -> Iterator[str]:
-    """The definitions that a schema refers to, each as often as it does."""
+    """Return the definitions to which a schema refers, with repetitions."""
     found: list[str] = []
 
     def look(part: Schema) -> Schema:
@@ -106,7 +106,7 @@ def _references(schema: Schema) -> Iterator[str]:
 
 
 def _recursive(definitions: dict[str, Schema]) -> set[str]:
-    """The definitions that lead back to themselves."""
+    """Return the definitions that refer to themselves, directly or indirectly."""
     direct = {name: set(_references(schema)) for name, schema in definitions.items()}
     reached = {name: set(names) for name, names in direct.items()}
     grows = True
@@ -121,7 +121,7 @@ def _recursive(definitions: dict[str, Schema]) -> set[str]:
 
 
 def _inlined_size(schema: Schema, definitions: dict[str, Schema], kept: set[str]) -> int:
-    """How many values the schema has once its references are inlined."""
+    """Return the number of values in a schema after inlining its references."""
     sizes: dict[str, int] = {}
 
     def size(part: Schema) -> int:
@@ -144,7 +144,7 @@ def _count(value: Any) -> int:
 
 
 def _merged(definition: Schema, reference: Schema) -> Schema:
-    """The definition in place of a reference to it, with what stands beside the reference."""
+    """Return a definition in place of a reference, with the keywords next to the reference."""
     beside = {word: rule for word, rule in reference.items() if word != "$ref"}
     if ANNOTATIONS.issuperset(definition.keys() & beside.keys()):
         return {**definition, **beside}

@@ -1,6 +1,6 @@
-"""JSON Schemas of pydantic's types, without the promises that their JSON does not keep.
+"""JSON Schemas of pydantic's types, without keywords that its own JSON violates.
 
-Imported when a type of pydantic is first met; pydantic itself is never imported.
+Imported with the first type of pydantic; pydantic itself is never imported.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from .checker import is_exact_step
 
 Schema = dict[str, Any]
 
-# Formats that are narrower than what pydantic writes: it writes brackets and bars in URIs, letters
-# of any language in email addresses, zones in IPv6 addresses, and patterns of another dialect.
+# Formats that pydantic's values may violate: it writes brackets and bars in URIs, letters of any
+# language in email addresses, zones in IPv6 addresses, and patterns of another dialect.
 _NARROW_FORMATS = frozenset({"uri", "email", "ipv6", "regex"})
 _NAMED = ("properties", "patternProperties", "$defs")
 _LISTED = ("anyOf", "oneOf", "allOf", "prefixItems")
@@ -22,14 +22,15 @@ _SINGLE = ("items", "additionalProperties", "propertyNames", "contains", "not", 
 
 
 def is_pydantic(cls: type) -> bool:
-    """Whether pydantic knows how to read and write the class by itself."""
+    """Return whether pydantic itself can read and write the class."""
     return "pydantic" in sys.modules and (
         hasattr(cls, "__get_pydantic_core_schema__") or hasattr(cls, "__pydantic_validator__")
     )
 
 
 def has_fields(cls: Any) -> bool:
-    """Whether the class is a model or a dataclass of pydantic, not one of its types of strings."""
+    """Return whether the class is a model or a dataclass of pydantic, and not one of its string
+    types."""
     return hasattr(cls, "__pydantic_validator__")
 
 
@@ -73,7 +74,7 @@ def _generator() -> type:
     base: Any = sys.modules["pydantic"].json_schema.GenerateJsonSchema
 
     class Generator(base):  # type: ignore[misc]
-        """Pydantic's own generator, where a core type says whether a promise is kept."""
+        """Pydantic's own generator, without keywords that values of some types violate."""
 
         def datetime_schema(self, schema: Any) -> Schema:
             made: Schema = super().datetime_schema(schema)
@@ -84,19 +85,18 @@ def _generator() -> type:
             return made if _is_aware(schema) else _described(made, "ISO 8601 time")
 
         def timedelta_schema(self, schema: Any) -> Schema:
-            """Pydantic writes fractions and a minus sign, which the format does not have."""
+            """Drop the format, because pydantic also writes fractions and a minus sign."""
             return _described(super().timedelta_schema(schema), "ISO 8601 duration")
 
         def decimal_schema(self, schema: Any) -> Schema:
-            """The pattern of some versions does not match 1E+2, which is how a Decimal is
-            written."""
+            """Drop the pattern, which in some versions does not match 1E+2, a valid Decimal."""
             made: Schema = super().decimal_schema(schema)
             for part in [made, *made.get("anyOf", ())]:
                 part.pop("pattern", None)
             return made
 
         def bytes_schema(self, schema: Any) -> Schema:
-            """Pydantic counts bytes, JSON Schema the characters that stand for them."""
+            """Drop the lengths: pydantic counts bytes, but JSON Schema counts characters."""
             return _without_lengths(super().bytes_schema(schema))
 
         def url_schema(self, schema: Any) -> Schema:
@@ -104,7 +104,7 @@ def _generator() -> type:
             return _without_lengths(made) if self.mode == "serialization" else made
 
         def str_schema(self, schema: Any) -> Schema:
-            """Upper and lower case are set after the pattern and the length are checked."""
+            """Drop pattern and lengths if pydantic changes the case after checking them."""
             made: Schema = super().str_schema(schema)
             if self.mode == "serialization" and (schema.get("to_upper") or schema.get("to_lower")):
                 made.pop("pattern", None)
@@ -115,12 +115,12 @@ def _generator() -> type:
 
 
 def _is_aware(schema: Any) -> bool:
-    """Whether a date or time always has an offset, which its format demands."""
+    """Return whether a date or time always has an offset, which its format requires."""
     return schema.get("tz_constraint") not in (None, "naive")
 
 
 def _described(schema: Schema, description: str) -> Schema:
-    """Return a schema of a string that is described and has no format; any other one as it is."""
+    """Return a string schema with a description instead of its format; return others unchanged."""
     if "format" not in schema:
         return schema
     return {"type": schema["type"], "description": description}

@@ -1,7 +1,6 @@
-"""A Python function as a tool sees it: the schema of its arguments, how they are read, and how its
-result is written.
+"""`read_signature`: the input schema of a function, and the conversion of its arguments and result.
 
-Read once, when the function is registered.
+A function is read once, when it is registered.
 """
 
 from __future__ import annotations
@@ -32,21 +31,20 @@ from .values import NONE_TYPE
 
 @dataclass(eq=False, repr=False)
 class Signature:
-    """What `read_signature` finds. Immutable by convention, thread-safe.
+    """The result of `read_signature`. Immutable by convention, thread-safe.
 
     Args:
         parameters: The parameters that are arguments, in order, without the context.
-        context_parameter: The name of the parameter that takes the context; None when there is
-            none.
+        context_parameter: The name of the parameter for the context, or None.
         input_schema: The JSON Schema of the arguments.
-        output_kind: The kind of the result; None without a return annotation, and where it is made
-            of content classes.
-        returns: The return annotation, resolved; `NOTHING` when there is none.
-        description: The docstring without its sections, empty when there is none.
-        doubts: What is probably not meant as it is written.
-        validated: The parameters whose types have validators.
-        defaults: By parameter, what makes the value of an argument that was not sent and whose
-            default is a ``Field(...)``; called with the arguments that were read before.
+        output_kind: The kind of the result. None without a return annotation, and if the result
+            consists of content classes.
+        returns: The resolved return annotation; `NOTHING` if there is none.
+        description: The docstring without its sections; empty if there is none.
+        doubts: Warnings about code that is probably a mistake.
+        validated: The names of parameters whose types have validators.
+        defaults: For each parameter with a ``Field(...)`` as default: a function that makes the
+            value, given the arguments that were read before.
     """
 
     parameters: list[Field]
@@ -60,25 +58,26 @@ class Signature:
     defaults: Mapping[str, Callable[[dict[str, Any]], Any]]
 
     @cached_property
-    def _read(self) -> Convert:  # a tool that is only listed needs none
+    def _read(self) -> Convert:  # compiled on the first call of the tool
         return record_reader(self.parameters, dict)
 
     def read_arguments(self, arguments: Any) -> dict[str, Any]:
-        """The keyword arguments for the call, converted, without those that were not sent.
+        """Convert the arguments of a call. Arguments that were not sent are not in the result.
 
         Args:
             arguments: The decoded object that the caller sent.
 
         Raises:
-            Mismatch: They do not fit; the message names the field, what was expected and what came.
+            Mismatch: The arguments do not match; the message names the field, what was expected and
+                what was sent.
         """
         try:
             return self._read(arguments)  # type: ignore[no-any-return]
         except RecursionError:
-            raise Mismatch("", arguments, instead="the arguments nest too deep") from None
+            raise Mismatch("", arguments, instead="the arguments are nested too deeply") from None
 
     def completed(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Add the defaults of arguments that were not sent, except the function's own."""
+        """Add the defaults in `defaults` of arguments that were not sent."""
         for name, make in self.defaults.items():
             if name not in arguments:
                 arguments[name] = make(arguments)
@@ -94,19 +93,20 @@ def read_signature(
     alone_types: tuple[type, ...] = (),
     strict: bool = False,
 ) -> Signature:
-    """The signature of a function, a bound method, a `functools.partial` or a callable object.
+    """Return the signature of a function, a bound method, a `functools.partial` or a callable
+    object.
 
     Args:
-        function: What will be called.
-        context_type: The class whose parameter is injected and no argument.
-        owner: What messages call it: "tool 'forecast'".
-        content_types: Classes that are sent as they are: a result made of them (alone, in a list, a
-            tuple, a Union or an Optional, with str beside them) has no output kind.
-        alone_types: Those of them that cannot stand in a list.
-        strict: Whether every object in the schemas says that it has no other members.
+        function: The function.
+        context_type: The class of the parameter that is injected and is not an argument.
+        owner: The function's description in messages: "tool 'forecast'".
+        content_types: Classes that are sent unchanged. A result that consists of them (alone, in a
+            list, a tuple, a Union or an Optional, possibly with str) has no output kind.
+        alone_types: Content classes that cannot be in a list.
+        strict: Whether every object in the schemas forbids additional properties.
 
     Raises:
-        TypeError: It cannot be a handler as it is written; the message says what to write instead.
+        TypeError: The function cannot be a handler; the message says what to write instead.
     """
     plain, written, documentation = _call_of(function, owner)
     scope = _scope_of(function, plain)
@@ -143,7 +143,7 @@ def read_signature(
         required = default is NOTHING and name not in defaults
         parameters.append(Field(name, required, kind))
         if isinstance(default, (str, int, list, dict, tuple)) and "default" not in kind.schema:
-            doubts.append(f"has the default {name}={default!r:.60}, and takes {kind.label} there")
+            doubts.append(f"has the default {name}={default!r:.60}, which is not {kind.label}")
     if len(contexts) > 1:
         raise TypeError(
             f"{owner}: two parameters take the context, {contexts[0]!r} and {contexts[1]!r}: "
@@ -151,7 +151,7 @@ def read_signature(
         )
     known = [*(each.name for each in parameters), *contexts]
     doubts += [
-        f"has no parameter {name!r}, of which its docstring tells (there is "
+        f"has no parameter {name!r}, which its docstring describes (the parameters are "
         f"{', '.join(known) or 'none'})"
         for name in texts
         if name not in known
@@ -161,7 +161,8 @@ def read_signature(
     schema = builder.complete(record_schema(parameters))
     if not parameters:
         schema["additionalProperties"] = False
-    returns, output_kind = NOTHING, None
+    returns = NOTHING
+    output_kind = None
     if written.return_annotation is not written.empty:
         with _errors_at(f"{owner}: the return type"):
             returns = scope.resolve(written.return_annotation)
@@ -186,8 +187,8 @@ def read_signature(
 
 
 def _field_in(annotation: Any, default: Any) -> Any:
-    """The ``Field(default=...)`` in an annotation whose parameter has no default; None without
-    one."""
+    """Return the ``Field(default=...)`` in the annotation of a parameter without a default, or
+    None."""
     for each in getattr(annotation, "__metadata__", ()) if default is NOTHING else ():
         if is_field(each) and (each.default_factory is not None or not each.is_required()):
             return each
@@ -205,17 +206,17 @@ def _errors_at(where: str) -> Iterator[None]:
 # ------------------------------------------------------------ functions
 
 
-# Wrappers inside wrappers that are looked through.
+# Maximum nesting of wrappers.
 MAX_WRAPPERS = 100
 
 
 class _Call(NamedTuple):
-    """What a call of a function takes.
+    """The parameters of a call.
 
     Args:
         plain: The Python function whose names the annotations use.
         signature: The parameters that can still be passed, and the return annotation.
-        documentation: The docstring; None without one.
+        documentation: The docstring, or None.
     """
 
     plain: Any
@@ -226,18 +227,18 @@ class _Call(NamedTuple):
 def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _Call:
     """Read a function, a method, a partial or a callable object.
 
-    The arguments of a partial are bound first. Otherwise ``__signature__`` counts, then
-    ``__wrapped__``, as in `inspect.signature`, which does not look at what a partial binds if it
-    has ``__wrapped__``.
+    For a partial, its arguments are bound first. Otherwise ``__signature__`` takes precedence, then
+    ``__wrapped__``, as in `inspect.signature`. That function ignores the arguments of a partial
+    that has ``__wrapped__``.
 
     Args:
-        function: What is called.
-        owner: What messages call it.
-        bound: How many positional parameters are bound, as ``self`` is.
-        depth: How many wrappers it stands in.
+        function: The object that is called.
+        owner: Its description in messages.
+        bound: The number of positional parameters that are bound, such as ``self``.
+        depth: The number of wrappers around it.
 
     Raises:
-        TypeError: It is not made of Python functions, or it cannot be called with the arguments
+        TypeError: It does not consist of Python functions, or cannot be called with the arguments
             that its signature names.
     """
     if isinstance(function, type):
@@ -254,7 +255,8 @@ def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _C
     if inspect.ismethod(function):
         return _without_self(_call_of(function.__func__, owner, bound=1, depth=depth + 1), owner)
     refuse_async_and_stars(function, owner)
-    signature, inner = getattr(function, "__signature__", None), None
+    signature = getattr(function, "__signature__", None)
+    inner = None
     if isinstance(signature, inspect.Signature):
         inner = _Call(_plain_function(function, owner), signature, None)
     elif hasattr(function, "__wrapped__"):
@@ -263,7 +265,7 @@ def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _C
         # A bound method, the function of a staticmethod, or the partial of a partialmethod.
         called = function.__call__ if callable(function) else None
         if not isinstance(called, (FunctionType, MethodType, partial)):
-            raise TypeError(f"{owner} is no Python function: write a def that calls it")
+            raise TypeError(f"{owner} is not a Python function: write a def that calls it")
         call = _call_of(called, owner, depth=depth + 1)
         return call._replace(documentation=call.documentation or type(function).__doc__)
     if inner is None:
@@ -274,7 +276,7 @@ def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _C
 
 
 def _plain_function(function: Any, owner: str) -> Any:
-    """The Python function that wrappers stand for.
+    """Return the Python function inside wrappers.
 
     Raises:
         TypeError: There is none, or one of them is async.
@@ -286,7 +288,7 @@ def _plain_function(function: Any, owner: str) -> Any:
         function = function.__wrapped__
     plain = function if inspect.isfunction(function) else type(function).__call__
     if not inspect.isfunction(plain):
-        raise TypeError(f"{owner} is no Python function: write a def that calls it")
+        raise TypeError(f"{owner} is not a Python function: write a def that calls it")
     return plain
 
 
@@ -300,10 +302,10 @@ def _without_self(call: _Call, owner: str) -> _Call:
 
 
 def _without_bound(written: inspect.Signature, function: Any, owner: str) -> inspect.Signature:
-    """The signature of a partial: without the parameters that it binds.
+    """Return the signature of a partial without the parameters that it binds.
 
     Raises:
-        TypeError: It can never be called.
+        TypeError: The partial can never be called.
     """
     try:
         found = written.bind_partial(*function.args, **function.keywords).arguments
@@ -320,12 +322,13 @@ def _without_bound(written: inspect.Signature, function: Any, owner: str) -> ins
 
 
 def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bound: int) -> None:
-    """Refuse a wrapper that does not take the arguments that its signature names.
+    """Reject a wrapper that does not accept the arguments that its signature names.
 
     Raises:
-        TypeError: It does not; the message names the parameter.
+        TypeError: The message names the parameter.
     """
-    code, names = wrapper.__code__, list(written.parameters)[bound:]
+    code = wrapper.__code__
+    names = list(written.parameters)[bound:]
     positional = code.co_varnames[: code.co_argcount]
     by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     taken = [*positional[max(bound, code.co_posonlyargcount) :], *by_name]
@@ -334,7 +337,7 @@ def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bou
     for name in names:
         if name not in taken and not code.co_flags & inspect.CO_VARKEYWORDS:
             problem = f"the wrapper of {owner} does not take {name!r}"
-            raise TypeError(f"{problem}: write **kwargs in the wrapper, and pass them on")
+            raise TypeError(f"{problem}: write **kwargs in the wrapper and pass them on")
     for name in needed:
         if name not in names or name not in (*taken, *by_name):
             problem = f"the wrapper of {owner} needs {name!r}, which its signature does not name"
@@ -342,34 +345,31 @@ def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bou
 
 
 def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) -> None:
-    """Refuse a parameter that no argument could be for, or of which nobody can tell what it
-    takes."""
-    name, annotated = parameter.name, parameter.annotation is not parameter.empty
-    if name == "self" and first and not annotated:
+    """Reject a parameter that no argument can fill, or that has no annotation."""
+    name = parameter.name
+    is_annotated = parameter.annotation is not parameter.empty
+    if name == "self" and first and not is_annotated:
         raise TypeError(
             f"{owner} takes self, so it is a method and needs an object: mark it with "
-            "@minimcp.tool (or resource, "
-            "or prompt) and add an object of its class, or register the method of an object"
+            "@minimcp.tool (or resource, or prompt) and add an object of its class, or register "
+            "the method of an object"
         )
     _refuse_star(parameter, owner)
     if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
         raise TypeError(
-            f"{owner} has positional-only parameters ({name!r}): arguments come by name, remove "
-            "the '/'"
+            f"{owner} has positional-only parameters ({name!r}), but arguments are passed by "
+            "name: remove the '/'"
         )
-    where = f"{owner}: parameter {name!r}"
-    if not annotated:
+    if not is_annotated:
         likely = f"{name}: {'Context' if name in ('ctx', 'context') else 'str'}"
-        way = (
-            "a lambda cannot have one: write def add("
-            if "<lambda>" in owner
-            else "give it a type, such as "
-        )
-        raise TypeError(f"{where} has no annotation: {way}{likely}{')' if '(' in way else ''}")
+        way = f"give it a type, such as {likely}"
+        if "<lambda>" in owner:
+            way = f"a lambda cannot have one: write def add({likely})"
+        raise TypeError(f"{owner}: parameter {name!r} has no annotation: {way}")
 
 
 def refuse_async_and_stars(function: Any, owner: str) -> None:
-    """Refuse what is called otherwise than a plain function.
+    """Reject a function that is not called like a plain function.
 
     Raises:
         TypeError: It is async, a generator, or takes any number of arguments; the message says what
@@ -377,12 +377,11 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
     """
     refuse_async(function, owner)
     if inspect.isgeneratorfunction(function):
-        what = "is a generator: return a list, and report what happens meanwhile with ctx.progress"
+        what = "is a generator: return a list, and report progress with ctx.progress"
         raise TypeError(f"{owner} {what}")
     plain = getattr(function, "__func__", function)
-    if not inspect.isfunction(plain) or hasattr(
-        plain, "__wrapped__"
-    ):  # a wrapper takes and passes on anything
+    # A wrapper may take anything and pass it on.
+    if not inspect.isfunction(plain) or hasattr(plain, "__wrapped__"):
         return
     for each in signature_of(plain).parameters.values():
         _refuse_star(each, owner)
@@ -392,8 +391,8 @@ def _refuse_star(parameter: inspect.Parameter, owner: str) -> None:
     name = parameter.name
     if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         return
-    said = "str" if parameter.annotation is parameter.empty else parameter.annotation
-    item = said if isinstance(said, str) else inspect.formatannotation(said)
+    annotation = "str" if parameter.annotation is parameter.empty else parameter.annotation
+    item = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
         raise TypeError(
             f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[{item}]"
@@ -404,20 +403,20 @@ def _refuse_star(parameter: inspect.Parameter, owner: str) -> None:
 
 
 def _scope_of(function: Any, plain: Any) -> Scope:
-    """Names in annotations of a function: its module's, its class's, and those of enclosing
-    functions that it uses."""
+    """Return the names for annotations of a function: of its module, its class and enclosing
+    functions."""
     names = dict(plain.__globals__)
     for cls in reversed(type(getattr(function, "__self__", None)).__mro__):
         names.update((name, part) for name, part in vars(cls).items() if isinstance(part, type))
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or ()):
-        with suppress(ValueError):  # it is assigned later
+        with suppress(ValueError):  # the variable is not assigned yet
             names[name] = cell.cell_contents
     names.update((each.__name__, each) for each in getattr(plain, "__type_params__", ()))
     return Scope(names)
 
 
 def _plain_type(annotation: Any, scope: Scope) -> Any:
-    """The type in an annotation, without what `Annotated` adds, behind the name of an alias."""
+    """Return the type in an annotation, without `Annotated` and aliases."""
     annotation = scope.resolve(annotation)
     while True:
         if hasattr(annotation, "__metadata__"):
@@ -429,11 +428,10 @@ def _plain_type(annotation: Any, scope: Scope) -> Any:
 
 
 def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
-    """Whether it is the context's class, or Optional.
+    """Return whether an annotation is the context's class, or Optional of it.
 
     Raises:
-        TypeError: It is the context of another copy of this package: no request will ever bring
-            one.
+        TypeError: It is the context of another copy of this package, which no request provides.
     """
     annotation = _plain_type(annotation, scope)
     members = typing.get_args(annotation) if is_union(annotation) else (annotation,)
@@ -441,16 +439,16 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
     classes = [each for each in classes if each is not NONE_TYPE]
     if len(classes) != 1 or not isinstance(classes[0], type):
         return False
-    cls, own = classes[0], context_type.__module__.split(".")
+    cls = classes[0]
+    own = context_type.__module__.split(".")
     tail = "." + ".".join(own[-2:])
     if (
         not issubclass(cls, context_type)
         and cls.__name__ == context_type.__name__
         and cls.__module__.endswith(tail)
     ):
-        what = (
-            f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, and the server from "
-            f"{'.'.join(own[:-2])}"
+        raise TypeError(
+            f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, but the server is from "
+            f"{'.'.join(own[:-2])}: import both from the same package"
         )
-        raise TypeError(f"{what}: import both from one")
     return issubclass(cls, context_type)

@@ -1,8 +1,8 @@
-"""Checks that pydantic and annotated_types attach to a type in `Annotated`, and pydantic's
+"""Validators that pydantic and annotated_types attach to a type in `Annotated`, and pydantic's
 ``Field``.
 
-A check that an author wrote always runs, or registration rejects it. This module imports neither
-package: an annotation that holds their objects has imported it.
+A validator that an author wrote always runs, or registration rejects it. This module does not
+import either package: an annotation with their objects has imported it.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from .kinds import Convert, Kind
 from .mismatch import NOTHING, Mismatch, cut, plain_json
 from .values import JSON_TYPES
 
-# What pydantic's metadata says that this package checks itself, or that JSON always meets.
+# Metadata of pydantic that this package checks itself, or that every JSON value satisfies.
 _INERT = frozenset({"AllowInfNan", "FailFast", "FieldInfo", "SkipValidation", "Strict"})
 _INERT_MEMBERS = frozenset({
     "allow_inf_nan", "coerce_numbers_to_str", "fail_fast", "pattern", "strict", "union_mode",
 })  # fmt: skip
-# Metadata that checks or changes the Python value of the type; all other metadata of pydantic also
-# decides what is read or written.
+# Metadata that checks or changes the Python value. All other metadata of pydantic also affects how
+# JSON is read or written.
 _AFTER = frozenset({"AfterValidator", "PathType"})
-# Metadata of annotated_types that only documents, and bounds, which `annotations` reads.
+# Metadata of annotated_types that only documents, and bounds, which `bounds` reads.
 _DOCUMENTS = frozenset({"DocInfo", "Unit"})
 _BOUNDS = frozenset({"Ge", "Gt", "Le", "Lt", "MaxLen", "MinLen", "MultipleOf"})
 
@@ -44,10 +44,10 @@ class Validators(NamedTuple):
 
 
 def validators_in(metadata: Sequence[Any]) -> Validators:
-    """Find the validators in metadata, which is not grouped.
+    """Return the validators in metadata, which is not grouped.
 
     Raises:
-        TypeError: One of them can only be ignored here.
+        TypeError: A validator is not supported.
     """
     after: list[Any] = []
     whole = False
@@ -74,8 +74,8 @@ def validated(kind: Kind, after: Sequence[Any], *, writing: bool) -> Kind:
     """Return `kind` with validators that run on each Python value.
 
     Args:
-        kind: The type without them.
-        after: As `validators_in` finds them.
+        kind: The kind without validators.
+        after: The validators that `validators_in` found.
         writing: Whether they run on the values of results. Otherwise they run on arguments.
 
     Raises:
@@ -99,7 +99,7 @@ def validated(kind: Kind, after: Sequence[Any], *, writing: bool) -> Kind:
 
 
 def _check_of(validator: Any, kind: Kind) -> Convert:
-    """A function that returns the value, or another one in its place, or raises Mismatch."""
+    """Return a function that returns the value or a replacement, or raises Mismatch."""
     if type(validator).__module__.partition(".")[0] == "annotated_types":
         is_not = type(validator).__name__ == "Not"
         holds: Callable[[Any], Any] = validator if is_not else validator.func
@@ -115,7 +115,7 @@ def _check_of(validator: Any, kind: Kind) -> Convert:
             return value
 
         return check
-    # A validator may take any value; constraints of text and of a Decimal need the type itself.
+    # A validator may accept any value. Constraints of strings and Decimals need the type itself.
     is_general = "GeneralMetadata" in type(validator).__name__
     base: Any = kind.writes if is_general and kind.writes is not None else Any
     adapter = adapter_of(Annotated[base, validator])
@@ -146,10 +146,10 @@ def adapter_of(annotation: Any) -> Any:
 
 
 def whole(annotation: Any, label: str, *, writing: bool) -> Kind:
-    """Return the kind of a type that pydantic reads and writes, its schema as pydantic makes it.
+    """Return the kind of a type that pydantic reads and writes, with pydantic's schema.
 
     Raises:
-        TypeError: pydantic cannot make a schema of it.
+        TypeError: pydantic cannot make a schema of the type.
     """
     from .pydantic_types import schema_of
 
@@ -161,7 +161,7 @@ def whole(annotation: Any, label: str, *, writing: bool) -> Kind:
         raise TypeError(f"{label} has no JSON Schema: {reason:.200}") from error
 
     def read(value: Any) -> Any:
-        try:  # as JSON, so that the strict mode takes what JSON has for a date or a tuple
+        try:  # as JSON, so that the strict mode accepts strings for dates and lists for tuples
             return adapter.validate_json(json.dumps(value))
         except ValueError as error:
             raise refusal(label, value, error) from error
@@ -181,7 +181,7 @@ def whole(annotation: Any, label: str, *, writing: bool) -> Kind:
 
 
 def refusal(label: str, value: Any, error: ValueError) -> Mismatch:
-    """Return the Mismatch for an error of pydantic, with its first reason and the place."""
+    """Return the Mismatch for an error of pydantic, with its first reason and place."""
     found = error.errors() if hasattr(error, "errors") else []
     if not found:
         return Mismatch(label, value, instead=cut(str(error), 200))
@@ -194,9 +194,9 @@ def refusal(label: str, value: Any, error: ValueError) -> Mismatch:
 
 
 def field_words(field: Any) -> dict[str, Any]:
-    """Return what a ``Field(...)`` says beside its description and its bounds.
+    """Return the keywords of a ``Field(...)`` other than its description and bounds.
 
-    Words that say which values fit are left out, because only pydantic's own bounds are checked.
+    Keywords that restrict values are omitted, because only pydantic's own bounds are checked.
 
     Raises:
         TypeError, ValueError: An example is not JSON.
@@ -215,7 +215,7 @@ class FieldDefault(NamedTuple):
     """The default in a ``Field(...)``.
 
     Args:
-        shown: For the schema; `NOTHING` if it is made for each call.
+        shown: The default for the schema; `NOTHING` if each call makes a new one.
         make: Returns the value for a call, given the arguments that were read; None if an argument
             is required.
     """

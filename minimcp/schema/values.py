@@ -1,4 +1,4 @@
-"""Decoded JSON values: their types, the names of the types, and when two values are equal."""
+"""Decoded JSON values: their types, the names of the types, and equality of values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TYPE_NAMES: dict[type, str] = {
     list: "array",
     dict: "object",
 }
-"""The name that JSON Schema has for each of them."""
+"""The JSON Schema name of each type."""
 
 LABELS = {
     "string": "a string",
@@ -31,11 +31,11 @@ LABELS = {
     "array": "a list",
     "object": "an object",
 }
-"""What messages call a value of each type of JSON Schema."""
+"""The description of each JSON Schema type in messages."""
 
 
 def frozen(value: Any) -> Hashable:
-    """Return something hashable that is equal for equal JSON values only.
+    """Return a hashable object that is equal for equal JSON values only.
 
     1 and 1.0 are equal; 1 and true are not.
     """

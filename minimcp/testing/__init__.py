@@ -1,17 +1,17 @@
-"""For tests of servers and clients; nothing of it is imported before its first use.
+"""Tools for tests of servers and clients. Nothing is imported before its first use.
 
-A whole server is tested through ``minimcp.connect(server)``, which runs the real codec, validation
-and threads; in pytest through the fixture ``mcp_connect`` of `minimcp.testing.plugin`. A single
-handler is called with a `context`. A `Transcript` shows and checks what went over the wire.
-`record` keeps a session in a file; `replay` stands for its server, and `replay_against` for its
-client. `ScriptedServer` and `ScriptedClient` misbehave as a test wants it.
+Test a whole server through ``minimcp.connect(server)``, which uses the real codec, validation and
+threads; in pytest through the fixture ``mcp_connect`` of `minimcp.testing.plugin`. Call a single
+handler with a `context`. A `Transcript` records and checks the messages of a connection. `record`
+writes a session to a file; `replay` acts as its server, and `replay_against` as its client.
+`ScriptedServer` and `ScriptedClient` misbehave as a test requires.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # what type checkers read; `__getattr__` does the same when a name is first used
+if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
     from .breaches import Breach
     from .recording import record, replay, replay_against
     from .scripted import ScriptedClient, ScriptedPeer, ScriptedServer

@@ -1,9 +1,8 @@
-"""`Judge`: what in the messages of one connection breaks the specification, found by the readers
-that the engine uses.
+"""`Judge`: finds violations of the specification in the messages of one connection.
 
-Each breach names a row of tests/manifest.txt, as "LIFE-03"; rows of revisions without a handshake
-begin with "M:". What cannot be told from the messages alone is not marked: what crosses another
-message on its way, a revision that is not known here, whatever depends on a line that was not read.
+Each breach names a row of tests/manifest.txt, such as "LIFE-03"; rows of stateless revisions begin
+with "M:". A violation is only reported if the messages prove it. Not reported are messages that
+cross, unknown revisions, and everything that depends on an unread line.
 """
 
 from __future__ import annotations
@@ -30,31 +29,31 @@ from ..protocol.versions import LISTS, REVISIONS, Revision
 
 
 class Breach(NamedTuple):
-    """Something that breaks the specification."""
+    """A violation of the specification."""
 
     row: str
-    """Of the requirement: an id of tests/manifest.txt."""
+    """The id of the requirement in tests/manifest.txt."""
 
     sentence: str
-    """What is wrong."""
+    """A description of the violation."""
 
 
 OTHER = {"client": "server", "server": "client"}
 
-# Requests of one side that are remembered. With more of them they are forgotten, and what depends
-# on them is not judged any more.
+# Maximum number of requests of one side to remember. Above it they are forgotten, and what depends
+# on them is no longer judged.
 MAX_REQUESTS = 20_000
 
-# The requests that a side sends in some revision.
+# The requests that a side can send in some revision.
 SENT = {
     "client": frozenset().union(*(revision.requests_to_server for revision in REVISIONS)),
     "server": frozenset().union(*(revision.requests_to_client for revision in REVISIONS)),
 }
 
-# In these tables, and wherever a breach is marked, the first row is that of a session, the last
-# that without one.
+# In these tables and in calls of `_mark`, the first row is for revisions with a handshake, and the
+# last one for stateless revisions.
 
-# Why `decode` refuses an object. Other reasons of it are limits of this library, and no breaches.
+# Reasons for which `decode` rejects an object. Its other reasons are limits of this library.
 REASONS = {
     'a message must have "jsonrpc": "2.0"': "BASE-01 M:BASE-1",
     "a method must be a non-empty string": "BASE-01 M:BASE-1",
@@ -66,8 +65,8 @@ REASONS = {
 }
 NO_MESSAGES = {"client": "STDIO-05 M:STD-3", "server": "STDIO-04 M:STD-2"}
 
-# Notifications of one side only: whose, the capability that it must have declared in a session, and
-# the row.
+# Notifications that only one side may send: the side, the capability that it must declare in
+# revisions with a handshake, and the row.
 NOTICES = {
     "notifications/initialized": ("client", "", ""),
     "notifications/roots/list_changed": ("client", "roots.listChanged", "LIFE-15"),
@@ -81,7 +80,7 @@ NOTICES = {
     lifecycle.ACKNOWLEDGED: ("server", "", ""),
 }
 
-# What the server must have declared for the requests that begin so.
+# The capability that the server must declare for requests with this prefix.
 AREAS = {
     "tools": "tools",
     "prompts": "prompts",
@@ -94,19 +93,19 @@ AREAS = {
 
 
 def _list(member: str, read: Callable[[Any], object]) -> Callable[[Json], object]:
-    """What reads a result that is a list."""
+    """Return a function that reads a result that is a list."""
 
     def check(result: Json) -> None:
         items = result.get(member)
         if not isinstance(items, list):
-            raise ValueError(f"it has a list of {member}")
+            raise ValueError(f"it must have a list of {member}")
         for item in items:
             read(item)
 
     return check
 
 
-# What reads a result (ValueError says that it is none), and the rows.
+# The reader of a result, which raises ValueError, and the rows.
 READERS: dict[str, tuple[Callable[[Any], object], str]] = {
     "tools/list": (_list("tools", types.Tool.from_wire), "TOOL-03 M:TOOL-1"),
     "tools/call": (types.CallToolResult.from_wire, "TOOL-17 M:TOOL-20"),
@@ -126,14 +125,16 @@ READERS: dict[str, tuple[Callable[[Any], object], str]] = {
 
 
 class _Asked:
-    """A request, and how far it is.
+    """A request and its state.
 
     Args:
         request: The request.
-        revision: That it was sent in; None where that is not known.
+        revision: The revision of the request; None if unknown.
     """
 
-    told, is_over, is_cancelled = float("-inf"), False, False
+    last_progress = float("-inf")
+    is_over = False
+    is_cancelled = False
 
     def __init__(self, request: Request, revision: Optional[Revision]) -> None:
         self.request = request
@@ -143,36 +144,37 @@ class _Asked:
 
 
 class Judge:
-    """Follows what the two sides of one connection agree on and ask for, and says what is against
-    it.
+    """Follows a connection and reports violations of the specification.
 
-    For one thread at a time, which hands over each line before the other side can answer it.
+    For one thread at a time, which passes each line before the other side can respond to it.
     """
 
     def __init__(self) -> None:
-        self._client = ""  # the arrow of the client, when that is known
+        self._client = ""  # the arrow of the client; empty until it is known
         self._gate = lifecycle.ServerSession(lifecycle.Offer(REVISIONS))
         self._session: Optional[lifecycle.Handshake] = None
-        self._opening = self._initialized = self._stateless = self._is_unknown = False
-        # By side: requests that have no answer yet, the ids of all, and those that want to hear of
-        # progress, by token.
+        self._opening = False  # after `initialize`, before its response
+        self._initialized = False
+        self._stateless = False
+        self._is_unknown = False  # the state of the connection cannot be determined
+        # By side: requests without a response, all ids, and requests with a progress token.
         self._asked: dict[str, dict[Id, _Asked]] = {"client": {}, "server": {}}
         self._used: dict[str, set[Id]] = {"client": set(), "server": set()}
         self._reported: dict[str, dict[Json, _Asked]] = {"client": {}, "server": {}}
-        self._unread: set[str] = set()  # who has sent what could not be read
+        self._unread: set[str] = set()  # the sides that sent an unreadable message
         self._found: list[Breach] = []
 
     def miss(self) -> None:
-        """Take note that messages of both sides were left out."""
+        """Note that messages of both sides were not recorded."""
         self._unread |= {"client", "server"}
         self._is_unknown = self._is_unknown or not self._initialized
 
     def judge(self, arrow: str, decoded: Decoded) -> list[tuple[Breach, ...]]:
-        """The breaches in a line, for each message in it.
+        """Return the violations in a line, for each message in it.
 
         Args:
-            arrow: "-->" or "<--": who sent it.
-            decoded: The line, as `decode` reads it.
+            arrow: The direction: "-->" or "<--".
+            decoded: The line, as `decode` returns it.
         """
         messages = decoded if isinstance(decoded, list) else [decoded]
         if not self._client and any(
@@ -185,7 +187,7 @@ class Judge:
             self._found = []
             if messages is decoded and not found and self._has_no_arrays:
                 self._mark(
-                    "BATCH-15 M:BASE-21", "an array of messages is no message in this revision"
+                    "BATCH-15 M:BASE-21", "an array of messages is not allowed in this revision"
                 )
             if isinstance(message, Request):
                 self._request(side, message)
@@ -204,11 +206,8 @@ class Judge:
 
     def _mark(self, rows: str, sentence: str) -> None:
         if not self._is_unknown:
-            self._found.append(
-                Breach(
-                    rows.split()[-1 if self._stateless and self._session is None else 0], sentence
-                )
-            )
+            row = rows.split()[-1 if self._stateless and self._session is None else 0]
+            self._found.append(Breach(row, sentence))
 
     def _invalid(self, side: str, message: InvalidMessage) -> None:
         if message.id is not None and message.kind == "response":
@@ -220,18 +219,17 @@ class Judge:
         elif message.reason.startswith(("this is not JSON", "a message must be")):
             self._mark(
                 NO_MESSAGES[side],
-                f"the {side} writes a line that is not a message: {message.reason}",
+                f"the {side} sent an invalid message: {message.reason}",
             )
 
     # ------------------------------------------------------------ requests
 
     def _request(self, side: str, request: Request) -> None:
         is_alone = lifecycle.PerRequest.carries_metadata(request)
-        revision = (
-            self._asked_by_client(request, is_alone)
-            if side == "client"
-            else self._asked_by_server(request)
-        )
+        if side == "client":
+            revision = self._asked_by_client(request, is_alone)
+        else:
+            revision = self._asked_by_server(request)
         if len(self._used[side]) > MAX_REQUESTS:
             self.miss()
             for known in (self._asked, self._used, self._reported):
@@ -249,10 +247,11 @@ class Judge:
         if is_id(token):
             self._reported[side][token] = asked
         elif token is not None:
-            self._mark("PROG-01 M:PROG-1", "a progressToken is a string or an integer")
+            self._mark("PROG-01 M:PROG-1", "a progressToken must be a string or an integer")
 
     def _asked_by_client(self, request: Request, is_alone: bool) -> Optional[Revision]:
-        """Mark what the client may not ask now; the revision that it asks in."""
+        """Report a request that the client may not send now. Return its revision, or None if
+        unknown."""
         method, session = request.method, self._session
         if method == "initialize":
             self._session = None
@@ -264,16 +263,16 @@ class Judge:
             and method != "ping"
             and (self._opening or (session and not self._initialized))
         ):
-            rows, until = (
-                ("LIFE-04", "its answer")
-                if self._opening
-                else ("LIFE-03", "notifications/initialized")
-            )
-            self._mark(rows, f"{method} after initialize, but before {until}")
+            if self._opening:
+                self._mark("LIFE-04", f"{method} after initialize, but before its response")
+            else:
+                self._mark(
+                    "LIFE-03", f"{method} after initialize, but before notifications/initialized"
+                )
         try:
             peer = self._gate.admit(request)
         except UnsupportedRevision:
-            return None  # the server may know it
+            return None  # the server may support it
         except RpcError as error:
             if method == "initialize":
                 self._mark("LIFE-01", error.message)
@@ -297,14 +296,15 @@ class Judge:
             and method in SENT["client"]
             and not session.peer.supports(area)
         ):
-            self._mark("LIFE-13", f"{method}, but the server has not declared {area}")
+            self._mark("LIFE-13", f"{method}, but the server did not declare {area}")
         return revision
 
     def _asked_by_server(self, request: Request) -> Optional[Revision]:
-        """Mark what the server may not ask now; the revision that it asks in."""
+        """Report a request that the server may not send now. Return its revision, or None if
+        unknown."""
         method, session = request.method, self._session
         if session is None and self._stateless:
-            self._mark("M:BASE-9", f"a server sends no requests in this revision: {method}")
+            self._mark("M:BASE-9", f"a server must not send requests in this revision: {method}")
         elif method != "ping" and not self._initialized:
             self._mark("LIFE-05", f"{method} before notifications/initialized")
         if session is None or self._gate.era is None:
@@ -326,7 +326,7 @@ class Judge:
         known = revision.requests_to_server if side == "client" else revision.requests_to_client
         if method in SENT["client"] | SENT["server"] and method not in known:
             self._mark(
-                "BASE-18 M:ERR-8", f"{method} is nothing that a {side} asks for in {revision.name}"
+                "BASE-18 M:ERR-8", f"{method} is not a request of a {side} in {revision.name}"
             )
 
     # ------------------------------------------------------------ notifications
@@ -337,7 +337,7 @@ class Judge:
         meta = params.get("_meta")
         streamed = isinstance(meta, dict) and lifecycle.SUBSCRIPTION_KEY in meta
         if sender != side:
-            self._mark("BASE-18 M:ERR-8", f"{method} is nothing that a {side} sends")
+            self._mark("BASE-18 M:ERR-8", f"{method} is not a notification of a {side}")
         elif method == "notifications/initialized":
             self._initialized = True
         elif method == "notifications/progress":
@@ -347,51 +347,51 @@ class Judge:
         elif self._session is not None and self._gate.era is not None:
             peer = self._gate.era.peer if side == "client" else self._session.peer
             if capability and not streamed and not peer.supports(capability):
-                self._mark(row, f"{method}, but the {side} has not declared {capability}")
+                self._mark(row, f"{method}, but the {side} did not declare {capability}")
         elif self._stateless and method in types.CHANGES and not streamed:
-            self._mark("M:SUB-4", f"{method} does not say which {lifecycle.LISTEN} it belongs to")
+            self._mark("M:SUB-4", f"{method} does not name its {lifecycle.LISTEN}")
 
     def _progress(self, side: str, params: Mapping[str, Json]) -> None:
         try:
-            told = types.Progress.from_wire(params)
+            report = types.Progress.from_wire(params)
         except ValueError as error:
             self._mark("PROG-03 M:PROG-2", str(error))
             return
-        asked = self._reported[OTHER[side]].get(told.progress_token)
+        asked = self._reported[OTHER[side]].get(report.progress_token)
         if asked is None:
             if OTHER[side] not in self._unread:
                 self._mark(
-                    "PROG-07 M:PROG-2", f"no request has the progressToken {told.progress_token!r}"
+                    "PROG-07 M:PROG-2",
+                    f"no request has the progressToken {report.progress_token!r}",
                 )
             return
         if asked.is_over:
-            self._mark("PROG-11 M:PROG-4", "progress of a request that was answered")
-        if told.progress <= asked.told:
+            self._mark("PROG-11 M:PROG-4", "progress of a request that has ended")
+        if report.progress <= asked.last_progress:
             self._mark(
                 "PROG-04 M:PROG-3",
-                f"progress {told.progress:g} comes after {asked.told:g}, and has to grow",
+                f"progress must grow, but {report.progress:g} follows {asked.last_progress:g}",
             )
-        asked.told = told.progress
+        asked.last_progress = report.progress
 
     def _cancelled(self, side: str, params: Mapping[str, Json]) -> None:
         id: Any = params.get("requestId")
         if not is_id(id):
             if id is not None or self._session is None or self._session.revision.tasks != "core":
-                self._mark("CANC-01 M:CAN-1", "requestId is the id of a request")
+                self._mark("CANC-01 M:CAN-1", "requestId must be the id of a request")
             return
         asked = self._asked[side].get(id)
         if asked is not None:
             asked.is_cancelled = True
             if asked.request.method == "initialize":
-                self._mark("CANC-03", "initialize is never cancelled")
-        ended_by = (
-            {side, "client"} if self._stateless else {side}
-        )  # without a session the server ends streams
+                self._mark("CANC-03", "initialize must not be cancelled")
+        # In stateless revisions the server may also end streams, which are the client's requests.
+        ended_by = {side, "client"} if self._stateless else {side}
         if not self._unread and not any(
             id in self._used[each] or id in self._asked[each] for each in ended_by
         ):
             self._mark(
-                "CANC-02 M:CAN-2", f"there was no request {id!r} that the {side} could cancel"
+                "CANC-02 M:CAN-2", f"the {side} cancelled {id!r}, which is not one of its requests"
             )
 
     # ------------------------------------------------------------ answers
@@ -399,24 +399,22 @@ class Judge:
     def _answer(self, side: str, answer: Union[Response, Failure]) -> None:
         other = OTHER[side]
         if side == "client" and self._stateless and self._session is None:
-            self._mark("M:BASE-10", "a client sends no answers in this revision")
+            self._mark("M:BASE-10", "a client must not send responses in this revision")
         if answer.id is None:
             return
         if answer.id not in self._asked[other]:
             if other not in self._unread:
-                before = (
-                    "was answered before" if answer.id in self._used[other] else "was never asked"
-                )
+                reason = "was never sent"
+                if answer.id in self._used[other]:
+                    reason = "already has one"
                 self._mark(
-                    "BASE-05 M:BASE-5", f"an answer to the request {answer.id!r}, which {before}"
+                    "BASE-05 M:BASE-5", f"a response to the request {answer.id!r}, which {reason}"
                 )
             return
         asked = self._asked[other].pop(answer.id)
         result: dict[str, Json] = answer.result if isinstance(answer, Response) else {}
-        asked.is_over = "task" not in (
-            *result,
-            result.get("resultType"),
-        )  # progress of a task goes on
+        # Progress of a task continues after the response.
+        asked.is_over = "task" not in result and result.get("resultType") != "task"
         if asked.request.method == "initialize":
             self._opened(answer)
         elif asked.revision is not None and isinstance(answer, Response):
@@ -432,18 +430,18 @@ class Judge:
         except (ProtocolViolation, UnsupportedRevision) as error:
             if isinstance(error, ProtocolViolation):
                 self._mark("LIFE-02", str(error))
-            self._is_unknown = True  # what the two speak from now on
+            self._is_unknown = True  # the two sides may have agreed on something unknown
 
     def _result(self, request: Request, revision: Revision, result: dict[str, Json]) -> None:
         method, kind = request.method, result.get("resultType", "complete")
         if revision.result_type:
             if method == "server/discover" and "supportedVersions" not in result:
-                return  # a server of the older era, which says what it likes
+                return  # a server with a handshake, which may return anything
             self._stateless = True
             if "resultType" not in result:
-                self._mark("M:BASE-6", f"a result of {method} says its resultType")
+                self._mark("M:BASE-6", f"a result of {method} must have a resultType")
             if kind == lifecycle.INPUT_REQUIRED and method not in revision.asking_methods:
-                self._mark("M:MRTR-S1", f"a result of {method} asks for no input")
+                self._mark("M:MRTR-S1", f"a result of {method} must not request input")
         if kind == "complete" and not ("task" in request.params and "task" in result):
             read, rows = READERS.get(method, (dict, ""))
             try:

@@ -1,7 +1,7 @@
-"""The plugin for pytest: the fixture ``mcp_connect``. pytest finds it by the entry point of the
+"""The pytest plugin with the fixture ``mcp_connect``. pytest finds it by the entry point of the
 installed package.
 
-A copy of this package is loaded by ``-p the_copy.testing.plugin``.
+Load the plugin of a vendored copy with ``-p the_copy.testing.plugin``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import pytest
 if TYPE_CHECKING:
     from ..client.client import Client
 
-SHOWN_LINES = 200
-"""Of the end of a transcript, in the report of a test that failed."""
+MAX_SHOWN_LINES = 200
+"""Maximum number of lines of a transcript in the report of a failed test."""
 
 TRANSCRIPTS = pytest.StashKey[list[tuple[str, Any]]]()
 
@@ -25,9 +25,9 @@ def mcp_connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Client
     """Connect to a server: ``client = mcp_connect(server)``, or ``mcp_connect("server.py", ...)``
     for a child process.
 
-    It is `minimcp.connect`, with all its options; the client is closed at the end of the test. The
-    report of a test that failed shows what went over the wire; ``trace=transcript`` gives the test
-    that, too.
+    This is `minimcp.connect` with all its options. The client is closed at the end of the test. The
+    report of a failed test shows the messages of the connection; pass ``trace=transcript`` to use
+    them in the test.
     """
     from ..client.connect import connect
     from .transcript import Transcript
@@ -46,10 +46,10 @@ def mcp_connect(request: pytest.FixtureRequest) -> Iterator[Callable[..., Client
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Add to the report of a failure what went over the wire."""
+    """Add the messages of connections to the report of a failed test."""
     report = (yield).get_result()
     for target, transcript in item.stash.get(TRANSCRIPTS, ()) if report.failed else ():
-        text = "\n".join(str(transcript).splitlines()[-SHOWN_LINES:])
+        text = "\n".join(str(transcript).splitlines()[-MAX_SHOWN_LINES:])
         report.sections.append(
             (f"MCP messages of {target}", text.encode("utf-8", "backslashreplace").decode())
         )

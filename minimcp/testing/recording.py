@@ -1,8 +1,8 @@
-"""A session in a file: `record` writes it, `replay` stands for its server, `replay_against` for its
+"""Sessions in files: `record` writes one, `replay` acts as its server, `replay_against` as its
 client.
 
-The file has an object of JSON a line, with ``time``, ``direction`` and ``message``, as ``minimcp
-trace --json`` writes it too, and ``minimcp trace --html`` draws it.
+Each line of the file is a JSON object with ``time``, ``direction`` and ``message``. ``minimcp trace
+--json`` writes the same format, and ``minimcp trace --html`` draws it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from .transcript import Transcript
 Path = Union[str, "os.PathLike[str]"]
 
 SCRUBBED = "[scrubbed]"
-"""Stands in the place of a secret; for what is compared with a recording, for anything."""
+"""Replaces a secret. When compared with a recording, it matches anything."""
 
 _NAMES = (
     r"[\w-]{0,40}(?:authori[sz]ation|passw(?:or)?d|passphrase|secret|credentials?|cookie)"
     r"|(?!progress)[\w-]{0,40}(?<!page)token"
     r"|[\w-]{0,40}(?:api|access|private|signing|encryption)[_-]?key"
 )
-# In a text: behind such a name, behind "Bearer", in a URL; and what can be nothing else.
+# Secrets in a text: after such a name, after "Bearer", in a URL, and in the formats of known keys.
 _TEXT = re.compile(
     rf"""(\b(?:{_NAMES})\b["'\\]*\s*[:=]\s*["'\\]*(?:(?:bearer|basic)\s+)?"""
     r"""|\bbearer\s+|://[^/\s:@]*:(?=[^/\s]*@))"""
@@ -39,39 +39,38 @@ _TEXT = re.compile(
     re.I,
 )
 
-# What a server makes anew each time.
+# Members with values that a server generates.
 _OPAQUE = ("requestState", "nextCursor", "taskId", "createdAt", "lastUpdatedAt")
 
 
 def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
-    """What writes a session into a file as it goes: ``connect(server,
+    """Return a ``trace=`` function that writes a session to a file: ``connect(server,
     trace=record("session.jsonl"))``.
 
-    Values of tokens, keys and passwords, by their names and in texts, are replaced by `SCRUBBED`.
-    One file holds one connection.
+    Tokens, keys and passwords, found by the names of their members and in texts, are replaced by
+    `SCRUBBED`. One file holds one connection.
 
     Args:
-        path: Of the file, which begins empty.
-        scrub: What else is secret: names of members, and texts wherever they stand.
+        path: The path of the file, which is truncated.
+        scrub: Additional secrets: names of members, and texts wherever they occur.
 
     Raises:
         OSError: The file cannot be written.
     """
     open(path, "w").close()
-    lock, transcript = threading.Lock(), Transcript()
+    lock = threading.Lock()
+    transcript = Transcript()
     names = re.compile("|".join([_NAMES, *map(re.escape, scrub)]), re.I)
 
     def clean(value: Any, secret: bool = False, is_schema: bool = False) -> Any:
-        if isinstance(value, dict):  # the schema of a password is no secret
-            return {
-                name: clean(
-                    each,
-                    (secret or bool(names.fullmatch(name)))
-                    and not (is_schema and isinstance(each, dict)),
-                    name == "properties",
-                )
-                for name, each in value.items()
-            }
+        if isinstance(value, dict):
+            cleaned = {}
+            for name, each in value.items():
+                is_secret = secret or bool(names.fullmatch(name))
+                if is_schema and isinstance(each, dict):  # the schema of a password is not secret
+                    is_secret = False
+                cleaned[name] = clean(each, is_secret, name == "properties")
+            return cleaned
         if isinstance(value, list):
             return [clean(each, secret) for each in value]
         if secret and value and not isinstance(value, bool):
@@ -91,13 +90,10 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
         }
 
     def write(arrow: str, text: str) -> None:
-        with (
-            lock,
-            open(path, "a", encoding="utf-8") as file,
-        ):  # each time, because nobody would close it
-            for entry in transcript.record(
-                arrow, text.encode("utf-8", "surrogatepass"), time.time()
-            ):
+        line = text.encode("utf-8", "surrogatepass")
+        # The file is opened for each line, because nothing signals the end of the session.
+        with lock, open(path, "a", encoding="utf-8") as file:
+            for entry in transcript.record(arrow, line, time.time()):
                 file.write(entry._replace(message=scrubbed(entry.message)).as_json() + "\n")
             transcript.clear()
 
@@ -105,7 +101,8 @@ def record(path: Path, scrub: Sequence[str] = ()) -> Callable[[str, str], None]:
 
 
 def _read(path: Path) -> list[tuple[bool, Message]]:
-    """The messages of a file, each with whether it is the client's, who speaks first."""
+    """Return the messages of a file, each with whether the client sent it. The client sends the
+    first one."""
     entries = [entry for entry in Transcript.load(path) if isinstance(entry.message, dict)]
     return [(entry.direction == entries[0].direction, entry.message) for entry in entries]
 
@@ -134,8 +131,8 @@ def _differences(
     ignore: Sequence[str] = (),
     renewed: Optional[dict[str, str]] = None,
 ) -> Iterator[str]:
-    """Where two values differ, in lines; of what a server makes anew it is noted what it has
-    become."""
+    """Yield the differences of two values as lines. Generated values are not compared but noted in
+    `renewed`."""
     if any(re.search(rf"[./]{re.escape(name)}$", at) for name in ignore):
         return
     if isinstance(recorded, str) and isinstance(live, str):
@@ -144,7 +141,7 @@ def _differences(
             return
         if re.fullmatch(".*".join(map(re.escape, recorded.split(SCRUBBED))), live, re.DOTALL):
             return
-        with suppress(ValueError):  # a text that is JSON differs by what it says
+        with suppress(ValueError):  # compare JSON texts by their content
             if recorded[:1] == live[:1] == "{":
                 recorded, live = json.loads(recorded), json.loads(live)
     if isinstance(recorded, list) and isinstance(live, list) and len(recorded) == len(live):
@@ -162,24 +159,22 @@ def _differences(
 
 
 def replay(path: Path) -> ScriptedServer:
-    """A server that is not there: ``connect(replay("session.jsonl"))``, in the revision that was
-    recorded.
+    """Return a server that answers from a recording: ``connect(replay("session.jsonl"))``.
 
-    A request is answered as the recorded one with its method and params was, with what the server
-    said and asked before; one that was recorded several times as the first, then as the second, at
-    last always as the last. One whose answer was not recorded is answered by an error that names
-    the nearest.
+    It uses the recorded revision. A request gets the response to the recorded request with the same
+    method and params, preceded by the recorded notifications and questions. If it was recorded
+    several times, the responses are used in order, and then the last one repeatedly. A request
+    without a recorded response gets an error that names the most similar request.
 
     Args:
-        path: Of a file that `record` or ``minimcp trace --json`` has written.
+        path: The path of a file written by `record` or ``minimcp trace --json``.
 
     Raises:
-        OSError: It cannot be read.
-        ValueError: It is no such file.
+        OSError: The file cannot be read.
+        ValueError: The file is not a recording.
     """
-    steps: list[
-        tuple[Message, list[Message]]
-    ] = []  # the client's messages, each with what the server says then
+    # The client's messages, each with the messages that the server sends in return.
+    steps: list[tuple[Message, list[Message]]] = []
     for is_client, message in _read(path):
         if is_client and "method" in message:
             steps.append((message, []))
@@ -192,88 +187,88 @@ def replay(path: Path) -> ScriptedServer:
             if not own or own[-1][0]["method"] != LISTEN:
                 (own or steps)[-1][1].append(message)
     answered = [
-        (message, says)
-        for message, says in steps
+        (message, replies)
+        for message, replies in steps
         if "id" not in message
         or message["method"] == LISTEN
-        or any("method" not in said for said in says)
+        or any("method" not in reply for reply in replies)
     ]
     return ScriptedServer(lambda peer: _play(peer, answered, os.fspath(path)))
 
 
 def _play(peer: ScriptedPeer, steps: list[tuple[Message, list[Message]]], name: str) -> None:
-    left, now = (
-        list(steps),
-        dict[tuple[str, Any], Any](),
-    )  # what the ids and progress tokens have become
-    asking: dict[
-        Any, Iterator[Message]
-    ] = {}  # what is said after the answer to a question, by its id
+    left = list(steps)
+    # The current ids and progress tokens for the recorded ones.
+    now: dict[tuple[str, Any], Any] = {}
+    # The remaining replies after the answer to a question, by the question's id.
+    asking: dict[Any, Iterator[Message]] = {}
     while True:
-        came = peer.expect()
-        if "method" not in came:
-            saying = asking.pop(came.get("id"), iter(()))
+        received = peer.expect()
+        if "method" not in received:
+            replies = asking.pop(received.get("id"), iter(()))
         else:
-            step = next((each for each in [*left, *reversed(steps)] if _fits(each[0], came)), None)
+            candidates = [*left, *reversed(steps)]
+            step = next((each for each in candidates if _fits(each[0], received)), None)
             if step is None:
-                _refuse(peer, came, steps, name)
+                _refuse(peer, received, steps, name)
                 continue
+            recorded = step[0]
             left = [each for each in left if each is not step]
-            now["id", step[0].get("id")] = came.get("id")
-            now["token", _meta(step[0]).get("progressToken")] = _meta(came).get("progressToken")
-            saying = iter(step[1])
-        for said in saying:
-            if "method" in said and "id" in said:
-                asking[peer.request(said["method"], _params(said))["id"]] = saying
+            now["id", recorded.get("id")] = received.get("id")
+            token = _meta(received).get("progressToken")
+            now["token", _meta(recorded).get("progressToken")] = token
+            replies = iter(step[1])
+        for reply in replies:
+            if "method" in reply and "id" in reply:
+                asking[peer.request(reply["method"], _params(reply))["id"]] = replies
                 break
-            renumbered = _renumbered(said, now)
+            renumbered = _renumbered(reply, now)
             if renumbered is not None:
                 peer.send(renumbered)
 
 
 def _fits(recorded: Message, live: Message) -> bool:
-    """Whether a message is that one; who the client is does not count, nor what a notification
-    holds."""
+    """Return whether a message is the recorded one. The client's description and the params of
+    notifications do not matter."""
     is_any = recorded["method"] == "initialize" or "id" not in recorded
     return bool(recorded["method"] == live["method"]) and (
         is_any or not any(_differences(_params(recorded), _params(live), ignore=["_meta"]))
     )
 
 
-def _renumbered(said: Message, now: Mapping[tuple[str, Any], Any]) -> Optional[Message]:
-    """A message for the client of now; None when what it is about did not come, or wants no
-    progress."""
-    params = _params(said)
-    if "method" not in said:
-        id = now.get(("id", said.get("id")))
-        return None if id is None else {**said, "id": id}
+def _renumbered(reply: Message, now: Mapping[tuple[str, Any], Any]) -> Optional[Message]:
+    """Return a recorded message with current ids.
+
+    Return None if its request was not sent, or did not request progress.
+    """
+    params = _params(reply)
+    if "method" not in reply:
+        id = now.get(("id", reply.get("id")))
+        return None if id is None else {**reply, "id": id}
     if "progressToken" in params:
         token = now.get(("token", params["progressToken"]))
-        return None if token is None else {**said, "params": {**params, "progressToken": token}}
-    if SUBSCRIPTION_KEY in _meta(said):
-        id = now.get(("id", _meta(said)[SUBSCRIPTION_KEY]))
-        return (
-            None
-            if id is None
-            else {**said, "params": {**params, "_meta": {**_meta(said), SUBSCRIPTION_KEY: id}}}
-        )
-    return said
+        return None if token is None else {**reply, "params": {**params, "progressToken": token}}
+    if SUBSCRIPTION_KEY in _meta(reply):
+        id = now.get(("id", _meta(reply)[SUBSCRIPTION_KEY]))
+        if id is None:
+            return None
+        return {**reply, "params": {**params, "_meta": {**_meta(reply), SUBSCRIPTION_KEY: id}}}
+    return reply
 
 
 def _refuse(
-    peer: ScriptedPeer, came: Message, steps: list[tuple[Message, list[Message]]], name: str
+    peer: ScriptedPeer, request: Message, steps: list[tuple[Message, list[Message]]], name: str
 ) -> None:
-    if "id" in came:
-        known = [_shown(message) for message, _ in steps if "id" in message]
-        near = get_close_matches(_shown(came), known, 1, 0.0)
-        code = (
-            -32602 if any(message["method"] == came["method"] for message, _ in steps) else -32601
-        )
-        text = (
-            f"{name} has no answer to {_shown(came)}; the nearest is "
-            f"{near[0] if near else 'nothing'}"
-        )
-        peer.answer(came, error={"code": code, "message": text})
+    if "id" not in request:
+        return
+    known = [_shown(message) for message, _ in steps if "id" in message]
+    near = get_close_matches(_shown(request), known, 1, 0.0)
+    has_method = any(message["method"] == request["method"] for message, _ in steps)
+    text = (
+        f"{name} has no response to {_shown(request)}; the most similar request is "
+        f"{near[0] if near else 'none'}"
+    )
+    peer.answer(request, error={"code": -32602 if has_method else -32601, "message": text})
 
 
 # ------------------------------------------------------------ without the client
@@ -282,32 +277,33 @@ def _refuse(
 def replay_against(
     target: Any, path: Path, *, ignore: Sequence[str] = (), timeout: float = 10.0
 ) -> None:
-    """Send a server what the recorded client sent, and check that it answers and asks the same.
+    """Send a server the recorded messages of the client, and check its responses and questions.
 
-    Each message is sent when what was recorded before it has come. What is opaque to a client
-    (cursors, ``taskId``, ``requestState``) may be another, and goes back as it is now.
-    Notifications are not compared.
+    Each message is sent when all previously recorded messages have arrived. Values that are opaque
+    to a client (cursors, ``taskId``, ``requestState``) may differ and are returned to the server as
+    received. Notifications are not compared.
 
     Args:
         target: The server, as for `ScriptedClient`.
         path: As for `replay`.
-        ignore: Names of members that may differ, as ``"time"``, or with those around them, as
+        ignore: Names of members that may differ, such as ``"time"`` or, with their containers,
             ``"content.0.text"``.
-        timeout: Seconds to wait for a message.
+        timeout: Seconds to wait for each message.
 
     Raises:
-        AssertionError: Something did not come, or differs; it shows each place, as recorded and as
-            it is.
-        Others: as `replay` and `ScriptedClient`.
+        AssertionError: A message is missing or differs; the message shows each place, recorded and
+            actual.
+        Exception: As `replay` and `ScriptedClient`.
     """
     __tracebackhide__ = True
     renewed: dict[str, str] = {}
-    ids: dict[Any, Any] = {}  # of questions, by those that were recorded
+    ids: dict[Any, Any] = {}  # the ids of questions, by recorded id
     asked: dict[Any, Message] = {}
     found: list[str] = []
     with ScriptedClient(target, timeout=timeout) as client:
         for is_client, recorded in _read(path):
-            id, method = recorded.get("id"), recorded.get("method")
+            id = recorded.get("id")
+            method = recorded.get("method")
             if is_client:
                 asked.update({id: recorded} if method else {})
                 text = json.dumps(recorded if method else {**recorded, "id": ids[id]})
@@ -321,8 +317,8 @@ def replay_against(
                     _differences({**recorded, "id": id}, {**live, "id": id}, "", ignore, renewed)
                 )
                 what = (
-                    f"question {_shown(recorded)}" if method else f"answer to {_shown(asked[id])}"
+                    f"question {_shown(recorded)}" if method else f"response to {_shown(asked[id])}"
                 )
                 found += [f"the {what} differs:", *differing] if differing else []
     if found:
-        raise AssertionError("\n".join([f"this is not what {os.fspath(path)} has:", *found]))
+        raise AssertionError("\n".join([f"the server differs from {os.fspath(path)}:", *found]))

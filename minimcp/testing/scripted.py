@@ -1,9 +1,10 @@
-"""`ScriptedServer` and `ScriptedClient`: peers that do what a test says, also what no peer should
-do.
+"""`ScriptedServer` and `ScriptedClient`: peers that follow a test's script, and may violate the
+protocol.
 
-Their messages are dicts as they are on the wire, and their bytes are the test's: to show how a
-client bears a server that answers twice, stops within a line or exits, and how a server bears such
-a client. https://modelcontextprotocol.io/specification/2025-11-25/basic (the messages)
+Their messages are dicts in wire form, and a test may send any bytes. So it can check how a client
+handles a server that responds twice, stops within a line or exits, and how a server handles such a
+client.
+https://modelcontextprotocol.io/specification/2025-11-25/basic (the messages)
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ from ..server.server import Server
 from ..stdio.child import ChildTransport
 
 STUCK_SECONDS = 60.0
-"""How long the other side may take nothing of what is written."""
+"""How long the other side may read nothing."""
 
 Message = dict[str, Any]
 
 
 class ScriptedPeer:
-    """One end of a connection, in a test's hands. A context manager; for one thread.
+    """One end of a connection, controlled by a test. A context manager, for one thread.
 
     Args:
-        pipe: The connection; owned from now on.
+        pipe: The connection; this object closes it.
         timeout: Seconds to wait for a message; None waits until the connection ends.
-        server: Gets what `expect` does not, and answers it; None leaves that unanswered.
+        server: Answers messages that `expect` does not return; None leaves them unanswered.
     """
 
     stuck_seconds = STUCK_SECONDS
@@ -69,28 +70,29 @@ class ScriptedPeer:
         self._received.put(message if isinstance(message, dict) else {"noise": message})
 
     def expect(self, *names: str) -> Message:
-        """Wait for a message of one of these methods, or for a "result" or an "error"; without
-        names for any.
+        """Wait for a message with one of these methods, or for a "result" or an "error"; without
+        names for any message.
 
-        A line that is no object, such as an array, or what is no JSON at all, is ``{"noise":
-        ...}``.
+        A line that is not a JSON object is returned as ``{"noise": ...}``.
 
-        What comes before is for the server behind a `ScriptedServer`; a `ScriptedClient` keeps it
-        for later. A script that answers nothing any more ends in ``while True: peer.expect()``,
-        until the client goes.
+        Earlier messages go to the server behind a `ScriptedServer`; a `ScriptedClient` keeps them
+        for later calls. A script that only ignores further messages ends with ``while True:
+        peer.expect()``, until the client disconnects.
 
         Raises:
-            ConnectionLost: The other side has gone.
-            AssertionError: It did not come in time.
+            ConnectionLost: The other side has closed the connection.
+            AssertionError: No such message arrived in time.
         """
         __tracebackhide__ = True
         what = " or ".join(names) or "message"
         return self._find(what, lambda each: not names or {each.get("method"), *each} & {*names})
 
     def answer_to(self, request: Mapping[str, Any]) -> Message:
-        """Wait for the answer to a request, with ``result`` or ``error``. The rest as `expect`."""
+        """Wait for the response to a request, with ``result`` or ``error``. Exceptions are those of
+        `expect`."""
         __tracebackhide__ = True
-        what, sought = f"answer to {request.get('method')} #{request['id']}", (request["id"], False)
+        what = f"response to {request.get('method')} #{request['id']}"
+        sought = (request["id"], False)
         return self._find(what, lambda each: (each.get("id"), "method" in each) == sought)
 
     def _find(self, what: str, fits: Callable[[Message], object]) -> Message:
@@ -118,22 +120,24 @@ class ScriptedPeer:
             self._behind.send(message.get("noise", message))
 
     def write(self, data: bytes) -> None:
-        """Write bytes as they are, such as half a line. Raises ConnectionLost: the other side has
-        gone, or is stuck."""
+        """Write bytes, such as half a line. Raise ConnectionLost if the other side has disconnected
+        or does not read."""
         with self._writing:
             while data:
                 taken = self.pipe.send(data, self.stuck_seconds)
                 data = data[taken:]
                 if not taken:
-                    raise self.pipe.lost("the peer takes nothing")
+                    raise self.pipe.lost("the peer does not read")
 
     def send(self, message: Any) -> None:
-        """Write a message, or anything else, as a line of JSON; a str is the line itself. Errors as
-        `write`."""
+        """Write a message, or any other value, as a line of JSON; a str is the line itself.
+
+        Exceptions are those of `write`.
+        """
         self.write((message if isinstance(message, str) else json.dumps(message)).encode() + b"\n")
 
     def request(self, method: str, params: Optional[Mapping[str, Json]] = None) -> Message:
-        """Send a request with an id of its own, and return it."""
+        """Send a request with a new id, and return it."""
         self._sent += 1
         message = {
             "jsonrpc": "2.0",
@@ -158,14 +162,14 @@ class ScriptedPeer:
         error: Optional[Mapping[str, Json]] = None,
         id: Any = ...,
     ) -> None:
-        """Answer a request. Errors as `write`.
+        """Respond to a request. Exceptions are those of `write`.
 
         Args:
-            request: As it came.
-            result: Without the ``resultType`` that a complete one has in 2026-07-28, which is
-                added; None for none.
-            error: ``{"code": -32603, "message": "no"}``, for example; None for none.
-            id: Of another request, or of none; without it that of the request.
+            request: The request as received.
+            result: The result without ``resultType``, which 2026-07-28 requires and which is added;
+                None sends no result.
+            error: The error, such as ``{"code": -32603, "message": "no"}``; None sends no error.
+            id: Another id than that of the request.
         """
         answer: Message = {"jsonrpc": "2.0", "id": request["id"] if id is ... else id}
         if result is not None:
@@ -187,7 +191,8 @@ class ScriptedPeer:
 
 
 class _Behind(ScriptedPeer):
-    """A connection to the server behind a script; what it says goes to the script's client."""
+    """A connection to the server behind a script. Its messages are forwarded to the script's
+    client."""
 
     def __init__(self, pipe: Transport, front: ScriptedPeer) -> None:
         self._front = front
@@ -199,20 +204,19 @@ class _Behind(ScriptedPeer):
 
 
 class ScriptedClient(ScriptedPeer):
-    """A client of plain messages: ``with ScriptedClient(server, "2025-11-25") as client``.
+    """A client that sends plain messages: ``with ScriptedClient(server, "2025-11-25") as client``.
 
     Args:
-        target: The server, as `connect` takes it: a `Server`, or what is started as a child
-            process.
-        revision: With a handshake: is agreed on at once. Without: every request names it. None:
-            neither.
-        capabilities: What it declares; None declares nothing.
+        target: The server, as for `connect`: a `Server`, or a child process.
+        revision: A revision with a handshake is negotiated at once. A stateless revision is named
+            in every request. None does neither.
+        capabilities: The capabilities to declare; None declares none.
         timeout: Seconds to wait for a message.
 
     Raises:
         TypeError: The target is a URL.
-        AssertionError: The handshake was refused. Others as `expect`, and as `connect` of what
-            cannot be started.
+        AssertionError: The handshake was refused.
+        ConnectionFailed: The server cannot be started.
     """
 
     def __init__(
@@ -223,39 +227,34 @@ class ScriptedClient(ScriptedPeer):
         capabilities: Optional[Mapping[str, Json]] = None,
         timeout: float = 10.0,
     ) -> None:
-        found, info, declared = (
-            read_target(target),
-            {"name": "scripted", "version": "0"},
-            capabilities or {},
-        )
+        found = read_target(target)
+        info = {"name": "scripted", "version": "0"}
+        declared = capabilities or {}
         if found.is_web:
-            raise TypeError(
-                f"a scripted client speaks to a Server or to a child process, not to {found.what}"
-            )
+            raise TypeError(f"a ScriptedClient needs a Server or a child process, not {found.what}")
         is_here = hasattr(found.object, "open_pipe")
         super().__init__(
             found.object.open_pipe() if is_here else ChildTransport(found.object, limit=None),
             timeout,
         )
-        spoken = None if revision is None else choose([revision])[0]
-        if spoken is not None and not spoken.handshake:
-            self._envelope = {"_meta": PerRequest.envelope_for(spoken, info, declared)}
-        elif spoken is not None:
+        used = None if revision is None else choose([revision])[0]
+        if used is not None and not used.handshake:
+            self._envelope = {"_meta": PerRequest.envelope_for(used, info, declared)}
+        elif used is not None:
             answer = self.answer_to(
-                self.request("initialize", Handshake.opening(spoken, info, declared))
+                self.request("initialize", Handshake.opening(used, info, declared))
             )
             if "result" not in answer:
                 self.close()
-                raise AssertionError(f"initialize was answered by {answer}")
+                raise AssertionError(f"the response to initialize is {answer}")
             self.notify("notifications/initialized")
 
 
 class ScriptedServer:
-    """A server that follows a script, for the test of a client:
-    ``connect(ScriptedServer(script))``, in memory.
+    """A server that follows a script, to test a client in memory:
+    ``connect(ScriptedServer(script))``.
 
-    As a child process it is a program of its own, which ends in `run`. Each connection begins the
-    script anew::
+    For a child process, write a program that calls `run`. Each connection runs the script again::
 
         def crash(peer):
             peer.expect("tools/call")
@@ -263,10 +262,10 @@ class ScriptedServer:
             sys.exit(3)
 
     Args:
-        script: Called with a `ScriptedPeer`; the connection ends when it returns or raises.
-            ``sys.exit(code)`` is the exit code of a child process.
-        server: A `Server` behind it, which answers what the script does not expect, such as the
-            opening; None makes one that has nothing.
+        script: Called with a `ScriptedPeer`. The connection ends when it returns or raises;
+            ``sys.exit(code)`` sets the exit code of a child process.
+        server: A `Server` that answers messages that the script does not expect, such as the
+            handshake; None makes an empty one.
     """
 
     def __init__(
@@ -276,8 +275,8 @@ class ScriptedServer:
         self._server = server or Server("scripted", capabilities=("tools", "resources", "prompts"))
 
     def open_pipe(self) -> Transport:
-        """A client's end of a new connection in memory, whose other end follows the script on a
-        thread of its own."""
+        """Return the client's end of a new connection in memory. A new thread runs the script at
+        the other end."""
         ours, theirs = memory_pair(None)
 
         def follow() -> None:
@@ -288,12 +287,10 @@ class ScriptedServer:
         return theirs
 
     def run(self) -> None:
-        """Follow the script over this process's stdin and stdout, in a program of its own."""
+        """Run the script over this process's stdin and stdout."""
         self._follow(StreamTransport("stdio", os.dup(0), os.dup(1), None, shared=True))
 
     def _follow(self, pipe: Transport) -> None:
-        with (
-            suppress(ConnectionLost),
-            ScriptedPeer(pipe, server=self._server) as peer,
-        ):  # the client may go at any time
+        # The client may disconnect at any time.
+        with suppress(ConnectionLost), ScriptedPeer(pipe, server=self._server) as peer:
             self._script(peer)

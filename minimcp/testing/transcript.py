@@ -1,5 +1,5 @@
-"""`Transcript`: what went over a connection, message by message; as a log, as JSON Lines, as a page
-with a diagram."""
+"""`Transcript`: the messages of a connection, as a log, as JSON Lines, or as a page with a
+diagram."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from ..protocol.messages import Json, decode, to_json
 from ..text import json_printable
 from .breaches import Breach, Judge
 
-WIDTH = 100
-"""Characters of a message's content that are shown."""
+MAX_SHOWN_LENGTH = 100
+"""How many characters of a message's content are shown."""
 
-NOTHING_PASSED = "  (nothing passed: did connect, or the Server, get this transcript as trace=?)"
+NO_MESSAGES = "  (no messages: was this transcript passed to connect, or the Server, as trace=?)"
 
-# What a transcript keeps as long as nothing else is said: entries, and bytes of their lines.
-MAX_ENTRIES, MAX_BYTES = 50_000, 32 * 1024 * 1024
+# Default limits of a transcript: entries, and bytes of their lines.
+MAX_ENTRIES = 50_000
+MAX_BYTES = 32 * 1024 * 1024
 
-# Bytes of a line of which only the names of the members are shown.
-LONG = 64 * 1024
+# Of longer lines only the names of the members are shown.
+MAX_SHOWN_BYTES = 64 * 1024
 
 _BACK = {"-->": "<--", "<--": "-->"}
 
@@ -38,34 +39,34 @@ class Entry(NamedTuple):
     """One message of a `Transcript`."""
 
     direction: str
-    """"-->" for sent, "<--" for received, as seen by the side that was given the transcript."""
+    """"-->" for sent, "<--" for received, as seen by the side that has the transcript."""
 
     message: Any
-    """The decoded JSON; the text of a line that was no JSON object."""
+    """The decoded JSON; the text of a line that is not a JSON object."""
 
     method: str
-    """Of a request or a notification; of the request that an answer answers; "" when there is
-    none."""
+    """The method of a request or a notification; for a response that of its request; "" if
+    unknown."""
 
     request: Any = None
-    """What an answer answers, as it was on the wire; None when that is not known."""
+    """The request of a response, in wire form; None if unknown."""
 
     time: float = 0.0
     """When it passed, in seconds since 1970."""
 
     size: int = 0
-    """Bytes of its line; those of a batch share one."""
+    """The bytes of its line; messages of a batch share one line."""
 
     seconds: Optional[float] = None
-    """How long an answer took; None where it is not known what it answers."""
+    """The time from the request to this response; None if the request is unknown."""
 
     breaches: tuple[Breach, ...] = ()
-    """What in it breaks the specification, if the transcript looks for that."""
+    """Violations of the specification, if the transcript looks for them."""
 
     @property
     def kind(self) -> str:
-        """ "request", "notification", "result", "error", "noise" for what is no message, "note" for
-        no line at all."""
+        """ "request", "notification", "result", "error", "noise" (not a message) or "note" (not a
+        line)."""
         if not isinstance(self.message, dict):
             return "noise" if self.direction else "note"
         if "method" in self.message:
@@ -74,7 +75,7 @@ class Entry(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What `Transcript.assert_flow` may call it, most exact first."""
+        """The names for `Transcript.assert_flow`, most exact first."""
         if self.kind in ("request", "notification"):
             return (self.method,)
         words = [self.kind]
@@ -89,14 +90,13 @@ class Entry(NamedTuple):
 
     @property
     def purpose(self) -> str:
-        """What the message is for, in a few words; "" where that is not known."""
-        words, content = self.method, self._member
+        """A short description of the message's purpose; "" if unknown."""
+        words = self.method
+        content = self._member
         if self.kind == "result":
-            words = (
-                "result failed"
-                if content.get("isError") is True
-                else f"result {content.get('resultType')}"
-            )
+            words = f"result {content.get('resultType')}"
+            if content.get("isError") is True:
+                words = "result failed"
         elif self.kind == "error":
             words = ""
         text = purposes().get(words, "")
@@ -104,7 +104,7 @@ class Entry(NamedTuple):
 
     @property
     def _member(self) -> Mapping[str, Json]:
-        """The params, the result or the error; empty where they are no object."""
+        """The params, the result or the error; empty if it is not an object."""
         message: dict[str, Any] = self.message if isinstance(self.message, dict) else {}
         content: Any = next(
             (message[name] for name in ("params", "result", "error") if name in message), {}
@@ -113,22 +113,21 @@ class Entry(NamedTuple):
 
     @property
     def content(self) -> str:
-        """The params, the result or the error as JSON, shortened; "" when there is nothing in
-        it."""
+        """The params, the result or the error as JSON, shortened; "" if it is empty."""
         content = {name: value for name, value in self._member.items() if name != "_meta"}
-        if self.size > LONG:
+        if self.size > MAX_SHOWN_BYTES:
             content = dict.fromkeys(content, "...")
-        shown: Any = content if isinstance(self.message, dict) else self.message[:LONG]
+        shown: Any = content if isinstance(self.message, dict) else self.message[:MAX_SHOWN_BYTES]
         text = json.dumps(shown, ensure_ascii=False) if shown else ""
-        return text if len(text) <= WIDTH else text[:WIDTH] + "..."
+        return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "..."
 
     def as_json(self) -> str:
-        """The entry as a line of JSON, which `Transcript.load` reads.
+        """Return the entry as a line of JSON, which `Transcript.load` reads.
 
-        What a terminal would obey or hide is escaped, because ``minimcp trace --json`` writes to
+        Control characters for terminals are escaped, because ``minimcp trace --json`` writes to
         one.
         """
-        told = {
+        fields = {
             "time": self.time,
             "direction": self.direction,
             "kind": self.kind,
@@ -139,38 +138,35 @@ class Entry(NamedTuple):
             "breaches": self.breaches,
         }
         try:
-            text = to_json({**told, "message": self.message})
-        except ValueError:  # such as NaN, which is no JSON and was on the wire all the same
-            text = to_json({**told, "message": json.dumps(self.message)})
+            text = to_json({**fields, "message": self.message})
+        except ValueError:  # such as NaN, which is not JSON but may have been sent
+            text = to_json({**fields, "message": json.dumps(self.message)})
         return json_printable(text)
 
     def __str__(self) -> str:
-        id = (
-            f" #{self.message['id']}"
-            if isinstance(self.message, dict) and "id" in self.message
-            else ""
-        )
+        id = ""
+        if isinstance(self.message, dict) and "id" in self.message:
+            id = f" #{self.message['id']}"
         return f"{self.direction} {self.names[0]}{id}  {self.content}".rstrip()
 
 
 class Transcript:
-    """What goes over the wire, in order: ``connect(server, trace=transcript)``, or
+    """Records messages in order: ``connect(server, trace=transcript)`` or
     ``Server(trace=transcript)``.
 
-    Iterating gives `Entry` objects; those of a batch stand alone. ``str()`` is a log with a line
-    for each. The methods that look for something raise an AssertionError which shows that log.
-    Thread-safe.
+    Iteration yields `Entry` objects, one for each message of a batch. ``str()`` is a log with one
+    line for each. Methods that search raise an AssertionError that shows the log. Thread-safe.
 
     Args:
-        judge: Look for what breaks the specification, which `Entry.breaches` names. For one
-            connection only: the ids of several, as those of a server's clients over HTTP, are taken
-            for one another.
-        entries: How many entries are kept: the newest. The oldest ones are dropped.
-        size: Bytes of the lines of all entries that are kept, likewise. The newest entry is always
-            kept.
+        judge: Whether to look for violations of the specification, which `Entry.breaches` lists.
+            Use it for one connection only, because the ids of several connections (as of an HTTP
+            server) would be confused.
+        entries: Maximum number of entries. The oldest ones are dropped.
+        size: Maximum bytes of the lines of all entries. The oldest ones are dropped, but the newest
+            one is always kept.
 
     Attributes:
-        dropped: How many entries were dropped because of these limits.
+        dropped: The number of entries dropped because of these limits.
     """
 
     def __init__(
@@ -178,17 +174,17 @@ class Transcript:
     ) -> None:
         self._changed = threading.Condition()
         self._entries: deque[Entry] = deque()
-        self._most_entries = entries
-        self._most_bytes = size
+        self._max_entries = entries
+        self._max_bytes = size
         self._bytes = 0
         self.dropped = 0
-        # The requests that have no answer yet, by direction and the ``repr`` of the id (1 is not
-        # "1"), and their times.
+        # Requests without a response, by direction and the ``repr`` of the id (1 is not "1"), and
+        # their times.
         self._open: dict[tuple[str, str], tuple[dict[str, Json], float]] = {}
         self._judge = Judge() if judge else None
 
     def __call__(self, arrow: str, text: str) -> None:
-        """Take one line: what ``trace=`` calls.
+        """Record one line; ``trace=`` calls this.
 
         Args:
             arrow: "-->" or "<--".
@@ -197,11 +193,11 @@ class Transcript:
         self.record(arrow, text.encode("utf-8", "surrogatepass"), time.time())
 
     def record(self, arrow: str, line: bytes, at: float) -> list[Entry]:
-        """Take one line, and return its messages.
+        """Record one line and return its messages.
 
         Args:
             arrow: "-->" or "<--".
-            line: The line, without its line feed.
+            line: The line without its newline.
             at: When it passed, in seconds since 1970.
         """
         text = line.decode("utf-8", "replace")
@@ -215,11 +211,9 @@ class Transcript:
             for each in found
         ]
         with self._changed:
-            judged = (
-                []
-                if self._judge is None
-                else self._judge.judge(arrow, decode(line, max_depth=None, exact=True))
-            )
+            judged: list[tuple[Breach, ...]] = []
+            if self._judge is not None:
+                judged = self._judge.judge(arrow, decode(line, max_depth=None, exact=True))
             breaches = [*judged, *[()] * (len(messages) - len(judged))]
             return [
                 self._take(arrow, message, at, len(line), each)
@@ -232,8 +226,8 @@ class Transcript:
         Args:
             text: What happened.
             at: When, in seconds since 1970.
-            lost: Whether messages were not recorded: what depends on them is not judged from now
-                on.
+            lost: Whether messages were not recorded. If so, what depends on them is no longer
+                judged.
         """
         if lost and self._judge is not None:
             self._judge.miss()
@@ -243,7 +237,10 @@ class Transcript:
     def _take(
         self, arrow: str, message: Any, at: float, size: int, breaches: tuple[Breach, ...]
     ) -> Entry:
-        asked, since, method, at = None, None, "", round(at, 6)
+        asked = None
+        since = None
+        method = ""
+        at = round(at, 6)
         if isinstance(message, dict):
             method = str(message.get("method", ""))
             if "method" not in message:
@@ -261,25 +258,25 @@ class Transcript:
         return entry
 
     def _drop_old(self) -> None:
-        """Keep within the limits (lock held)."""
+        """Enforce the limits. The caller holds the lock."""
         while len(self._entries) > 1 and (
-            len(self._entries) > self._most_entries or self._bytes > self._most_bytes
+            len(self._entries) > self._max_entries or self._bytes > self._max_bytes
         ):
             self._bytes -= self._entries.popleft().size
             self.dropped += 1
-        while len(self._open) > self._most_entries:
+        while len(self._open) > self._max_entries:
             del self._open[next(iter(self._open))]
 
     @classmethod
     def load(cls, path: FilePath) -> Transcript:
-        """Read what `save` wrote, or ``minimcp trace --json``.
+        """Read a file that `save` or ``minimcp trace --json`` wrote.
 
         Args:
-            path: Of the file.
+            path: The path of the file.
 
         Raises:
-            OSError: It cannot be read.
-            ValueError: It holds something else; the message names the line.
+            OSError: The file cannot be read.
+            ValueError: The file is not a transcript; the message names the line.
         """
         transcript = cls()
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -295,37 +292,38 @@ class Transcript:
                     )
                 except (ValueError, TypeError, LookupError, RecursionError):
                     raise ValueError(
-                        f"{os.fspath(path)}: line {number} is none of a transcript"
+                        f"{os.fspath(path)}: line {number} is not a line of a transcript"
                     ) from None
         return transcript
 
     def save(self, path: FilePath) -> None:
-        """Write it as JSON Lines: an entry a line.
+        """Write the transcript as JSON Lines, one entry per line.
 
         Args:
-            path: Of the file.
+            path: The path of the file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         with open(path, "w", encoding="utf-8") as file:
             file.writelines(f"{entry.as_json()}\n" for entry in self)
 
     def save_html(self, path: FilePath) -> None:
-        """Write it as one page with a diagram of the two sides, which needs no network.
+        """Write the transcript as one page with a diagram of both sides. The page does not load
+        anything.
 
         Args:
-            path: Of the file.
+            path: The path of the file.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         with open(path, "w", encoding="utf-8") as file:
             file.write(page_head())
             file.writelines(map(page_row, self))
 
     def breaches(self) -> list[tuple[Entry, Breach]]:
-        """What breaks the specification, in order, each with the message; needs
+        """Return the violations of the specification in order, each with its message. Needs
         ``Transcript(judge=True)``."""
         return [(entry, breach) for entry in self for breach in entry.breaches]
 
@@ -337,14 +335,14 @@ class Transcript:
         return len(self._entries)
 
     def clear(self) -> None:
-        """Forget what was recorded, as after the opening of a connection."""
+        """Remove all entries, for example those of the handshake."""
         with self._changed:
             self._entries.clear()
             self._bytes = 0
             self.dropped = 0
 
     def __str__(self) -> str:
-        before = [f"  ({self.dropped} earlier messages are not kept)"] if self.dropped else []
+        before = [f"  ({self.dropped} earlier messages were dropped)"] if self.dropped else []
         return "\n".join([*before, *map(str, self)])
 
     def __repr__(self) -> str:
@@ -352,14 +350,14 @@ class Transcript:
         return f"<Transcript {len(self)} messages{before}>"
 
     def methods(self) -> list[str]:
-        """The methods of all requests and notifications, in order."""
+        """Return the methods of all requests and notifications, in order."""
         return [entry.method for entry in self if entry.kind in ("request", "notification")]
 
     def requests(self, method: Optional[str] = None) -> list[dict[str, Json]]:
-        """The requests, in order, as they were on the wire.
+        """Return the requests in wire form, in order.
 
         Args:
-            method: Of those that are wanted; None wants all.
+            method: Only return requests with this method; None returns all.
         """
         return [
             entry.message
@@ -368,13 +366,13 @@ class Transcript:
         ]
 
     def answer_to(self, request: Mapping[str, Json]) -> dict[str, Json]:
-        """The answer to a request, as it was on the wire, with ``result`` or ``error``.
+        """Return the response to a request in wire form, with ``result`` or ``error``.
 
         Args:
-            request: One of `requests`.
+            request: A request from `requests`.
 
         Raises:
-            AssertionError: There is no such request, or no answer to it yet.
+            AssertionError: There is no such request, or no response yet.
         """
         __tracebackhide__ = True
         for entry in self:
@@ -384,21 +382,20 @@ class Transcript:
         asked = next(
             (entry for entry in self if entry.kind == "request" and entry.message == request), None
         )
-        problem = (
-            f"{request!r:.100} is no request of" if asked is None else f"{asked} has no answer in"
-        )
+        problem = f"{asked} has no response in"
+        if asked is None:
+            problem = f"{request!r:.100} is not a request of"
         raise AssertionError(self._shown(problem))
 
     def wait_for(self, expected: str, timeout: float = 10.0) -> Entry:
-        """Wait for a message that nobody's call waits for; returns the first, which may have passed
-        already.
+        """Block until a message has passed, and return the first one, which may have passed before.
 
         Args:
-            expected: As for `assert_flow`.
-            timeout: Seconds.
+            expected: The message, as for `assert_flow`.
+            timeout: Seconds to wait.
 
         Raises:
-            AssertionError: It did not come in time.
+            AssertionError: The message did not pass in time.
         """
         __tracebackhide__ = True
         _check(expected)
@@ -408,25 +405,26 @@ class Transcript:
                 timeout,
             )
         if found is None:
-            raise AssertionError(self._shown(f"no {expected!r} came within {timeout:g} s:"))
+            raise AssertionError(self._shown(f"no {expected!r} within {timeout:g} s:"))
         return found
 
     def assert_flow(self, *expected: Any) -> None:
-        """Check that these messages passed one directly after another, whatever was before and
-        after them.
+        """Check that these messages passed directly after one another. Others may come before and
+        after.
 
         Args:
-            expected: Each a direction and a method, or "result", "error", "error -32602", also
-                followed by "of" and the method that was called: ``"--> tools/call"``, ``"<-- result
-                of tools/call"``. A ``...`` stands for any number of other messages.
+            expected: Messages, each a direction and a method, "result", "error" or "error -32602".
+                The last three may be followed by "of" and the called method: ``"--> tools/call"``,
+                ``"<-- result of tools/call"``. A ``...`` stands for any number of other messages.
 
         Raises:
-            AssertionError: They did not. It shows the whole exchange, with "=" before what is as
-                expected, "-" before what is missing and "+" before what came in its place.
-            ValueError: A text names no message.
+            AssertionError: They did not pass. The message shows the whole exchange, with "=" before
+                expected messages, "-" before a missing one and "+" before the one in its place.
+            ValueError: A string is not the name of a message.
         """
         __tracebackhide__ = True
-        entries, at = list(self), 0
+        entries = list(self)
+        at = 0
         lines = [f"  {entry}" for entry in entries]
         for is_gap, group in groupby(expected, lambda each: each is ...):
             run = [] if is_gap else list(group)
@@ -445,44 +443,45 @@ class Transcript:
                     f"- {run[length]}",
                     *(f"+ {entry}" for entry in entries[at : at + 1]),
                 ]
-                shown = "\n".join(lines if entries else [*lines, NOTHING_PASSED])
+                shown = "\n".join(lines if entries else [*lines, NO_MESSAGES])
                 raise AssertionError(f"{run[length]!r} is missing:\n{shown}")
 
     def _shown(self, problem: str) -> str:
         return f"{problem} this exchange:\n" + (
-            "\n".join(f"  {entry}" for entry in self) or NOTHING_PASSED
+            "\n".join(f"  {entry}" for entry in self) or NO_MESSAGES
         )
 
 
 @lru_cache(maxsize=None)
 def purposes() -> Mapping[str, str]:
-    """What messages are for, by method and by kind of result; of their content in braces."""
+    """Return descriptions of messages by method and kind of result, with names of members in
+    braces."""
     text = (pkgutil.get_data(__package__, "purposes.txt") or b"").decode()
     return dict(line.split(": ", 1) for line in text.splitlines())
 
 
 def page_head() -> str:
-    """The beginning of a page of a transcript. Any number of `page_row` follow; it needs no end."""
+    """Return the beginning of a page. Any number of `page_row` follow; the page needs no end."""
     return (pkgutil.get_data(__package__, "transcript.html") or b"").decode()
 
 
 def page_row(entry: Entry) -> str:
-    """An entry in a page. No text of a peer ends the element that it stands in: there is no "<" in
-    it."""
+    """Return an entry for a page. It does not contain "<", so a peer's text cannot end its
+    element."""
     data = entry.as_json().replace("<", r"\u003c")
     return f'<script type="application/json">{data}</script>\n'
 
 
 def _shown(value: Json) -> str:
-    """The value of a member, in a sentence."""
+    """Return the value of a member for a sentence."""
     text = "..." if isinstance(value, (dict, list)) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= WIDTH else text[:WIDTH] + "..."
+    return text if len(text) <= MAX_SHOWN_LENGTH else text[:MAX_SHOWN_LENGTH] + "..."
 
 
 def _check(expected: Any) -> None:
     if not isinstance(expected, str) or expected[:4] not in ("--> ", "<-- "):
         raise ValueError(
-            f"a message is named like '--> tools/call' or '<-- result', unlike {expected!r}"
+            f"a message must be written like '--> tools/call' or '<-- result', not {expected!r}"
         )
 
 
@@ -491,5 +490,5 @@ def _fits(entry: Entry, expected: str) -> bool:
 
 
 def _matching(entries: list[Entry], run: list[str]) -> int:
-    """How many of a run's messages the entries begin with."""
+    """Return the number of messages of a run with which the entries begin."""
     return len(list(takewhile(lambda pair: _fits(*pair), zip(entries, run))))

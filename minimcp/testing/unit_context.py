@@ -1,4 +1,4 @@
-"""`context`: a Context without a connection, for the unit test of a handler."""
+"""`context`: a Context without a connection, for unit tests of handlers."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ from ..types import LogMessage, Progress
 
 
 class Question(NamedTuple):
-    """What a handler asked."""
+    """A question that a handler asked."""
 
     key: str
-    """As the handler named it; else "elicit-1", "url-2", "sample-3", "roots-4": numbered in the
-    order of asking."""
+    """The key in the handler, or "elicit-1", "url-2", "sample-3", "roots-4", numbered in order."""
 
     kind: str
     """"elicit", "sample" or "list_roots"."""
 
     request: Any
-    """What a client's handler would get: an `ElicitRequest` or a `SampleRequest`; None for
+    """The argument for a client's function: an `ElicitRequest` or a `SampleRequest`; None for
     list_roots."""
 
 
@@ -38,22 +37,22 @@ Answers = Union[Mapping[str, Any], Callable[[Question], Any]]
 
 
 class UnitContext(Context):
-    """The Context that `context` makes; what the handler did with it is kept here.
+    """The Context that `context` returns. It records what the handler does.
 
-    In a ``with`` block `current_context` finds it, on the thread that entered the block.
+    In a ``with`` block, `current_context` returns it on the thread that entered the block.
     """
 
     sent: list[dict[str, Json]]
-    """Every notification as it would go over the wire, in order."""
+    """All notifications in wire form, in order."""
 
     questions: list[Question]
-    """What was asked, in order, answered or not."""
+    """All questions in order, answered or not."""
 
     _outer: list[Any]
 
     @property
     def reports(self) -> list[Progress]:
-        """The progress that was reported, in order; as for a real client without those that did not
+        """The reported progress in order. Like a real client, it omits progress that did not
         increase."""
         return [
             Progress.from_wire(each["params"])
@@ -63,8 +62,7 @@ class UnitContext(Context):
 
     @property
     def logs(self) -> list[LogMessage]:
-        """The log messages that were sent, in order: each has ``level``, ``data`` and
-        ``logger``."""
+        """The log messages in order; each has ``level``, ``data`` and ``logger``."""
         return [
             LogMessage.from_wire(each["params"])
             for each in self.sent
@@ -72,11 +70,11 @@ class UnitContext(Context):
         ]
 
     def cancel(self, reason: Optional[str] = None) -> None:
-        """Cancel the request, as its client would; functions of ``ctx.on_cancel`` are called at
-        once, on this thread.
+        """Cancel the request as a client would. Functions of ``ctx.on_cancel`` are called on this
+        thread.
 
         Args:
-            reason: Why; None says nothing.
+            reason: The reason, or None.
         """
         self._incoming.token.cancel(reason)
 
@@ -102,41 +100,39 @@ def context(
     log_level: str = "debug",
     auth: Optional[Mapping[str, Json]] = None,
 ) -> UnitContext:
-    """A Context for a unit test: hand it to a handler that you call like any other function. It
-    starts no thread.
+    """Return a Context for a unit test. Pass it to a handler that you call like any other function.
 
-    Questions are answered at once, in every revision, so the handler runs once from its top to its
-    end. They are checked as real ones are, and so are the answers. Whether a handler bears being
-    run again after each question, as revisions without a handshake do it, is shown by ``connect``
-    to a ``Server(check_replay=True)``.
+    No thread is started. Questions are answered at once in every revision, so the handler runs only
+    once. They are validated like real ones, and so are the answers. To test a handler that is run
+    again after each question, as in stateless revisions, use ``connect`` with a
+    ``Server(check_replay=True)``.
 
     Args:
-        answers: What the client answers, by the question's key or by its kind ("elicit", "sample",
-            "list_roots"); the key comes first. Each is what a client's handler returns: a dict, a
-            dataclass, None (declined) or an `Answer` for elicit, a str or a `SampleResult` for
-            sample, paths or `Root` objects for list_roots. An exception is raised, a function is
-            called with the `Question`. A function in place of the mapping answers everything. None
-            answers nothing.
-        server: For ``ctx.server`` and ``ctx.read_resource``; None makes one that has nothing.
-        revision: That the client speaks; None takes the newest one that has sessions.
-        capabilities: Of the client, as on the wire; None declares all that the revision knows.
-        client_info: Of the client, as on the wire; None says nothing.
-        method: Of the request.
-        params: Of the request; None are none.
-        request_id: Of the request.
-        log_level: The lowest level that the client wants.
-        auth: For ``ctx.auth``, what a verifier says of the token: ``{"sub": "ada", "scope":
-            "read"}``; None is none.
+        answers: The client's answers, by the key of the question or by its kind ("elicit",
+            "sample", "list_roots"); keys take precedence. An answer is what a client's function
+            returns: a dict, a dataclass, None (declined) or an `Answer` for elicit, a str or a
+            `SampleResult` for sample, paths or `Root` objects for list_roots. An exception is
+            raised; a function is called with the `Question`. A function instead of the mapping
+            answers all questions. None answers none.
+        server: The server for ``ctx.server`` and ``ctx.read_resource``; None makes an empty one.
+        revision: The revision; None means the newest one with a handshake.
+        capabilities: The client's capabilities in wire form; None declares all of the revision.
+        client_info: The client's description in wire form, or None.
+        method: The method of the request.
+        params: The params of the request; None means no params.
+        request_id: The id of the request.
+        log_level: The lowest level of log messages that the client requests.
+        auth: The claims for ``ctx.auth``: ``{"sub": "ada", "scope": "read"}``; None means no token.
 
     Raises:
-        ValueError: There is no such revision or level.
+        ValueError: The revision or the level does not exist.
 
-    The handler gets an AssertionError where it asks what has no answer, or when an answer does not
-    fit.
+    If the handler asks a question without an answer, or an answer is invalid, it gets an
+    AssertionError.
     """
     spoken = NEWEST_HANDSHAKE if revision is None else choose([revision])[0]
     if log_level not in LOG_LEVELS:
-        raise ValueError(f"log_level is one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
+        raise ValueError(f"log_level must be one of {', '.join(LOG_LEVELS)}, not {log_level!r}")
     if capabilities is None:
         capabilities = Host(
             None, dict.fromkeys(NAMES, _unused), sampling=("tools", "context")
@@ -171,7 +167,7 @@ def _unused(*_: Any) -> NoReturn:
 
 
 class _Record(Sink):
-    """Keeps what a handler sends, in place of a connection."""
+    """Records what a handler sends, in place of a connection."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Json]] = []
@@ -179,7 +175,7 @@ class _Record(Sink):
 
     @property
     def context(self) -> ContextVars:  # type: ignore[override]
-        """That of the test, which calls the handler on its own thread."""
+        """The context of the test, which calls the handler on its own thread."""
         return copy_context()
 
     def send(self, line: bytes) -> None:
@@ -190,7 +186,7 @@ class _Record(Sink):
 
 
 class _ScriptedChannel(QuestionChannel):
-    """Answers questions with what the test gave."""
+    """Answers questions with the answers of the test."""
 
     def __init__(
         self, incoming: IncomingRequest, answers: Answers, questions: list[Question]
@@ -223,14 +219,14 @@ class _ScriptedChannel(QuestionChannel):
             return read_result(asked, write(answer))
         except (TypeError, ValueError) as error:
             raise AssertionError(
-                f"the test's answer to {asked.key!r} does not fit: {error}"
+                f"the test's answer to {asked.key!r} is invalid: {error}"
             ) from error
 
 
 def _unanswered(question: Question) -> NoReturn:
     message = getattr(question.request, "message", None)
     shown = f" ({message!r:.100})" if message else ""
-    how = f"context(answers={{{question.key!r}: ...}}) or {{{question.kind!r}: ...}}"
     raise AssertionError(
-        f"the handler asks {question.key!r}{shown}, and the test has no answer: {how}"
+        f"the handler asks {question.key!r}{shown}, but the test has no answer: write "
+        f"context(answers={{{question.key!r}: ...}}) or {{{question.kind!r}: ...}}"
     )

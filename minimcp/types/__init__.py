@@ -1,9 +1,10 @@
-"""Typed, snake_case objects for what goes over the wire. All camelCase of the protocol lives here.
+"""Typed objects of the protocol with snake_case names. All camelCase names of the protocol are
+here.
 
-Each class reads with ``from_wire(mapping)`` (ValueError when a peer sent something else) and writes
-with ``to_wire()``. What this library does not know is kept in ``extra``. Which revision knows which
-member is no matter of this package: the layer that writes for an older one drops what that does not
-know.
+Each class reads JSON with ``from_wire(mapping)``, which raises ValueError for malformed JSON, and
+writes it with ``to_wire()``. Members that this library does not know are kept in ``extra``. This
+package does not know which revision has which member: the layer that sends removes the members that
+an older revision does not have.
 
 Each name is imported on first use, so a server without questions does not load their classes.
 """
@@ -27,11 +28,9 @@ _MODULES = {
     ".base": "ABSENT Absent Json Wire",
     ".content": (
         "Annotations Audio BlobResourceContents Completion Content EmbeddedResource "
-        "GetPromptResult "
-        "Icon Image Implementation Message Prompt PromptArgument PromptMessage "
-        "ReadResourceResult Resource "
-        "ResourceContents ResourceLink ResourceTemplate Role Text TextResourceContents "
-        "UnknownContent"
+        "GetPromptResult Icon Image Implementation Message Prompt PromptArgument PromptMessage "
+        "ReadResourceResult Resource ResourceContents ResourceLink ResourceTemplate Role Text "
+        "TextResourceContents UnknownContent"
     ),
     ".notifications": "CHANGES Change LogMessage Progress",
     ".questions": (

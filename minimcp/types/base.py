@@ -1,14 +1,15 @@
-"""`Wire`, the base class of every object that goes over the wire.
+"""`Wire`, the base class of all objects of the protocol.
 
-A class names its members as the fields of a dataclass, and their types say what they may hold::
+A class declares its members as the fields of a dataclass with their types::
 
     class Root(Wire):
         uri: str
         name: Optional[str] = None
 
-From that come the constructor, reading, writing, checking, comparing and showing. Here stands the
-only translation between ``snake_case`` and ``camelCase`` of the package. Which members an older
-revision does not know is not known here: the layer that sends drops them.
+The constructor, reading, writing, validation, comparison and ``repr()`` follow from the
+declaration. This is the only place of the package that translates between ``snake_case`` and
+``camelCase``. It does not know which members an older revision has: the layer that sends removes
+the others.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        """Tells type checkers, and nobody else, that a subclass is a dataclass."""
+        """Tell type checkers that subclasses are dataclasses; does nothing at run time."""
         return lambda cls: cls
 
 
@@ -47,13 +48,14 @@ Held = TypeVar("Held")
 Given = TypeVar("Given")
 
 Json = dict[str, Any]
-"""A JSON object as the codec gives and takes it."""
+"""A decoded JSON object."""
 
-LONGEST_SHOWN = 200
-"""Characters of one value in a repr."""
+MAX_SHOWN_LENGTH = 200
+"""Maximum length of one value in a ``repr()``."""
 
 MAX_FAULTS = 20
-"""How many faults of one message are described, because each becomes a line in the log."""
+"""Maximum number of faults of one message that are described, because each becomes a line in the
+log."""
 
 _WORDS = {
     dict: "an object",
@@ -65,7 +67,7 @@ _WORDS = {
 
 
 class Absent(Enum):
-    """The type of `ABSENT`; there is one object of it, and it is false."""
+    """The type of `ABSENT`, its only object, which is false."""
 
     ABSENT = "ABSENT"
 
@@ -77,11 +79,11 @@ class Absent(Enum):
 
 
 ABSENT = Absent.ABSENT
-"""Says "no such member" where None is a value of its own (JSON null)."""
+"""Means "no such member" where None is a value (JSON null)."""
 
 
 class Converted(Generic[Held, Given]):
-    """The type of a field that holds a `Held` and whose constructor takes a `Given`, for type
+    """The type of a field that holds a `Held` and whose constructor accepts a `Given`, for type
     checkers."""
 
     if TYPE_CHECKING:
@@ -97,7 +99,7 @@ Bytes = Converted[bytes, Union[bytes, bytearray, memoryview]]
 
 
 class Faults:
-    """The parts of one message that cannot be read, collected by `Wire.salvage`.
+    """The malformed parts of one message, collected by `Wire.salvage`.
 
     Args:
         where: The part that is being read, such as ``content[2].annotations``.
@@ -121,12 +123,12 @@ class Faults:
         return Faults(where, self.found)
 
     def replace(self, since: int, reason: object) -> None:
-        """Note one fault in the place of those that were found after the first `since`."""
+        """Replace the faults after the first `since` by one fault."""
         del self.found[since:]
         self.add(reason)
 
     def add(self, reason: object) -> None:
-        """Note that this part cannot be read. Only the first `MAX_FAULTS` are described."""
+        """Add a fault of this part. Only the first `MAX_FAULTS` are described."""
         if len(self.found) < MAX_FAULTS:
             self.found.append((self.where, str(reason)))
         elif len(self.found) == MAX_FAULTS:
@@ -134,25 +136,25 @@ class Faults:
 
 
 Salvage = Callable[[Any, Faults], Any]
-"""Reads a value as far as it can be read. Raises ValueError if nothing of it can be used."""
+"""Reads a value as far as possible. Raises ValueError if no part of it can be used."""
 
 
 class MemberType(NamedTuple):
-    """What one field may hold. A peer's mistake is a ValueError, an author's mistake of type is a
-    TypeError.
+    """The values that a field may hold. A peer's mistake is a ValueError; an author's wrong type is
+    a TypeError.
 
     Attributes:
-        says: The same in words, for messages: "a string".
-        wire: The JSON types that may arrive, exactly these (a boolean is no number).
-        python: The types that an author may give.
-        each: The types of the elements, if it is a list; None does not look at them.
-        read: From what arrived to what the field holds; None keeps it. ValueError refuses it.
-        write: The way back; None keeps it.
-        convert: From what an author gave to what the field holds; None keeps it.
-        check: Refuses a value with a ValueError that begins with its first argument, which names
-            the field.
-        strict: Whether what a peer sent is checked too; else it is kept as it came.
-        salvage: Counterpart of `read` for a value that is wrong in part; None reads all or nothing.
+        says: A description for messages: "a string".
+        wire: The exact JSON types that may arrive (a boolean is not a number).
+        python: The types that an author may pass.
+        each: The types of the elements of a list; None does not check them.
+        read: Converts the received value to the held one; None keeps it. Raises ValueError.
+        write: Converts the held value to the sent one; None keeps it.
+        convert: Converts the author's value to the held one; None keeps it.
+        check: Raises ValueError for an invalid value; its first argument, which names the field,
+            begins the message.
+        strict: Whether `check` also applies to received values, which are otherwise kept.
+        salvage: Replaces `read` for a value that is malformed in part; None reads all or nothing.
     """
 
     says: str
@@ -167,28 +169,28 @@ class MemberType(NamedTuple):
     salvage: Optional[Salvage] = None
 
     def misfit(self, value: Any) -> Optional[str]:
-        """The type of what an author may not give, None when all is well. True is no number."""
+        """Return the type of a value that an author may not pass, or None. True is not a number."""
         found = type(value).__name__
-        fits = isinstance(value, self.python) and not (
-            isinstance(value, bool) and bool not in self.python
-        )
-        wrong = (
-            [each for each in value if not isinstance(each, self.each)]
-            if fits and self.each
-            else []
-        )
-        if wrong:
-            return f"{found} holding {type(wrong[0]).__name__}"
-        return None if fits else found
+        if not isinstance(value, self.python):
+            return found
+        if isinstance(value, bool) and bool not in self.python:
+            return found
+        items: Any = value
+        if self.each:
+            for item in items:
+                if not isinstance(item, self.each):
+                    return f"{found} holding {type(item).__name__}"
+        return None
 
 
 def json_type(value: Any) -> str:
-    """The JSON type of a decoded value, in words."""
+    """Return the JSON type of a decoded value, for messages."""
     return _WORDS.get(type(value), "a number")
 
 
 def member_name(name: str) -> str:
-    """The wire's name of a Python name: ``mime_type`` is ``mimeType``, ``meta`` is ``_meta``."""
+    """Return the wire name of a Python name: ``mime_type`` is ``mimeType``, ``meta`` is
+    ``_meta``."""
     if name == "meta":
         return "_meta"
     first, *others = name.split("_")
@@ -196,39 +198,39 @@ def member_name(name: str) -> str:
 
 
 def decode_base64(text: str) -> bytes:
-    """Bytes from base64 with padding: the standard alphabet, or that for URLs, which servers of
-    2024 wrote.
+    """Decode Base64 with padding. The alphabet for URLs is accepted too, because servers of 2024
+    used it.
 
     Raises:
-        ValueError: There is another character in it, or both alphabets, or the padding is wrong.
+        ValueError: The text has invalid characters, both alphabets or wrong padding.
     """
     if "+" not in text and "/" not in text:
         text = text.replace("-", "+").replace("_", "/")
     if len(text) % 4:
-        raise ValueError("not standard base64 with padding")
+        raise ValueError("not standard Base64 with padding")
     return base64.b64decode(text, validate=True)
 
 
 def encode_base64(data: bytes) -> str:
-    """Standard base64 with padding, on one line."""
+    """Return standard Base64 with padding on one line."""
     return base64.b64encode(data).decode("ascii")
 
 
 def listed(value: Any) -> Any:
-    """A list of its own from what an author gave.
+    """Return a new list with an author's items.
 
-    What is no collection (text, bytes, a mapping, one of our objects) stays as it is, to be refused
-    by the name of the field.
+    A value that is not a collection of items (str, bytes, a mapping, a `Wire`) is returned
+    unchanged. It is then rejected with a message that names the field.
     """
     single = isinstance(value, (str, bytes, dict, Wire)) or not hasattr(value, "__iter__")
     return value if single else list(value)
 
 
 def strings(value: list[Any]) -> list[str]:
-    """The list itself.
+    """Return the list itself.
 
     Raises:
-        ValueError: It holds something that is no string.
+        ValueError: An item is not a string.
     """
     for item in value:
         if type(item) is not str:
@@ -237,14 +239,15 @@ def strings(value: list[Any]) -> list[str]:
 
 
 def each_readable(read: Salvage) -> Salvage:
-    """Return a reader of a list that leaves out the items that `read` rejects."""
+    """Return a reader of a list that omits the items that `read` rejects."""
 
     def salvage(value: Any, faults: Faults) -> list[Any]:
         if not isinstance(value, list):
             raise ValueError(f"must be a list, not {json_type(value)}")
         made = []
         for index, item in enumerate(value):
-            part, known = faults.at(index), len(faults.found)
+            part = faults.at(index)
+            known = len(faults.found)
             try:
                 made.append(read(item, part))
             except ValueError as error:
@@ -292,17 +295,17 @@ MEMBER_TYPES: dict[Any, MemberType] = {
     Json: MemberType("an object", (dict,), (dict,)),
     Any: MemberType("a JSON value", _JSON_TYPES, (*_JSON_TYPES, tuple)),
 }
-"""By the type of a field. `add_member_type` adds the classes of this package, and unions of
-them."""
+"""The types of members by the annotation of a field. `add_member_type` adds the classes of this
+package and unions of them."""
 
 
 def add_member_type(annotation: Any, read: Callable[[Any], Any], salvage: Salvage) -> None:
-    """Add to `MEMBER_TYPES` a class, or a union of classes, and a list of such objects.
+    """Add a class, or a union of classes, and a list of such objects to `MEMBER_TYPES`.
 
     Args:
         annotation: The class or the union.
-        read: Makes an object of what arrived; ValueError rejects it.
-        salvage: The same for an object that is wrong in part.
+        read: Makes an object from decoded JSON; raises ValueError.
+        salvage: The same for an object that is malformed in part.
     """
     classes = typing.get_args(annotation) or (annotation,)
     names = " or ".join(cls.__name__ for cls in classes)
@@ -319,22 +322,21 @@ def add_member_type(annotation: Any, read: Callable[[Any], Any], salvage: Salvag
 
 
 def member_type_of(annotation: Any) -> MemberType:
-    """What a field of this type may hold. Whether a member may be absent is not part of that: a
-    default says so."""
+    """Return the values that a field with this annotation may hold. A default shows that the member
+    may be absent."""
     if annotation in MEMBER_TYPES:
         return MEMBER_TYPES[annotation]
-    origin, args = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    args = typing.get_args(annotation)
     if origin is typing.Literal:
         return MEMBER_TYPES[str]._replace(check=one_of(args), strict=True)
-    return member_type_of(
-        args[0]
-        if origin is Converted
-        else Union[tuple(arg for arg in args if arg is not type(None))]
-    )
+    if origin is Converted:
+        return member_type_of(args[0])
+    return member_type_of(Union[tuple(arg for arg in args if arg is not type(None))])
 
 
 def one_of(words: tuple[str, ...]) -> Callable[[str, Any], None]:
-    """A check that refuses what is, or holds, none of these words."""
+    """Return a check that rejects other words than these, and lists with other words."""
 
     def check(what: str, value: Any) -> None:
         for each in value if isinstance(value, list) else [value]:
@@ -345,31 +347,31 @@ def one_of(words: tuple[str, ...]) -> Callable[[str, Any], None]:
 
 
 def unit(what: str, value: float) -> None:
-    """A check that refuses what lies outside 0 to 1."""
+    """Raise ValueError for a number outside 0 to 1."""
     if not 0 <= value <= 1:
-        raise ValueError(f"{what} must lie between 0 and 1, not at {value}")
+        raise ValueError(f"{what} must be between 0 and 1, not {value}")
 
 
 def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
-    """A field about which its type does not say everything.
+    """Declare a field with more information than its type.
 
     Args:
-        default: What it holds when the member is absent; such a value is not written. Without one
-            it is required.
-        init: Whether the constructor takes it. What it does not take is no member either.
-        about: ``local=True``: it is no member, that is, neither read, written nor compared.
-            ``name``: of the member, where it is not made from the field's. ``required=True``: a
-            peer may not leave it out although an author may. All others are attributes of
-            `MemberType` that differ from those of the field's type.
+        default: The value if the member is absent; it is not written. Without a default the member
+            is required.
+        init: Whether the constructor accepts it. If not, it is not a member.
+        about: ``local=True``: it is not a member, so it is not read, written or compared. ``name``:
+            the wire name, if it differs. ``required=True``: a peer must send it, although an author
+            may omit it. All others are attributes of `MemberType` that differ from those of the
+            field's type.
     """
     return field(default=default, init=init, metadata={"local": not init, **about})
 
 
 class _Prepared:
-    """An attribute that `Wire._prepare` makes when it is first asked for.
+    """An attribute that `Wire._prepare` sets when it is first read.
 
-    A program uses few of the classes, and to prepare all of them would take a fifth of its start.
-    Two threads that ask at once both prepare the class, and get the same.
+    A program uses few of the classes, and preparing all of them would take a fifth of its start. If
+    two threads read it at the same time, both prepare the class, with the same result.
     """
 
     NAMES = ("__dataclass_fields__", "_defaults", "_required", "_known", "_plan")
@@ -383,7 +385,7 @@ class _Prepared:
 
 
 class _SignatureOfFields:
-    """What `inspect.signature` and ``help()`` show for the constructor."""
+    """The signature of the constructor for `inspect.signature` and ``help()``."""
 
     def __get__(self, instance: Any, owner: Any) -> Signature:
         if owner is Wire:
@@ -402,26 +404,25 @@ class _SignatureOfFields:
 
 @dataclass_transform(field_specifiers=(member,))
 class Wire:
-    """One object of the protocol as Python sees it.
+    """An object of the protocol.
 
     ``extra`` holds members that this library does not know; they are written back unchanged.
-    (``resultType`` belongs to the layer above.) Mappings are kept, not copied. Two objects are
-    equal when they have the same class and members.
+    (``resultType`` belongs to the layer above.) Mappings are not copied. Two objects are equal if
+    they have the same class and members.
 
-    Thread safety: objects are plain and changeable: guard one that several threads change.
+    Objects are mutable and not synchronized: use a lock if several threads change one.
     """
 
     _tag: ClassVar[Optional[str]] = None
-    # Of each field, those of base classes first: its type as it is written, and its default or what
-    # `member` gave.
+    # For each field, those of base classes first: its annotation, and its default or the result of
+    # `member`.
     _declared: ClassVar[dict[str, tuple[str, Any]]] = {}
-    # Where a reader finds what he may look for in vain, for messages.
+    # A hint for the message about a missing attribute.
     _instead: ClassVar[str] = ""
-    # Of each field: its name, the member's name, what it may hold, and the default (MISSING: it is
-    # required).
+    # For each field: its name, the member's name, its type, and the default (MISSING: required).
     _plan: ClassVar[tuple[tuple[str, str, MemberType, Any], ...]]
     _known: ClassVar[frozenset[str]]
-    # By the name of each argument of the constructor, in their order.
+    # The defaults of the constructor's arguments, by name and in order.
     _defaults: ClassVar[Json]
     _required: ClassVar[frozenset[str]]
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
@@ -431,15 +432,15 @@ class Wire:
 
     def __init_subclass__(cls) -> None:
         written: dict[str, str] = vars(cls).get("__annotations__", {})
-        own = {name: said for name, said in written.items() if not said.startswith("ClassVar")}
+        own = {name: text for name, text in written.items() if not text.startswith("ClassVar")}
         cls._declared = {
             **cls._declared,
-            **{name: (said, vars(cls).get(name, MISSING)) for name, said in own.items()},
+            **{name: (text, vars(cls).get(name, MISSING)) for name, text in own.items()},
         }
         for name in own.keys() & vars(cls).keys():
             default = vars(cls)[name]
             if isinstance(default, Field) and default.metadata["local"]:
-                setattr(cls, name, default.default)  # no member, so `from_wire` does not set it
+                setattr(cls, name, default.default)  # not a member, so `from_wire` does not set it
             else:
                 delattr(cls, name)  # it would hide a property of a base class
         for name in _Prepared.NAMES:
@@ -450,20 +451,18 @@ class Wire:
 
     @classmethod
     def _prepare(cls) -> None:
-        """Make the fields of a dataclass, and work out once what the constructor, reading and
-        writing go through."""
+        """Make the fields of a dataclass, and the plan for the constructor, reading and writing."""
         declared = [(name, *about) for name, about in cls._declared.items()]
-        said = {
-            "__doc__": cls.__doc__
-        }  # or it would be made of a signature, which takes most of the time
+        # Without a docstring, make_dataclass would generate one, which takes most of its time.
+        namespace = {"__doc__": cls.__doc__}
         made: Any = make_dataclass(
-            cls.__name__, declared, namespace=said, init=False, eq=False, repr=False
+            cls.__name__, declared, namespace=namespace, init=False, eq=False, repr=False
         )
-        names, plan = vars(sys.modules[cls.__module__]), []
+        names = vars(sys.modules[cls.__module__])
+        plan = []
         for each in [one for one in fields(made) if not one.metadata.get("local")]:
-            kind = member_type_of(
-                eval(str(each.type), names)
-            )  # typing.get_type_hints would take ten times the time
+            # Not typing.get_type_hints, which takes ten times as long.
+            kind = member_type_of(eval(str(each.type), names))
             kind = kind._replace(
                 **{key: value for key, value in each.metadata.items() if key in kind._fields}
             )
@@ -501,9 +500,12 @@ class Wire:
     def from_wire(cls, mapping: Any) -> Self:
         """Read a decoded JSON object. An optional member that is null counts as absent.
 
+        Args:
+            mapping: The decoded JSON object.
+
         Raises:
-            ValueError: It is no object, or a member is missing or of a wrong type; one line says
-                which.
+            ValueError: It is not an object, or a member is missing or has a wrong type; one line
+                says which.
         """
         if not isinstance(mapping, dict):
             raise ValueError(f"{cls.__name__}: must be an object, not {json_type(mapping)}")
@@ -535,11 +537,11 @@ class Wire:
 
     @classmethod
     def salvage(cls, mapping: Any, faults: Faults) -> Self:
-        """Read a decoded JSON object of which a part may be malformed.
+        """Read a decoded JSON object that may be malformed in part.
 
         An optional member that cannot be read counts as absent, and a list is read without its
-        malformed items. ``extra`` keeps both as they arrived, and they are not written back. `[]`,
-        which PHP writes for an empty object, is read as one.
+        malformed items. ``extra`` keeps both as they arrived, and they are not written back.
+        ``[]``, which PHP writes for an empty object, is read as an empty object.
 
         Args:
             mapping: The decoded JSON object.
@@ -579,7 +581,7 @@ class Wire:
         return made
 
     def to_wire(self) -> Json:
-        """The JSON object for the wire, without what is not set. The top level is a fresh dict."""
+        """Return the JSON object without members that are not set. The top level is a new dict."""
         made: Json = {} if self._tag is None else {"type": self._tag}
         values = self.__dict__
         for name, member, kind, default in self._plan:
@@ -588,21 +590,21 @@ class Wire:
                 made[member] = value if kind.write is None else kind.write(value)
         if not self.extra:
             return made
-        # A known member stands in `extra` only if a peer sent it malformed: it is not sent on.
+        # `extra` has known members only if a peer sent them malformed. They are not written back.
         unknown = {name: value for name, value in self.extra.items() if name not in self._known}
         return {**unknown, **made}
 
     def __post_init__(self) -> None:
-        """Refuse what does not fit before it gets anywhere near the wire; what is set later is not
-        looked at.
+        """Validate the fields. Later assignments are not checked.
 
         Raises:
-            TypeError: A field has a wrong type; one line names it and says what is wanted.
-            ValueError: A value that the protocol does not have, or a key of ``meta`` that authors
-                may not write.
+            TypeError: A field has a wrong type; one line names it and the expected type.
+            ValueError: The protocol does not have the value, or authors may not write a key of
+                ``meta``.
         """
         self.extra = {}
-        values, owner = self.__dict__, type(self).__name__
+        values = self.__dict__
+        owner = type(self).__name__
         for name, _, kind, default in self._plan:
             if values[name] is default:
                 continue
@@ -617,7 +619,7 @@ class Wire:
         if values.get("meta"):
             check_meta(values["meta"], owner)
 
-    if not TYPE_CHECKING:  # which would take any attribute then
+    if not TYPE_CHECKING:  # a type checker would then accept any attribute
 
         def __getattr__(self, name: str) -> Any:
             hint = f": {self._instead}" if self._instead and not name.startswith("_") else ""
@@ -641,8 +643,7 @@ class Wire:
 
 
 def _salvaged(kind: MemberType, value: Any, faults: Faults) -> Any:
-    """Return what a field holds for a value that arrived. Raises ValueError if it cannot be
-    read."""
+    """Return the held value for a received one. Raise ValueError if it cannot be read."""
     if value == [] and kind.wire == (dict,):
         value = {}
     if kind.salvage is not None:
@@ -660,4 +661,4 @@ def _short(value: Any) -> str:
     if isinstance(value, bytes):
         return f"<{len(value)} bytes>"
     text = repr(value)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}..."
+    return text if len(text) <= MAX_SHOWN_LENGTH else f"{text[:MAX_SHOWN_LENGTH]}..."

@@ -1,5 +1,4 @@
-"""Content blocks, resources and prompts: what reading, getting and completing give, the same
-classes on both sides.
+"""Content blocks, resources and prompts. Servers and clients use the same classes.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
@@ -19,7 +18,7 @@ from .base import Bytes, Converted, Faults, Items, Json, OptionalItems, Wire, me
 M = TypeVar("M", bound="_Media")
 
 Role = Literal["user", "assistant"]
-"""Who speaks, or for whom something is meant."""
+"""The speaker of a message, or an audience."""
 
 base.MEMBER_TYPES[list[Role]] = base.MEMBER_TYPES[list[str]]._replace(
     check=base.one_of(("user", "assistant"))
@@ -30,12 +29,12 @@ class Annotations(Wire):
     """Hints for a program that shows or uses a block or a resource.
 
     Args:
-        audience: For whom it is meant; None says nothing.
-        priority: From 0 (may be left out) to 1 (is needed); None says nothing.
-        last_modified: When it changed, as ISO 8601 text; None says nothing.
+        audience: The intended audience: "user", "assistant" or both; None if unknown.
+        priority: From 0 (optional) to 1 (required); None if unknown.
+        last_modified: The time of the last change as ISO 8601 text; None if unknown.
 
     Raises:
-        ValueError: A role that does not exist, or a priority outside 0 to 1.
+        ValueError: A role does not exist, or the priority is outside 0 to 1.
     """
 
     audience: OptionalItems[Role] = member(default=None)
@@ -44,22 +43,23 @@ class Annotations(Wire):
 
 
 def _split(sizes: Any) -> Any:
-    """Sizes as a list. An early draft had one string with all of them in it."""
+    """Return sizes as a list. An early draft had all of them in one string."""
     return sizes.split() if isinstance(sizes, str) else base.listed(sizes)
 
 
 class Icon(Wire):
-    """A picture for a user interface. Untrusted: fetch only what `is_safe`, and look at what
-    arrives.
+    """A picture for a user interface. It is untrusted: only fetch it if `is_safe`, and check the
+    data.
 
     Args:
         src: An https or data URL.
-        mime_type: Of the picture; None says nothing.
-        sizes: Each as "48x48", or "any"; None means any size. One string with several is split.
-        theme: The background it is made for, "light" or "dark"; None means both.
+        mime_type: The MIME type of the picture; None if unknown.
+        sizes: Sizes such as "48x48", or "any"; None means any size. One string with several sizes
+            is split.
+        theme: The background for which it is made, "light" or "dark"; None means both.
 
     Raises:
-        ValueError: Another theme.
+        ValueError: The theme does not exist.
     """
 
     src: str
@@ -75,29 +75,29 @@ class Icon(Wire):
 
     @property
     def is_safe(self) -> bool:
-        """Whether the URL is one that may be shown at all: https, or data with an image in it."""
+        """Whether the URL may be shown: https, or an image in a data URL."""
         return self.src[:8].lower() == "https://" or self.src[:11].lower() == "data:image/"
 
 
 class Named(Wire):
-    """What has a name for programs and a title for people."""
+    """An object with a name for programs and a title for people."""
 
     @property
     def display_name(self) -> str:
-        """What to show: the title, else the name."""
+        """The title, or the name if there is no title."""
         named: Any = self
         return str(named.title or named.name)
 
 
 class Implementation(Named):
-    """Who a client or a server is. For people and logs: nothing may depend on it.
+    """The description of a client or a server. For people and logs: do not base decisions on it.
 
     Args:
-        name: For programs.
-        version: In any form.
-        title: For people; None means the name.
+        name: The name for programs.
+        version: The version, in any form.
+        title: The name for people; None means `name`.
         description: What it is for.
-        website_url: Where to read more.
+        website_url: The URL of its website.
         icons: Pictures of it.
     """
 
@@ -110,34 +110,29 @@ class Implementation(Named):
 
     @classmethod
     def of_peer(cls, mapping: Any) -> Optional[Implementation]:
-        """What a peer said about itself, as far as it can be read; None when there is not even a
-        name."""
+        """Return a peer's description as far as it can be read, or None if it has no name."""
         try:
             return cls.from_wire(mapping)
         except ValueError:
-            name, version = (
-                (mapping.get("name"), mapping.get("version"))
-                if isinstance(mapping, dict)
-                else (None, None)
-            )
-            return (
-                cls(name, version if isinstance(version, str) else "")
-                if isinstance(name, str)
-                else None
-            )
+            known = mapping if isinstance(mapping, dict) else {}
+            name = known.get("name")
+            version = known.get("version")
+            if not isinstance(name, str):
+                return None
+            return cls(name, version if isinstance(version, str) else "")
 
 
 class Resource(Named):
-    """A resource as ``resources/list`` shows it.
+    """A resource in ``resources/list``.
 
     Args:
-        uri: Its URI; sent byte for byte as it stands.
-        name: For programs.
-        title: For people; None means the name.
-        description: What it is, for a model.
-        mime_type: Of its content; None when not known.
-        size: Of the content in bytes; None when not known.
-        annotations: For whom it is meant and how much it matters.
+        uri: The URI, sent unchanged.
+        name: The name for programs.
+        title: The name for people; None means `name`.
+        description: A description for a model.
+        mime_type: The MIME type of the content; None if unknown.
+        size: The size of the content in bytes; None if unknown.
+        annotations: Hints about audience and importance.
         icons: Pictures of it.
         meta: The member ``_meta``.
     """
@@ -154,14 +149,14 @@ class Resource(Named):
 
 
 class ResourceTemplate(Named):
-    """A family of resources as ``resources/templates/list`` shows it.
+    """A family of resources in ``resources/templates/list``.
 
     Args:
-        uri_template: Their URI with variables in braces (RFC 6570).
-        name: For programs.
-        mime_type: Only when it is the same for all of them.
+        uri_template: The URIs, with variables in braces (RFC 6570).
+        name: The name for programs.
+        mime_type: The MIME type if all resources have the same one.
 
-    The others are those of `Resource`.
+    The other arguments are those of `Resource`.
     """
 
     uri_template: str
@@ -175,8 +170,7 @@ class ResourceTemplate(Named):
 
     @classmethod
     def salvage(cls, mapping: Any, faults: Faults) -> ResourceTemplate:
-        """As `Wire.salvage`; a template in ``uri``, as a seed of the specification has it, is
-        read."""
+        """Read as `Wire.salvage`. A template in ``uri``, as in an early example, is accepted."""
         uri = mapping.get("uri") if isinstance(mapping, dict) else None
         if isinstance(uri, str) and mapping.get("uriTemplate") is None:
             faults.at("uri").add("is read as uriTemplate")
@@ -186,12 +180,12 @@ class ResourceTemplate(Named):
 
 
 class TextResourceContents(Wire):
-    """Content of a resource that is text. Its ``data`` is None.
+    """The content of a resource as text. Its ``data`` is None.
 
     Args:
-        uri: Of the resource, or of a part of it.
+        uri: The URI of the resource, or of a part of it.
         text: The text.
-        mime_type: None when not known.
+        mime_type: The MIME type; None if unknown.
         meta: The member ``_meta``.
     """
 
@@ -204,12 +198,12 @@ class TextResourceContents(Wire):
 
 
 class BlobResourceContents(Wire):
-    """Content of a resource that is bytes. Its ``text`` is None.
+    """The content of a resource as bytes. Its ``text`` is None.
 
     Args:
-        uri: Of the resource, or of a part of it.
-        data: The bytes; base64 is only on the wire.
-        mime_type: None when not known.
+        uri: The URI of the resource, or of a part of it.
+        data: The bytes, which are sent as Base64.
+        mime_type: The MIME type; None if unknown.
         meta: The member ``_meta``.
     """
 
@@ -225,15 +219,15 @@ ResourceContents = Union[TextResourceContents, BlobResourceContents]
 
 
 def contents_from_wire(mapping: Any) -> ResourceContents:
-    """Read one item of content; its members decide whether it is text or bytes.
+    """Read one item of content; its members show whether it is text or bytes.
 
     Raises:
-        ValueError: It is neither, or a member is missing or of a wrong type.
+        ValueError: It is neither, or a member is missing or has a wrong type.
     """
     if not isinstance(mapping, dict):
         raise ValueError(f"resource contents: must be an object, not {base.json_type(mapping)}")
     if mapping.get("text") is None and mapping.get("blob") is None:
-        raise ValueError("resource contents: neither text nor blob is there")
+        raise ValueError("resource contents: text or blob is missing")
     return _contents_class(mapping).from_wire(mapping)
 
 
@@ -242,8 +236,10 @@ def _contents_class(mapping: Json) -> type[ResourceContents]:
 
 
 def salvage_contents(mapping: Any, faults: Faults) -> ResourceContents:
-    """Read one item of content whose optional members may be malformed. Errors as
-    `contents_from_wire`."""
+    """Read one item of content whose optional members may be malformed.
+
+    Exceptions are those of `contents_from_wire`.
+    """
     try:
         return contents_from_wire(mapping)
     except ValueError:
@@ -252,16 +248,16 @@ def salvage_contents(mapping: Any, faults: Faults) -> ResourceContents:
         return _contents_class(mapping).salvage(mapping, faults)
 
 
-# The MIME types of text and of bytes, where nobody says another.
-PLAIN_TEXT, ANY_BYTES = "text/plain", "application/octet-stream"
+# The default MIME types of text and of bytes.
+PLAIN_TEXT = "text/plain"
+ANY_BYTES = "application/octet-stream"
 
 
 def with_type(item: ResourceContents, mime_type: Optional[str] = None) -> ResourceContents:
-    """A copy of the item with a MIME type; None takes the one of its kind."""
+    """Return a copy of an item with a MIME type; None means the default for text or bytes."""
     made = copy(item)
-    made.mime_type = mime_type or (
-        ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT
-    )
+    default = ANY_BYTES if isinstance(item, BlobResourceContents) else PLAIN_TEXT
+    made.mime_type = mime_type or default
     return made
 
 
@@ -270,21 +266,21 @@ base.add_member_type(ResourceContents, contents_from_wire, salvage_contents)
 
 def _check_ttl(what: str, milliseconds: int) -> None:
     if milliseconds < 0:
-        raise ValueError(f"{what} must not be negative, as {milliseconds} is")
+        raise ValueError(f"{what} must not be negative, but is {milliseconds}")
 
 
 class ReadResourceResult(Wire):
-    """What reading a resource gives.
+    """The result of reading a resource.
 
     Args:
-        contents: One item, or several when the URI stands for several things.
-        ttl_ms: Milliseconds for which it stays true; None leaves that to the resource.
-        cache_scope: Who may keep it, "private" (one user) or "public"; None leaves that to the
-            resource.
+        contents: One item, or several if the URI refers to several resources.
+        ttl_ms: Milliseconds for which the client may cache it; None uses the resource's own value.
+        cache_scope: Who may share a cached copy, "private" (one user) or "public"; None uses the
+            resource's own value.
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: Another scope, or less than no time.
+        ValueError: The scope does not exist, or the time is negative.
     """
 
     _instead = "its text is in .text (JSON: json.loads(result.text)), its bytes are in .data"
@@ -296,12 +292,12 @@ class ReadResourceResult(Wire):
 
     @property
     def text(self) -> Optional[str]:
-        """The text of the first item; None when it is bytes or there is none."""
+        """The text of the first item, or None if it is bytes or there is no item."""
         return self.contents[0].text if self.contents else None
 
     @property
     def data(self) -> Optional[bytes]:
-        """The bytes of the first item; None when it is text or there is none."""
+        """The bytes of the first item, or None if it is text or there is no item."""
         return self.contents[0].data if self.contents else None
 
 
@@ -310,7 +306,7 @@ class Text(Wire):
 
     Args:
         text: The text.
-        annotations: For whom it is meant and how much it matters.
+        annotations: Hints about audience and importance.
         meta: The member ``_meta``.
     """
 
@@ -321,11 +317,11 @@ class Text(Wire):
     meta: Optional[Json] = None
 
 
-# MIME type, suffixes, and a pattern of the first bytes where they tell it for certain (a film may
-# begin with others).
+# MIME type, suffixes, and a pattern of the first bytes if they identify the type with certainty.
+# (The first bytes of other types may also begin a video.)
 #
-# A table of our own: the standard library's differs between machines, and says "audio/x-wav", which
-# models refuse.
+# The table of the standard library is not used: it differs between machines and has "audio/x-wav",
+# which models reject.
 _MEDIA = (
     ("image/png", ".png", rb"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", ".jpg .jpeg", rb"\xff\xd8\xff"),
@@ -348,12 +344,13 @@ _MEDIA = (
 
 
 def media_type(name: str, data: bytes) -> Optional[str]:
-    """The MIME type of a picture or a sound; None when neither its bytes nor its name say it.
+    """Return the MIME type of a picture or a sound, or None if neither its bytes nor its name show
+    it.
 
     Args:
-        name: Of the file. Only its suffix counts, and less than the bytes: files are often named
-            wrongly.
-        data: Its content, or the beginning of it.
+        name: The name of the file. Only its suffix is used, and the bytes take precedence, because
+            files are often misnamed.
+        data: The content of the file, or its beginning.
     """
     for mime_type, _, beginning in _MEDIA:
         if beginning is not None and re.match(beginning, data, re.DOTALL):
@@ -365,7 +362,7 @@ def media_type(name: str, data: bytes) -> Optional[str]:
 
 
 class _Media(Wire):
-    """What a picture and a sound have in common."""
+    """The base class of `Image` and `Audio`."""
 
     data: Bytes
     mime_type: str
@@ -375,9 +372,10 @@ class _Media(Wire):
     def __post_init__(self) -> None:
         given: Any = self.data
         if isinstance(given, (str, os.PathLike)):
-            name, found = type(self).__name__, type(given).__name__
+            name = type(self).__name__
             raise TypeError(
-                f"{name}: data must be bytes, not {found}: {name}.from_file(...) reads a file"
+                f"{name}: data must be bytes, not {type(given).__name__}: "
+                f"{name}.from_file(...) reads a file"
             )
         super().__post_init__()
 
@@ -385,28 +383,32 @@ class _Media(Wire):
     def from_file(
         cls: type[M], path: Union[str, os.PathLike[str]], mime_type: Optional[str] = None
     ) -> M:
-        """The content of a file.
+        """Read a file.
 
         Args:
-            path: Of the file.
-            mime_type: None takes what its first bytes say, else what the suffix of its name says.
+            path: The path of the file.
+            mime_type: The MIME type; None detects it from the first bytes or the suffix of the
+                name.
 
         Raises:
-            ValueError: Neither says what it is, or it is something else than this class is for.
+            ValueError: The type cannot be detected, or it is not a type for this class.
             OSError: The file cannot be read.
         """
         with open(path, "rb") as file:
             data = file.read()
         if mime_type is None:
-            wanted, name = cls.__name__.lower(), os.path.basename(os.fspath(path))
+            wanted = cls.__name__.lower()
+            name = os.path.basename(os.fspath(path))
             mime_type = media_type(name, data)
             if mime_type is None:
                 raise ValueError(
-                    f"{name}: neither its bytes nor its suffix are known as {wanted}: say "
+                    f"{name}: cannot detect the type of {wanted} from its bytes or suffix: pass "
                     "mime_type="
                 )
             if not mime_type.startswith(f"{wanted}/"):
-                raise ValueError(f"{name} is {mime_type}, no {wanted}: say mime_type= if it is one")
+                raise ValueError(
+                    f"{name} is {mime_type}, not {wanted}: pass mime_type= if that is wrong"
+                )
         return cls(data, mime_type)
 
 
@@ -414,9 +416,9 @@ class Image(_Media):
     """A picture.
 
     Args:
-        data: The bytes of the file; base64 is only on the wire.
+        data: The bytes of the file, which are sent as Base64.
         mime_type: "image/png" and so on.
-        annotations: For whom it is meant and how much it matters.
+        annotations: Hints about audience and importance.
         meta: The member ``_meta``.
     """
 
@@ -430,17 +432,18 @@ class Audio(_Media):
 
 
 class ResourceLink(Resource):
-    """A pointer to a resource that the client may read, listed or not. Arguments as `Resource`."""
+    """A link to a resource that the client may read, listed or not. Arguments are those of
+    `Resource`."""
 
     type: ClassVar[Literal["resource_link"]] = "resource_link"
 
 
 class EmbeddedResource(Wire):
-    """The content of a resource in the middle of a message.
+    """The content of a resource inside a message.
 
     Args:
         resource: The content; it should have a MIME type.
-        annotations: For whom it is meant and how much it matters.
+        annotations: Hints about audience and importance.
         meta: The member ``_meta``.
     """
 
@@ -452,8 +455,8 @@ class EmbeddedResource(Wire):
 
     @classmethod
     def from_wire(cls, mapping: Any) -> EmbeddedResource:
-        """As `Wire.from_wire`; annotations inside ``resource``, as an example had them, are the
-        block's."""
+        """Read as `Wire.from_wire`. Annotations in ``resource``, as in an early example, are moved
+        to the block."""
         made = super().from_wire(mapping)
         inner = made.resource.extra
         if made.annotations is None and isinstance(inner.get("annotations"), dict):
@@ -462,7 +465,7 @@ class EmbeddedResource(Wire):
 
     @classmethod
     def salvage(cls, mapping: Any, faults: Faults) -> EmbeddedResource:
-        """As `Wire.salvage`; annotations inside ``resource`` are the block's."""
+        """Read as `Wire.salvage`. Annotations in ``resource`` are moved to the block."""
         made = super().salvage(mapping, faults)
         inner = made.resource.extra
         if made.annotations is None and isinstance(inner.get("annotations"), dict):
@@ -477,27 +480,26 @@ class EmbeddedResource(Wire):
 
     @property
     def mime_type(self) -> Optional[str]:
-        """The MIME type of the content; None when not known."""
+        """The MIME type of the content, or None if unknown."""
         return self.resource.mime_type
 
     @property
     def text(self) -> Optional[str]:
-        """The content's text; None when it is bytes."""
+        """The content's text, or None if it is bytes."""
         return self.resource.text
 
     @property
     def data(self) -> Optional[bytes]:
-        """The content's bytes; None when it is text."""
+        """The content's bytes, or None if it is text."""
         return self.resource.data
 
 
 class UnknownContent(Wire):
-    """A block of a kind that this library does not know, or a malformed block of a known kind, kept
-    as it arrived.
+    """A block of an unknown type, or a malformed block of a known type, unchanged.
 
     Args:
-        raw: The JSON object, ``type`` included. In a result that a peer sent malformed it may be
-            any JSON value.
+        raw: The JSON object, including ``type``. In a malformed result of a peer it may be any JSON
+            value.
 
     Raises:
         ValueError: It has no type.
@@ -512,19 +514,19 @@ class UnknownContent(Wire):
 
     @property
     def type(self) -> str:
-        """The kind, as on the wire; empty if a peer sent a block without one."""
+        """The type as received; empty if a peer sent a block without one."""
         kind = self.raw.get("type") if isinstance(self.raw, dict) else None
         return kind if isinstance(kind, str) else ""
 
     @property
     def meta(self) -> Optional[Json]:
-        """The member ``_meta``; None when there is none."""
+        """The member ``_meta``, or None."""
         meta = self.raw.get("_meta") if isinstance(self.raw, dict) else None
         return meta if isinstance(meta, dict) else None
 
     @property
     def annotations(self) -> Optional[Annotations]:
-        """The annotations; None when there are none or they cannot be read."""
+        """The annotations, or None if there are none or they are malformed."""
         try:
             return Annotations.from_wire(self.raw.get("annotations"))
         except (AttributeError, ValueError):
@@ -532,21 +534,22 @@ class UnknownContent(Wire):
 
     @classmethod
     def from_wire(cls, mapping: Any) -> UnknownContent:
-        """Keep a decoded JSON object that has a type. Raises ValueError: it is no such object."""
+        """Keep a decoded JSON object that has a type. Raise ValueError if it is not such an
+        object."""
         if not isinstance(mapping, dict):
             raise ValueError(f"UnknownContent: must be an object, not {base.json_type(mapping)}")
         return cls(mapping)
 
     @classmethod
     def keep(cls, raw: Any) -> UnknownContent:
-        """Keep a value that stands in the place of a block, whatever it is."""
+        """Keep any value that is in the place of a block."""
         made = object.__new__(cls)
         made.raw = raw
         made.extra = {}
         return made
 
     def to_wire(self) -> Json:
-        """The JSON object as it came."""
+        """Return the JSON object as received."""
         raw: Any = self.raw
         return dict(raw) if isinstance(raw, dict) else raw
 
@@ -556,7 +559,8 @@ Content = Union[Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownConte
 
 
 def _link_or_embedded(mapping: Json) -> Content:
-    """Some peers send a link as a ``resource`` without content; its name is then its URI."""
+    """Read a ``resource``. Some peers send a link as one without content; its URI becomes its
+    name."""
     if "resource" in mapping or "uri" not in mapping:
         return EmbeddedResource.from_wire(mapping)
     return ResourceLink.from_wire({"name": mapping["uri"], **mapping})
@@ -566,7 +570,7 @@ READERS: dict[str, Callable[[Any], Any]] = {
     cls.type: cls.from_wire for cls in (Text, Image, Audio, ResourceLink)
 }
 READERS["resource"] = _link_or_embedded
-"""By ``type``."""
+"""The readers of content blocks by ``type``."""
 
 _SALVAGING: dict[str, Callable[[Any, Faults], Any]] = {
     cls.type: cls.salvage for cls in (Text, Image, Audio, ResourceLink, EmbeddedResource)
@@ -574,23 +578,22 @@ _SALVAGING: dict[str, Callable[[Any, Faults], Any]] = {
 
 
 def content_from_wire(mapping: Any, readers: Mapping[str, Callable[[Any], Any]] = READERS) -> Any:
-    """Read one content block. A kind that is not known here is kept as `UnknownContent`.
+    """Read one content block. A block of an unknown type becomes an `UnknownContent`.
 
     Raises:
-        ValueError: It has no type, or a known kind lacks a member or has a wrong one.
+        ValueError: It has no type, or a block of a known type lacks a member or has a wrong one.
     """
     if not isinstance(mapping, dict):
         raise ValueError(f"content block: must be an object, not {base.json_type(mapping)}")
     if type(mapping.get("type")) is not str:
-        raise ValueError("content block: type is missing or no string")
+        raise ValueError("content block: type is missing or not a string")
     return readers.get(mapping["type"], UnknownContent)(mapping)
 
 
 def check_sendable(block: Any) -> None:
-    """Refuse a block that a peer sent malformed, because it must not be sent on.
+    """Raise ValueError for a block that a peer sent malformed, because it must not be forwarded.
 
-    Raises:
-        ValueError: It is such a block; the message says what is wrong with it.
+    The message says what is wrong with it.
     """
     if isinstance(block, UnknownContent):
         try:
@@ -600,7 +603,7 @@ def check_sendable(block: Any) -> None:
 
 
 def salvage_content(mapping: Any, faults: Faults) -> Any:
-    """Read one content block as far as possible. A malformed one is kept as `UnknownContent`."""
+    """Read one content block as far as possible. A malformed one becomes an `UnknownContent`."""
     try:
         return content_from_wire(mapping)
     except ValueError as error:
@@ -620,7 +623,7 @@ def _salvage_blocks(value: Any, faults: Faults) -> list[Any]:
     if isinstance(value, list):
         return [salvage_content(item, faults.at(index)) for index, item in enumerate(value)]
     faults.add(f"must be a list, not {base.json_type(value)}")
-    if isinstance(value, dict):  # a block by itself, as a message to a model may have it
+    if isinstance(value, dict):  # a single block, as a message to a model may have it
         return [salvage_content(value, faults)]
     return [UnknownContent.keep(value)]
 
@@ -632,27 +635,27 @@ base.MEMBER_TYPES[list[Content]] = base.MEMBER_TYPES[list[Content]]._replace(
 
 
 class WithContent(Wire):
-    """What has a content block, or several, in ``content``."""
+    """An object with one or several content blocks in ``content``."""
 
     @property
     def text(self) -> str:
-        """The text blocks, joined by line feeds; empty when there are none."""
+        """The text blocks, joined by newlines; empty if there are none."""
         content = self.__dict__["content"]
         blocks = content if isinstance(content, list) else [content]
         return "\n".join([block.text for block in blocks if isinstance(block, Text)])
 
 
-# ----------------------------------------------------- prompts, and suggestions for their arguments
+# ------------------------------------------------------------ prompts and completion
 
 
 class PromptArgument(Named):
     """One argument of a prompt; its value is always a string.
 
     Args:
-        name: For programs.
-        title: For people; None means the name.
+        name: The name for programs.
+        title: The name for people; None means `name`.
         description: What it means.
-        required: Whether it must be given.
+        required: Whether it must be passed.
     """
 
     name: str
@@ -661,18 +664,18 @@ class PromptArgument(Named):
     required: bool = False
 
     def to_wire(self) -> Json:
-        """As `Wire.to_wire`; ``required`` is always there."""
+        """Return the JSON object, which always has ``required``."""
         return {**super().to_wire(), "required": self.required}
 
 
 class Prompt(Named):
-    """A prompt as ``prompts/list`` shows it.
+    """A prompt in ``prompts/list``.
 
     Args:
-        name: For programs.
-        title: For people; None means the name.
+        name: The name for programs.
+        title: The name for people; None means `name`.
         description: What it is for.
-        arguments: What it takes; None when nothing is said.
+        arguments: Its arguments; None if unknown.
         icons: Pictures of it.
         meta: The member ``_meta``.
     """
@@ -690,15 +693,15 @@ def _as_block(content: Any) -> Any:
 
 
 class PromptMessage(WithContent):
-    """One message of a prompt: who speaks, and one block.
+    """One message of a prompt: a role and one block.
 
     Args:
         role: "user" or "assistant".
-        content: One block; a str stands for a block of text.
+        content: One block; a str becomes a block of text.
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: A role that does not exist.
+        ValueError: The role does not exist.
     """
 
     role: Role
@@ -707,11 +710,11 @@ class PromptMessage(WithContent):
 
 
 Message = PromptMessage
-"""The shorter name."""
+"""A shorter name for `PromptMessage`."""
 
 
 class GetPromptResult(Wire):
-    """What getting a prompt gives.
+    """The result of getting a prompt.
 
     Args:
         messages: The messages, in order.
@@ -725,12 +728,12 @@ class GetPromptResult(Wire):
 
 
 class Completion(Wire):
-    """Suggestions, best first. On the wire they stand in the member ``completion`` of the result.
+    """Suggestions for an argument, best first.
 
     Args:
-        values: The suggestions. What is sent has at most 100; a completer may return more.
-        total: How many there are in all; None when not known.
-        has_more: Whether there are more; None says nothing.
+        values: The suggestions. At most 100 are sent; a completer may return more.
+        total: The number of all suggestions; None if unknown.
+        has_more: Whether there are more; None if unknown.
         meta: The member ``_meta`` of the result.
     """
 
@@ -744,7 +747,7 @@ class Completion(Wire):
         """Read the result of ``completion/complete``.
 
         Raises:
-            ValueError: It is no such result; one line says why.
+            ValueError: The result is malformed; one line says why.
         """
         if not isinstance(mapping, dict):
             raise ValueError(f"Completion: must be an object, not {base.json_type(mapping)}")
@@ -755,7 +758,7 @@ class Completion(Wire):
 
     @classmethod
     def salvage(cls, mapping: Any, faults: Faults) -> Completion:
-        """As `Wire.salvage`."""
+        """Read the result of ``completion/complete`` as `Wire.salvage`."""
         about = mapping.get("completion") if isinstance(mapping, dict) else None
         if not isinstance(about, dict):
             faults.at("completion").add(f"must be an object, not {base.json_type(about)}")
@@ -766,6 +769,6 @@ class Completion(Wire):
         return made
 
     def to_wire(self) -> Json:
-        """The result of ``completion/complete``."""
+        """Return the result of ``completion/complete``."""
         result: Json = {"completion": super().to_wire()}
         return result if self.meta is None else {**result, "_meta": self.meta}

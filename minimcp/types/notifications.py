@@ -1,4 +1,4 @@
-"""What arrives without being asked for: progress, log messages, changes of a list or a resource."""
+"""Notifications: progress, log messages, and changes of a list or a resource."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .base import Json, Wire, member, one_of
 
 
 class Progress(Wire):
-    """How far a request has got.
+    """The progress of a request.
 
     Args:
-        progress: Grows from report to report, in any unit.
-        total: The value at the end, in the same unit; None when not known.
-        message: What is being done, for people.
-        progress_token: Which request it is about: what that request carried as its token.
+        progress: A number that grows with each notification, in any unit.
+        total: The final number in the same unit; None if unknown.
+        message: The current activity, for people.
+        progress_token: The token of the request.
         meta: The member ``_meta``.
     """
 
@@ -32,13 +32,13 @@ class LogMessage(Wire):
     """A log message of the server.
 
     Args:
-        level: One of `LOG_LEVELS`, or "warn"; from a peer it is kept as it came.
+        level: One of `LOG_LEVELS`, or "warn". The level of a received message is kept unchanged.
         data: Any JSON value.
-        logger: The name of the logger; None says nothing.
+        logger: The name of the logger, or None.
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: There is no such level.
+        ValueError: The level does not exist.
     """
 
     level: str = member(
@@ -56,16 +56,16 @@ CHANGES = {
     **{f"notifications/{name}/list_changed": f"{name}_list_changed" for name in LISTS},
     "notifications/resources/updated": "resource_updated",
 }
-"""Method of the notification to the kind of `Change`. What a new one needs elsewhere: "Adding a
+"""The kind of `Change` for each notification. For the other places to extend, see "Adding a
 notification" in examples/design.rst."""
 
 
 class Change(Wire):
-    """Something on the server changed.
+    """A change on the server.
 
     Args:
         kind: One of the values of `CHANGES`.
-        uri: Of the resource that was updated; None for a list.
+        uri: The URI of the resource that was updated; None for a list.
         meta: The member ``_meta`` of the notification.
     """
 
@@ -78,17 +78,18 @@ class Change(Wire):
         """Read a notification.
 
         Raises:
-            ValueError: The method tells of no change, or a member is missing or of a wrong type.
+            ValueError: The method does not report a change, or a member is missing or has a wrong
+                type.
         """
         if method not in CHANGES:
-            raise ValueError(f"{method} tells of no change")
+            raise ValueError(f"{method} does not report a change")
         made = cls.from_wire({**(params or {}), "kind": CHANGES[method]})
         if made.kind == "resource_updated" and made.uri is None:
             raise ValueError("Change: uri is missing")
         return made
 
     def to_wire(self) -> Json:
-        """The params of the notification; the kind stands in its method."""
+        """Return the params of the notification; the method shows the kind."""
         made = super().to_wire()
         del made["kind"]
         return made

@@ -1,5 +1,5 @@
-"""What a server asks a client: its user (elicitation), its model (sampling), the directories it may
-work in (roots).
+"""Requests from a server to the host: for its user (elicitation), its model (sampling) and its
+directories (roots).
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
@@ -49,16 +49,16 @@ ACTIONS = ("accept", "decline", "cancel")
 
 @dataclass(repr=False)
 class Answer:
-    """What a user did with a question. True when it was accepted, whatever the fields of the form
-    hold.
+    """The user's answer to an elicitation. It is true if the user accepted, whatever the form
+    contains.
 
     Args:
-        action: "accept", "decline" (said no) or "cancel" (made no choice).
-        content: What the user filled in: a dict, or an instance of the class that was asked for;
-            None unless accepted.
+        action: "accept", "decline" (the user refused) or "cancel" (the user did not choose).
+        content: The content of the form: a dict, or an instance of the requested class. None unless
+            accepted.
 
     Raises:
-        ValueError: Another action, or content without acceptance.
+        ValueError: The action does not exist, or there is content without acceptance.
     """
 
     action: str
@@ -66,18 +66,18 @@ class Answer:
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
-            raise ValueError(f"action is one of {', '.join(ACTIONS)}, not {self.action!r}")
+            raise ValueError(f"action must be one of {', '.join(ACTIONS)}, not {self.action!r}")
         if self.content is not None and self.action != "accept":
-            raise ValueError(f"an answer that is no acceptance ({self.action}) has no content")
+            raise ValueError(f"content needs the action accept, not {self.action}")
 
     def __bool__(self) -> bool:
         return self.action == "accept"
 
     def require(self) -> Any:
-        """The content.
+        """Return the content.
 
         Raises:
-            Declined: The user declined or made no choice.
+            Declined: The user declined or did not choose.
         """
         if self.action != "accept":
             raise Declined(
@@ -85,27 +85,25 @@ class Answer:
             )
         return self.content
 
-    if not TYPE_CHECKING:  # which would take any subscript then
+    if not TYPE_CHECKING:  # a type checker would then accept any subscript
 
         def __getitem__(self, key: Any) -> Any:
             raise TypeError(
-                "an Answer is not subscriptable: what was filled in is .require(), or .content"
+                "an Answer is not subscriptable: use .require() or .content for the form's content"
             )
 
     def __repr__(self) -> str:
-        return (
-            f"Answer({self.action!r}, {self.content!r})"
-            if self.content is not None
-            else f"Answer({self.action!r})"
-        )
+        if self.content is None:
+            return f"Answer({self.action!r})"
+        return f"Answer({self.action!r}, {self.content!r})"
 
 
 class HostRequest(Wire):
-    """What `ElicitRequest` and `SampleRequest` have in common.
+    """The base class of `ElicitRequest` and `SampleRequest`.
 
-    ``server`` says who asks, as far as the server describes itself. ``connection`` is the name by
-    which the host knows it in its config, None where it was connected to by another target: show
-    the user this one, no other can claim it.
+    ``server`` is the server's description of itself. ``connection`` is its name in the host's
+    config, or None if it was not connected to by name. Show the user the latter, because no other
+    server can claim it.
     """
 
     server: Optional[Implementation] = member(init=False, default=None)
@@ -113,35 +111,37 @@ class HostRequest(Wire):
     asked: Any = member(init=False, default=None)
 
     def __getstate__(self) -> Json:
-        """Nobody waits for the answer to a copy."""
+        """Drop the token: nothing waits for the answer to a copy."""
         return {**self.__dict__, "asked": None}
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody waits for the answer any more: it turns true once, and any thread may
-        look."""
+        """Whether the answer is no longer needed. It becomes true once, and any thread may read
+        it."""
         return self.asked is not None and bool(self.asked.cancelled)
 
 
 class ElicitRequest(HostRequest):
-    """A server asks the user.
+    """A server's question to the user.
 
-    In form mode the user fills in what ``schema`` describes; before it is sent, the user sees it
-    and can decline. In url mode the user is asked to open ``url``: show it whole, and ``host`` by
-    itself; open it only when the user agrees, in a browser that neither this program nor a model
-    can look into; fetch nothing before.
+    In form mode the user fills in a form with the fields in ``schema``. Before the answer is sent,
+    let the user review it and decline. In url mode the user is asked to open ``url``. Show the
+    whole URL, and ``host`` separately. Open it only if the user agrees, in a browser that neither
+    this program nor a model can observe. Do not fetch anything before.
 
     Args:
-        message: What the user is asked.
+        message: The question.
         schema: A JSON Schema of a flat object; None in url mode.
-        mode: "form" or "url"; a question that does not say is one for a form.
-        url: What to open; None in form mode.
-        elicitation_id: By which the server names the outcome later, in revisions that do so; else
-            None.
+        mode: "form" or "url"; a question without a mode is in form mode.
+        url: The URL to open; None in form mode.
+        elicitation_id: The id by which the server reports the outcome later, in some revisions;
+            otherwise None.
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: Another mode.
+        ValueError: The mode does not exist.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
     """
 
     message: str
@@ -153,8 +153,7 @@ class ElicitRequest(HostRequest):
 
     @property
     def defaults(self) -> Json:
-        """What a form shows before the user has changed anything: the defaults of the schema, by
-        name."""
+        """The initial values of the form: the defaults in the schema, by name."""
         properties = (self.schema or {}).get("properties")
         fields = properties.items() if isinstance(properties, dict) else ()
         return {
@@ -165,8 +164,8 @@ class ElicitRequest(HostRequest):
 
     @property
     def host(self) -> Optional[str]:
-        """The host that a browser opens for ``url``, in lower case; None when it is no http or
-        https URL, or one whose host programs read in different ways."""
+        """The host of ``url`` in lower case. None if it is not an http or https URL, or if programs
+        parse its host differently."""
         try:
             return parse_web_url(self.url or "").host
         except ValueError:
@@ -174,8 +173,8 @@ class ElicitRequest(HostRequest):
 
     @property
     def looks_odd(self) -> bool:
-        """Whether the host may pretend to be another one: there is none, or it has letters beyond
-        ASCII (``xn--``)."""
+        """Whether the host may imitate another one: it is missing, or has characters outside ASCII
+        (``xn--``)."""
         return self.url is not None and any(
             label[:4] in ("", "xn--") for label in (self.host or "").split(".")
         )
@@ -184,7 +183,7 @@ class ElicitRequest(HostRequest):
 def _check_file_uri(what: str, uri: str) -> None:
     if uri[:7].lower() != "file://":
         raise ValueError(
-            f"{what} must start with file://, unlike {uri!r}; for a path use from_path"
+            f"{what} must start with file://, not {uri!r}: use Root.from_path for a path"
         )
 
 
@@ -193,12 +192,14 @@ class Root(Wire):
 
     Args:
         uri: A ``file://`` URI.
-        name: For people; None says nothing.
+        name: The name for people, or None.
         meta: The member ``_meta``.
 
     Raises:
         ValueError: The URI does not start with ``file://``. (`Context.list_roots` drops such a root
             of a client and logs it.)
+
+    https://modelcontextprotocol.io/specification/2026-07-28/client/roots
     """
 
     uri: str = member(check=_check_file_uri)
@@ -207,16 +208,15 @@ class Root(Wire):
 
     @classmethod
     def from_path(cls, path: Union[str, os.PathLike[str]], name: Optional[str] = None) -> Root:
-        """The root of a path of this machine; a relative one is taken from the working
-        directory."""
+        """Return the root for a local path. A relative path refers to the working directory."""
         from pathlib import Path
 
         return cls(Path(os.path.abspath(path)).as_uri(), name)
 
     @property
     def path(self) -> Optional[Path]:
-        """The path on this machine; None when the URI is of another kind or machine, or no path has
-        its characters."""
+        """The local path. None if the URI has another scheme or host, or characters that a path
+        cannot have."""
         from pathlib import Path
         from urllib.parse import unquote, urlsplit
 
@@ -233,11 +233,11 @@ class Root(Wire):
 
 
 class ToolUse(Wire):
-    """The model wants to call a tool.
+    """A model's request to call a tool.
 
     Args:
-        id: Of this use; the `ToolResult` names it.
-        name: Of the tool.
+        id: The id, which the `ToolResult` repeats.
+        name: The tool's name.
         input: The arguments.
         meta: The member ``_meta``.
     """
@@ -251,12 +251,12 @@ class ToolUse(Wire):
 
 
 class ToolResult(ToolOutcome):
-    """What the tool gave that the model wanted to call.
+    """The result of a tool that a model requested.
 
     Args:
         tool_use_id: The id of the `ToolUse`.
         content: The blocks.
-        structured_content: Any JSON value, None being null; `ABSENT` sends none.
+        structured_content: Any JSON value (None is null); `ABSENT` sends none.
         is_error: Whether the tool failed.
         meta: The member ``_meta``.
     """
@@ -277,8 +277,7 @@ _CLASSES = get_args(SamplingContent)
 _READERS = {**READERS, "tool_use": ToolUse.from_wire, "tool_result": ToolResult.from_wire}
 
 Blocks = Union[str, SamplingContent, Iterable[SamplingContent]]
-"""What an author may give as content: a str stands for a block of text, one block for a list of
-one."""
+"""Content as an author may write it: a str for a block of text, one block, or several blocks."""
 
 
 def _read_blocks(value: Any) -> list[SamplingContent]:
@@ -289,7 +288,7 @@ def _read_blocks(value: Any) -> list[SamplingContent]:
 
 
 def _write_blocks(blocks: list[Wire]) -> Any:
-    """One block stands alone: older revisions allow nothing else, newer ones allow it too."""
+    """Write one block without a list, because older revisions only allow that."""
     written = [block.to_wire() for block in blocks]
     return written[0] if len(written) == 1 else written
 
@@ -310,11 +309,11 @@ class SamplingMessage(WithContent):
 
     Args:
         role: "user" or "assistant".
-        content: A block, several, or a str for a block of text; ``content`` is always a list.
+        content: One block, several, or a str for a block of text. The attribute is always a list.
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: A role that does not exist.
+        ValueError: The role does not exist.
     """
 
     role: Role
@@ -323,11 +322,11 @@ class SamplingMessage(WithContent):
 
     @classmethod
     def of(cls, given: Any) -> Any:
-        """What an author may give for a message: a str is one of the user, a mapping one in its
-        form on the wire.
+        """Convert what an author may write for a message: a str is a user's message, and a mapping
+        is one in wire form.
 
         Raises:
-            ValueError: The mapping is no message.
+            ValueError: The mapping is not a message.
         """
         if isinstance(given, Mapping):
             return cls.from_wire(dict(given))
@@ -335,36 +334,38 @@ class SamplingMessage(WithContent):
 
 
 def conversation_fault(messages: Sequence[SamplingMessage]) -> Optional[str]:
-    """What is wrong with the use of tools in a conversation, in one line; None when nothing is.
+    """Return what is wrong with the use of tools in a conversation, in one line, or None.
 
-    A message with results of tools holds nothing else, and follows at once on the uses that it
-    answers, all of them.
+    A message with tool results must not contain anything else. It must directly follow the message
+    with the tool uses and have a result for each of them.
     """
     open_uses: set[str] = set()
     for message in messages:
         results = [block.tool_use_id for block in message.content if isinstance(block, ToolResult)]
         if results and (len(results) < len(message.content) or message.role != "user"):
-            return "a message with results of tools is the user's and holds nothing else"
+            return "a message with tool results must be the user's and contain nothing else"
         if open_uses != set(results):
-            return "the message after uses of tools has the result of each of them"
+            return "the message after tool uses must have the result of each of them"
         uses = [block.id for block in message.content if isinstance(block, ToolUse)]
         open_uses = set(uses) if message.role == "assistant" else set()
-    return "a use of a tool has no result" if open_uses else None
+    return "a tool use has no result" if open_uses else None
 
 
 class SampleResult(WithContent):
-    """What the model said.
+    """The answer of a model.
 
     Args:
-        content: A block, several, or a str for a block of text; ``content`` is always a list.
+        content: One block, several, or a str for a block of text. The attribute is always a list.
         model: The model's name.
-        role: Who speaks.
-        stop_reason: Why it stopped: "endTurn", "stopSequence", "maxTokens", "toolUse" or another
-            word.
+        role: "assistant" or "user".
+        stop_reason: Why the model stopped: "endTurn", "stopSequence", "maxTokens", "toolUse" or
+            another word.
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: A role that does not exist.
+        ValueError: The role does not exist.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
     """
 
     content: Converted[list[SamplingContent], Blocks]
@@ -375,15 +376,15 @@ class SampleResult(WithContent):
 
     @property
     def is_end_turn(self) -> bool:
-        """Whether the model had said all it wanted; some peers write ``end_turn``."""
+        """Whether the model finished its answer. Some peers write ``end_turn``."""
         return self.stop_reason in ("endTurn", "end_turn")
 
 
 class ModelHint(Wire):
-    """A part of the name of a model that would do.
+    """A part of the name of a suitable model.
 
     Args:
-        name: The part; None says nothing.
+        name: The part, or None.
     """
 
     name: Optional[str] = None
@@ -391,25 +392,23 @@ class ModelHint(Wire):
 
 def _as_hints(hints: Any) -> Any:
     given = listed(hints)
-    return (
-        [ModelHint(hint) if isinstance(hint, str) else hint for hint in given]
-        if isinstance(given, list)
-        else given
-    )
+    if not isinstance(given, list):
+        return given
+    return [ModelHint(hint) if isinstance(hint, str) else hint for hint in given]
 
 
 class ModelPreferences(Wire):
-    """Which model a server would like. Each priority goes from 0 (not important) to 1; None says
-    nothing.
+    """The model that a server prefers. Each priority is from 0 (not important) to 1, or None if
+    unspecified.
 
     Args:
-        hints: In order of preference; a str stands for a `ModelHint`.
-        cost_priority: How much being cheap matters.
-        speed_priority: How much being quick matters.
-        intelligence_priority: How much being able matters.
+        hints: Hints in order of preference; a str becomes a `ModelHint`.
+        cost_priority: The importance of low cost.
+        speed_priority: The importance of speed.
+        intelligence_priority: The importance of capability.
 
     Raises:
-        ValueError: A priority outside 0 to 1.
+        ValueError: A priority is outside 0 to 1.
     """
 
     hints: Converted[Optional[list[ModelHint]], Optional[Iterable[Union[str, ModelHint]]]] = member(
@@ -420,49 +419,48 @@ class ModelPreferences(Wire):
     intelligence_priority: Optional[float] = member(default=None, check=unit)
 
     def pick(self, models: Sequence[str]) -> Optional[str]:
-        """The first model that contains the first hint which any of them contains; None when none
-        does."""
+        """Return the first model that contains the first hint with any match, or None."""
         names = [hint.name.lower() for hint in self.hints or () if hint.name]
         return next((model for name in names for model in models if name in model.lower()), None)
 
 
 class ToolChoice(Wire):
-    """Whether the model has to use a tool.
+    """Whether the model must use a tool.
 
     Args:
         mode: "auto", "required" or "none".
 
     Raises:
-        ValueError: Another mode.
+        ValueError: The mode does not exist.
     """
 
     mode: Literal["auto", "required", "none"] = "auto"
 
 
 class SampleRequest(HostRequest):
-    """A server asks the host's model.
+    """A server's request to the host's model.
 
-    The host decides about everything but ``max_tokens``, which it honours: it may choose another
-    model, change the system prompt or leave out context. Show the user what is asked before the
-    model sees it.
+    The host must respect ``max_tokens`` and decides about everything else: it may choose another
+    model, change the system prompt or omit context. Show the user the request before the model
+    receives it.
 
     Args:
         messages: The conversation.
-        max_tokens: The most that the model may say.
-        model_preferences: Which model the server would like; None says nothing. See
-            `ModelPreferences.pick`.
-        system_prompt: What the server would tell the model first; None says nothing.
-        include_context: "none", "thisServer" or "allServers": which context the server would like
-            to be added.
-        temperature: In the model's own scale; None says nothing.
-        stop_sequences: Texts that end the answer; None says nothing.
-        metadata: For the model's provider, in its own form; None says nothing.
-        tools: What the model may call: asked for only where the host said that it takes tools.
-        tool_choice: Whether it has to; None is "auto".
+        max_tokens: The maximum number of tokens in the answer.
+        model_preferences: The preferred model, or None. See `ModelPreferences.pick`.
+        system_prompt: The preferred system prompt, or None.
+        include_context: "none", "thisServer" or "allServers": the context to add.
+        temperature: The temperature in the model's own scale, or None.
+        stop_sequences: Strings that end the answer, or None.
+        metadata: Options for the model's provider, or None.
+        tools: Tools that the model may call. Only sent if the host declared support for tools.
+        tool_choice: Whether the model must call a tool; None means "auto".
         meta: The member ``_meta``.
 
     Raises:
-        ValueError: A word that the protocol does not have.
+        ValueError: A word does not exist in the protocol.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/client/sampling
     """
 
     messages: Items[SamplingMessage]
@@ -479,5 +477,5 @@ class SampleRequest(HostRequest):
 
     @property
     def text(self) -> str:
-        """The text of all messages, joined by line feeds."""
+        """The text of all messages, joined by newlines."""
         return "\n".join(message.text for message in self.messages)

@@ -1,4 +1,4 @@
-"""Tools: how they are listed, and what calling one gives.
+"""Tools: their listing and the result of a call.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools
 """
@@ -11,23 +11,24 @@ from .base import ABSENT, Faults, Items, Json, OptionalItems, Wire, member
 from .content import Content, Icon, Named, WithContent
 
 WRAPPED = "x-minimcp-wrapped"
-"""Marks an output schema that only holds the real one, for revisions whose structured content is an
-object."""
+"""Marks an output schema that wraps the real one, for revisions in which structured content must be
+an object."""
 
 FASTMCP_WRAPPED = "x-fastmcp-wrap-result"
-"""The mark that FastMCP's client knows instead."""
+"""The mark that FastMCP's client uses for the same purpose."""
 
 
 class ToolAnnotations(Wire):
-    """Hints about what a tool does. They come from the server: trust them as far as you trust it.
+    """Hints about what a tool does. They come from the server, so trust them only as much as the
+    server.
 
     Args:
-        title: For people.
-        read_only_hint: It changes nothing; None says nothing, which reads as False.
-        destructive_hint: It may delete or overwrite; None reads as True.
-        idempotent_hint: Calling it again with the same arguments changes nothing more; None reads
-            as False.
-        open_world_hint: It deals with the outside world; None reads as True.
+        title: The name for people.
+        read_only_hint: Whether the tool changes nothing; None means False.
+        destructive_hint: Whether it may delete or overwrite; None means True.
+        idempotent_hint: Whether a second call with the same arguments has no effect; None means
+            False.
+        open_world_hint: Whether it interacts with the outside world; None means True.
     """
 
     title: Optional[str] = None
@@ -38,37 +39,35 @@ class ToolAnnotations(Wire):
 
     @property
     def read_only(self) -> bool:
-        """Whether it claims to change nothing."""
+        """Whether the tool claims to change nothing."""
         return self.read_only_hint is True
 
     @property
     def destructive(self) -> bool:
-        """Whether it may destroy something: so unless it says otherwise, never when it is
-        read-only."""
+        """Whether the tool may destroy something: true unless it says otherwise or is read-only."""
         return not self.read_only and self.destructive_hint is not False
 
     @property
     def idempotent(self) -> bool:
-        """Whether a second call changes nothing more: only if it says so, always when it is
-        read-only."""
+        """Whether a second call has no effect: only if the tool says so or is read-only."""
         return self.read_only or self.idempotent_hint is True
 
     @property
     def open_world(self) -> bool:
-        """Whether it deals with the outside world: so unless it says otherwise."""
+        """Whether the tool interacts with the outside world: true unless it says otherwise."""
         return self.open_world_hint is not False
 
 
 class Tool(Named):
-    """A tool as ``tools/list`` shows it.
+    """A tool in ``tools/list``.
 
     Args:
-        name: For programs.
+        name: The name for programs.
         input_schema: JSON Schema of the arguments.
-        title: For people; None lets `display_name` look further.
-        description: What it does, for a model.
-        output_schema: JSON Schema of the structured content; None when there is none.
-        annotations: Hints about what it does.
+        title: The name for people; None uses another title, see `display_name`.
+        description: A description for the model.
+        output_schema: JSON Schema of the structured content, or None.
+        annotations: Hints about what the tool does.
         icons: Pictures of it.
         meta: The member ``_meta``.
         execution: How it runs, with ``taskSupport`` (2025-11-25).
@@ -86,7 +85,8 @@ class Tool(Named):
 
     @classmethod
     def salvage(cls, mapping: Any, faults: Faults) -> Tool:
-        """As `Wire.salvage`; an input schema that is missing or null allows any arguments."""
+        """Read as `Wire.salvage`. A missing or null input schema is read as one that allows any
+        arguments."""
         if isinstance(mapping, dict) and mapping.get("inputSchema") in (None, []):
             faults.at("inputSchema").add('is missing or empty: read as {"type": "object"}')
             mapping = {**mapping, "inputSchema": {"type": "object"}}
@@ -94,30 +94,29 @@ class Tool(Named):
 
     @property
     def task(self) -> Optional[str]:
-        """Whether it runs as a task: "optional" or "required"; None where the server does not say
-        so."""
+        """Whether the tool runs as a task: "optional", "required", or None if the server does not
+        say."""
         support = self.execution.get("taskSupport") if isinstance(self.execution, dict) else None
         return support if support in ("optional", "required") else None
 
     @property
     def display_name(self) -> str:
-        """What to show: the title, else the title among the annotations, else the name."""
+        """The title, or the title in the annotations, or the name."""
         return self.title or self.hints.title or self.name
 
     @property
     def hints(self) -> ToolAnnotations:
-        """The annotations; without any, those that say nothing, whose properties give the
-        defaults."""
+        """The annotations, or empty ones, whose properties return the defaults."""
         return self.annotations or ToolAnnotations()
 
     def as_openai(self, name: Optional[str] = None) -> Json:
-        """This tool as one of ``tools`` of OpenAI's chat completions, which many other APIs take
-        too.
+        """Return the tool for ``tools`` of OpenAI's chat completions API, which many other APIs
+        accept too.
 
         Args:
-            name: What the model calls it; None takes its own. Most models' APIs take letters,
-                digits, "_" and "-" alone, and 64 of them: give tools with other names one, and keep
-                which is which.
+            name: The name for the model; None uses the tool's name. The APIs of most models only
+                accept up to 64 letters, digits, "_" and "-": give tools with other names a new one,
+                and keep the mapping.
         """
         function: Json = {"name": name or self.name, "parameters": self._parameters()}
         if self.description is not None:
@@ -125,7 +124,7 @@ class Tool(Named):
         return {"type": "function", "function": function}
 
     def as_anthropic(self, name: Optional[str] = None) -> Json:
-        """This tool as one of ``tools`` of Anthropic's messages.
+        """Return the tool for ``tools`` of Anthropic's messages API.
 
         Args:
             name: As for `as_openai`.
@@ -136,17 +135,16 @@ class Tool(Named):
         return tool
 
     def _parameters(self) -> Json:
-        """The input schema, with what some APIs want to see in it."""
+        """Return the input schema with members that some APIs require."""
         return {"type": "object", "properties": {}, **self.input_schema}
 
 
 class ToolOutcome(WithContent):
-    """What `CallToolResult` and `ToolResult` have in common."""
+    """The base class of `CallToolResult` and `ToolResult`."""
 
     @property
     def structured_content(self) -> Any:
-        """What came; None when nothing came and when null came (`has_structured_content` tells
-        which)."""
+        """The structured content. None if it is null or absent; see `has_structured_content`."""
         return self.__dict__["structured_content"] if self.has_structured_content else None
 
     @structured_content.setter
@@ -155,21 +153,23 @@ class ToolOutcome(WithContent):
 
     @property
     def has_structured_content(self) -> bool:
-        """Whether there is structured content, were it null."""
+        """Whether there is structured content, even if it is null."""
         return self.__dict__["structured_content"] is not ABSENT
 
 
 class CallToolResult(ToolOutcome):
-    """What calling a tool gave.
+    """The result of a tool call.
 
-    ``value`` is the structured content with the library's own wrapping taken off. It does not
-    travel: the client that knows the tool's output schema fills it in; until then it is None.
+    ``value`` is the structured content without the library's own wrapping. It is not sent: the
+    client sets it when it knows the tool's output schema. Until then it is None.
 
     Args:
         content: The blocks.
-        structured_content: Any JSON value, None being null; `ABSENT` sends none.
-        is_error: Whether the tool failed; the content then says how.
+        structured_content: Any JSON value (None is null); `ABSENT` sends none.
+        is_error: Whether the tool failed. If so, the content describes the error.
         meta: The member ``_meta``.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/server/tools
     """
 
     _instead = "what the tool returned is in .value (.value[...] of a dict), its text in .text"
@@ -180,7 +180,7 @@ class CallToolResult(ToolOutcome):
     meta: Optional[Json] = None
     value: Any = member(init=False, default=None)
 
-    if not TYPE_CHECKING:  # which would take any subscript then
+    if not TYPE_CHECKING:  # a type checker would then accept any subscript
 
         def __getitem__(self, key: Any) -> Any:
             raise TypeError(f"a CallToolResult is not subscriptable: {self._instead}")

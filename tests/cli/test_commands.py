@@ -485,15 +485,18 @@ def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Do
     assert (done.code, done.out) == (
         3,
         "",
-    ) and "declares no extension io.modelcontextprotocol/tasks" in done.err
+    ) and "does not declare the extension io.modelcontextprotocol/tasks" in done.err
     for command in "get", "cancel":
         done = minimcp("tasks", command, shop_url, "any")
         assert (done.code, done.out) == (
             3,
             "",
-        ) and "declares no extension io.modelcontextprotocol/tasks" in done.err
+        ) and "does not declare the extension io.modelcontextprotocol/tasks" in done.err
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-11-25")
-        assert (done.code, done.out) == (3, "") and "declares no tasks" in done.err
+        assert (done.code, done.out) == (
+            3,
+            "",
+        ) and "does not declare the capability tasks" in done.err
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-06-18")
         assert (done.code, done.out) == (3, "") and "2025-06-18 has no tasks" in done.err
         done = minimcp("tasks", command, shop_url, "")

@@ -357,7 +357,7 @@ def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> No
         (
             {"$ref": "#/$defs/Round"},
             ["x=5"],
-            "x is missing: the schema refers to itself without end",
+            "x is missing: the schema refers to itself endlessly",
         ),
         ({}, ["x"], "'x' is not key=value, as in name=Ada"),
         ({}, ["=x"], "'=x' is not key=value, as in name=Ada"),

@@ -236,10 +236,10 @@ def test_task_is_sent_only_to_a_tool_that_declares_it() -> None:
         assert client.start_task("may").result(WAIT).text == "may"
         assert client.start_task("must").result(WAIT).text == "must"
         with pytest.raises(
-            minimcp.MethodNotFound, match="'plain' does not run as a task.*call_tool"
+            minimcp.MethodNotFound, match="'plain' as one that can run as a task.*call_tool"
         ):
             client.start_task("plain")
-        with pytest.raises(minimcp.MethodNotFound, match="'nothing' does not run as a task"):
+        with pytest.raises(minimcp.MethodNotFound, match="'nothing' as one that can run as a task"):
             client.start_task("nothing")
     assert calls_in(seen) == [
         ("must", True), ("must", True), ("may", False), ("plain", False), ("must", True),
@@ -336,8 +336,8 @@ def test_through_a_group() -> None:
 
 @pytest.mark.parametrize("value", [1, "no", []])
 def test_options_that_are_rejected(value: Any) -> None:
-    with pytest.raises(TypeError, match="validate_results is True or False"):
+    with pytest.raises(TypeError, match="validate_results must be True or False"):
         minimcp.connect(Server("x"), validate_results=value)
     with minimcp.connect(promising({"type": "object"}, {}), revision=R4) as client:
-        with pytest.raises(TypeError, match="validate is True, False or None"):
+        with pytest.raises(TypeError, match="validate must be True, False or None"):
             client.call_tool("odd", validate=value)

@@ -328,7 +328,7 @@ def test_an_extension_that_cannot_be_one_is_refused() -> None:
         (
             lambda: minimcp.connect(Server("x"), extensions=[Clock(), Clock()]),
             ValueError,
-            "one identifier",
+            "the same identifier",
         ),
         (
             lambda: Server("x", extensions=[serving]),

@@ -75,7 +75,9 @@ def test_a_host_with_a_config_file(config: Path) -> None:
             f"the server 'dead' of {config}: " in str(group.errors["dead"])
             and "no licence" in lines
         )
-        taken = f"took the target for the server 'web' of {config}: POST http://127.0.0.1:1/mcp: "
+        taken = (
+            f"interpreted the target as the server 'web' of {config}: POST http://127.0.0.1:1/mcp: "
+        )
         assert taken in str(group.errors["web"])
         tools = [tool.name for tool in group.list_tools()]
         assert tools == ["notes__where", "notes__die", "notes__2__where", "notes__2__die"]

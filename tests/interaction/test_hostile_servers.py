@@ -16,7 +16,7 @@ import pytest
 
 import minimcp
 from minimcp.client import calls, connect, reconnect
-from minimcp.client.session import CHANGE_BYTES
+from minimcp.client.session import MAX_CHANGE_BYTES
 
 from ..answering import R4, R5, Answering, initialized, result
 from ..listening import CAPABILITIES, UPDATED, Host
@@ -103,7 +103,7 @@ def test_what_waits_for_a_slow_host_takes_little_memory(
 def test_a_server_that_describes_itself_at_length_is_refused(
     part: str, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "DESCRIPTION_BYTES", 100_000)
+    monkeypatch.setattr(connect, "MAX_DESCRIPTION_BYTES", 100_000)
     told: Dict[str, Any] = (
         initialized(R4)({})["result"]
         if revision == R4
@@ -119,7 +119,7 @@ def test_a_server_that_describes_itself_at_length_is_refused(
 
 
 def test_a_list_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "LIST_BYTES", 1_000_000)
+    monkeypatch.setattr(calls, "MAX_LIST_BYTES", 1_000_000)
     pages = 0
 
     def page(message: Any) -> Any:
@@ -141,7 +141,7 @@ def test_a_list_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_result_asks_only_so_many_questions() -> None:
-    asked = {f"k{number}": {"method": "roots/list"} for number in range(calls.MOST_QUESTIONS + 1)}
+    asked = {f"k{number}": {"method": "roots/list"} for number in range(calls.MAX_QUESTIONS + 1)}
     server = Answering(
         {"tools/call": result(resultType="input_required", inputRequests=asked)}, modern=True
     )
@@ -158,7 +158,7 @@ def test_a_change_that_is_told_at_length_is_not_told() -> None:
         server, revision=R4, on_resource_updated=heard.append, timeout=WAIT
     ) as client:
         changes = client.listen(resource_subscriptions=["a://dir"])
-        uris = ["a://dir/1", "a://dir/" + "/" * CHANGE_BYTES, "a://dir/2"]
+        uris = ["a://dir/1", "a://dir/" + "/" * MAX_CHANGE_BYTES, "a://dir/2"]
         server.pipe.give(*(notice(UPDATED, uri=uri) for uri in uris))
         server.pipe.give(
             notice(UPDATED, uri="a://dir/3", _meta={"x": DEAR[:1000]}),
@@ -172,8 +172,8 @@ def test_a_session_that_is_lost_again_and_again_is_begun_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: Any = []
-    monkeypatch.setattr(reconnect, "PAUSE", 0.01)
-    monkeypatch.setattr(reconnect, "STEADY", WAIT)
+    monkeypatch.setattr(reconnect, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(reconnect, "STEADY_SECONDS", WAIT)
     wait_until = reconnect.wait_until
 
     def waited(done: Callable[[], bool], changed: Any, deadline: Any, cancel: Any) -> bool:

@@ -79,11 +79,11 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
     (lambda s: s.resource("a://b", "weather"), TypeError, "server.resource('weather'): did you mean name='weather'?"),
     (lambda s: s.resource(forecast), TypeError, 'the URI comes first: @server.resource("notes://all")'),
     (lambda s: s.tool(coroutine), TypeError, " is async: write a plain def; it runs on a thread and may block"),
-    (lambda s: s.tool(generator), TypeError, " is a generator: return a list, and report what happens meanwhile with ctx.progress"),
+    (lambda s: s.tool(generator), TypeError, " is a generator: return a list, and report progress with ctx.progress"),
     (lambda s: s.tool(stars), TypeError, " takes *cities: name each parameter, or take one list: cities: list[str]"),
     (lambda s: s.tool(double_stars), TypeError, " takes **cities: name each parameter, or take one dict: cities: dict[str, str]"),
     (lambda s: s.tool(bare), TypeError, ": parameter 'city' has no annotation: give it a type, such as city: str"),
-    (lambda s: s.tool(unresolved), TypeError, ": parameter 'city': the annotation 'Town' cannot be resolved: NameError: name 'Town' is not defined (a name imported only under TYPE_CHECKING is not there at run time: import it always)"),
+    (lambda s: s.tool(unresolved), TypeError, ": parameter 'city': the annotation 'Town' cannot be resolved: NameError: name 'Town' is not defined (names imported under TYPE_CHECKING do not exist at run time: import them always)"),
     (lambda s: s.tool(listed), TypeError, ": parameter 'cities': [<class 'str'>] is not a type with a JSON form: write list[str]"),
     (lambda s: s.tool(anything), TypeError, ": parameter 'data': <built-in function any> is not a type with a JSON form: write typing.Any"),
     (lambda s: s.tool(two_contexts), TypeError, ": two parameters take the context, 'one' and 'two': keep one"),
@@ -91,7 +91,7 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
     (lambda s: s.tool(Notes.add), TypeError, " takes self, so it is a method and needs an object: mark it with @minimcp.tool (or resource, or prompt) and add an object of its class, or register the method of an object"),
     (lambda s: s.tool(Called()), TypeError, "a Called has no name: give the tool a name=..."),
     (lambda s: s.tool(functools.partial(forecast, "Oslo")), TypeError, "a partial has no name: give the tool a name=..."),
-    (lambda s: s.tool(print), TypeError, "print is no Python function: write a def that calls it"),
+    (lambda s: s.tool(print), TypeError, "print is not a Python function: write a def that calls it"),
     (lambda s: s.tool(lambda: 1), TypeError, "a lambda has no name: give the tool a name=..."),
     (lambda s: s.add(Notes), TypeError, "Notes is a class: pass an instance of it, Notes()"),
     (lambda s: s.add(Notes()), TypeError, " is async: write a plain def; it runs on a thread and may block"),
@@ -170,7 +170,7 @@ NUMBER, FLAG = "a number of seconds or None", "True or False"
 def test_a_wrong_option_of_a_client_is_refused_by_name(name: str, what: str, wrong: Any) -> None:
     with pytest.raises(TypeError) as caught:
         minimcp.connect(Server("s"), **{name: wrong})
-    assert str(caught.value).startswith(f"{name} is {what}, not ") and repr(wrong) in str(
+    assert str(caught.value).startswith(f"{name} must be {what}, not ") and repr(wrong) in str(
         caught.value
     )
 

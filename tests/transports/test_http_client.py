@@ -1209,7 +1209,7 @@ def test_a_bundle_of_the_environment_is_named(
 
 def test_nobody_is_there(refused: int) -> None:
     words = (
-        rf"^connect took the target for a URL: POST http://127.0.0.1:{refused}/: "
+        rf"^connect interpreted the target as a URL: POST http://127.0.0.1:{refused}/: "
         r"no connection: .*refused"
     )
     with pytest.raises(minimcp.ConnectionFailed, match=words):

@@ -11,7 +11,7 @@ import pytest
 
 import minimcp
 from minimcp.client import cache as module
-from minimcp.client.cache import LONGEST, Cache, Key
+from minimcp.client.cache import MAX_SECONDS, Cache, Key
 from minimcp.protocol.versions import BY_NAME, CACHEABLE
 
 from ..answering import R4, R5, Answering, error, result
@@ -47,9 +47,9 @@ def keep(cache: Cache, at: Key, ttl: Any = 1000, **members: Any) -> None:
         (1000, 1),
         (1, 0.001),
         (1.5, 0.0015),
-        (10**400, LONGEST),
-        (float("inf"), LONGEST),
-        (LONGEST * 1000 + 1, LONGEST),
+        (10**400, MAX_SECONDS),
+        (float("inf"), MAX_SECONDS),
+        (MAX_SECONDS * 1000 + 1, MAX_SECONDS),
         (0, 0),
         (-5, 0),
         (None, 0),
@@ -145,7 +145,7 @@ def test_an_update_evicts_the_resource_and_what_lies_above_and_below(
 
 
 def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_ENTRIES", 3)
+    monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     cache = Cache(now=Hand())
     for uri in "abc":
         keep(cache, key("resources/read", uri=uri))
@@ -239,9 +239,9 @@ def test_use_refresh_and_bypass(connected: Callable[..., Connected], clock: Hand
     assert names(client) == ["d"] == names(client)
     clock.seconds += 1
     assert names(client) == ["e"] == names(client) and len(server.pipe.messages) == 6
-    with pytest.raises(ValueError, match='cache is "use", "refresh" or "bypass", not \'no\''):
+    with pytest.raises(ValueError, match='cache must be "use", "refresh" or "bypass", not \'no\''):
         client.list_tools(cache="no")
-    with pytest.raises(ValueError, match="cache is"):
+    with pytest.raises(ValueError, match="cache must be"):
         client.request("x", cache="")
 
 
@@ -355,7 +355,7 @@ def test_a_cancelled_call_and_a_lost_connection_are_served_nothing(
     token.cancel()
     with pytest.raises(minimcp.Cancelled):
         client.list_tools(cancel=token)
-    with pytest.raises(TypeError, match="cancel is a CancelToken"):
+    with pytest.raises(TypeError, match="cancel must be a CancelToken"):
         client.list_tools(cancel=5)  # type: ignore[arg-type]
     server.pipe.end()
     assert session_of(client).wait_until_ended(WAIT)

@@ -37,13 +37,13 @@ async def late(report: Any) -> None:
 def test_a_time_a_token_and_a_callback_that_are_none() -> None:
     client, server = connected({"tools/call": result(content=[])})
     wrong: List[Any] = [
-        ({"timeout": "1"}, "timeout is a number of seconds or None, not the str '1'"),
-        ({"timeout": [2]}, "timeout is a number of seconds or None, not the list"),
-        ({"cancel": True}, "cancel is a CancelToken or None, not the bool True"),
+        ({"timeout": "1"}, "timeout must be a number of seconds or None, not the str '1'"),
+        ({"timeout": [2]}, "timeout must be a number of seconds or None, not the list"),
+        ({"cancel": True}, "cancel must be a CancelToken or None, not the bool True"),
         ({"on_progress": late}, "on_progress is async: write a plain def"),
         (
             {"on_progress": 5},
-            "on_progress is a function that takes a Progress, or None, not the int 5",
+            "on_progress must be a function that takes a Progress, or None, not the int 5",
         ),
     ]
     with client:
@@ -51,9 +51,9 @@ def test_a_time_a_token_and_a_callback_that_are_none() -> None:
             with pytest.raises(TypeError) as caught:
                 client.call_tool("t", **keywords)
             assert str(caught.value).startswith(text)
-        with pytest.raises(TypeError, match="timeout is a number"):
+        with pytest.raises(TypeError, match="timeout must be a number"):
             client.call_tools([("t", None)], timeout="1")  # type: ignore[arg-type]
-        with pytest.raises(TypeError, match="timeout is a number"):
+        with pytest.raises(TypeError, match="timeout must be a number"):
             client.list_tools(timeout="1")  # type: ignore[arg-type]
         assert not sent(server, "tools/call") and "0 outgoing" in repr(client)
 

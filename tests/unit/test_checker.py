@@ -86,7 +86,7 @@ WORDS: List[Tuple[Any, List[Any], List[Tuple[Any, str]]]] = [
     (NODE, [{"n": 1, "kids": [{"n": 2}]}], [({"kids": [{"n": 1}, {"n": "x"}]}, "kids[1].n: expected an integer, got the string 'x'")]),
     ({"$anchor": "me", "items": {"$ref": "#me"}, "type": "array", "default": {"$anchor": 3}}, [[[]]], [([[1]], "[0][0]: 1 is not of type 'array'")]),
     ({"x-parts": {"a/b c": [{"type": "null"}]}, "$ref": "#/x-parts/a~1b%20c/0"}, [None], [(1, "expected null, got the number 1")]),
-    ({"$ref": "#"}, [], [(1, "the schema refers to itself without end")]),
+    ({"$ref": "#"}, [], [(1, "the schema refers to itself endlessly")]),
     ({"allOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}, "unused": True}}, [1], [("x", "expected an integer, got the string 'x'")]),
     ({"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/a"}], "$defs": {"a": {"type": "integer"}}}, [1], [("x", "expected an integer, got the string 'x'")]),
     ({"anyOf": [{"properties": {"a": {"items": {"$ref": "#/$defs/a"}}}}, {"additionalProperties": {"items": {"$ref": "#/$defs/a"}}}], "$defs": {"a": {"type": "integer"}}}, [{"a": [1]}], [
@@ -152,7 +152,7 @@ def test_other_words_and_dialects_are_left_to_jsonschema() -> None:
 @pytest.mark.requirement("JSCH-05", "M:SCH-2")
 @for_each("dialect", ["x:y", "http://json-schema.org/draft-03/schema#", 3, ["x"]])
 def test_an_unknown_dialect_is_refused_by_name(dialect: Any) -> None:
-    with pytest.raises(ValueError, match="dialect .* is not supported; these are: https"):
+    with pytest.raises(ValueError, match="dialect .* is not supported: use one of https"):
         compile_check({"$schema": dialect}, where="test")
 
 
@@ -174,7 +174,7 @@ def test_nothing_is_fetched_and_a_dangling_reference_is_refused(
         raise AssertionError("the network was asked")
 
     monkeypatch.setattr("socket.socket.connect", no_socket)
-    with pytest.raises(ValueError, match="leads nowhere"):
+    with pytest.raises(ValueError, match="has no target"):
         compile_check(schema, where="test")
 
 
@@ -371,7 +371,7 @@ FOREIGN = {"if": True}
         ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "so large"),
         ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "so large"),
         ({"patternProperties": {"a": {}}}, "patternProperties"),
-        ({"$ref": "http://example.com/x"}, "leads nowhere"),
+        ({"$ref": "http://example.com/x"}, "has no target"),
     ],
 )
 def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
@@ -399,7 +399,7 @@ def test_deep_schemas_and_values_do_not_overflow_the_stack() -> None:
     deep: Any = {"type": "integer"}
     for _ in range(10_000):
         deep = {"allOf": [deep]}
-    with pytest.raises(ValueError, match="nests deeper than 256"):
+    with pytest.raises(ValueError, match="is nested deeper than 256"):
         compile_check(deep, where="test")
     chain: Dict[str, Any] = {f"a{i}": {"$ref": f"#/$defs/a{i + 1}"} for i in range(10_000)}
     check = compile_check({"$ref": "#/$defs/a0", "$defs": {**chain, "a10000": {}}}, where="test")

@@ -89,17 +89,17 @@ def test_what_is_no_call_is_told_before_anything_is_sent() -> None:
         (lambda client: client.call_tools([5]), f"{pairs}.*not 5"),
         (
             lambda client: client.call_tools([("t", {}), ("t", [1])]),
-            "arguments of 't' are a dict.*not the list",
+            "arguments of 't' must be a dict.*not the list",
         ),
         (
             lambda client: client.call_tool("t", [("a", 1)]),
-            "'t' are a dict by parameter name.*not the list",
+            "'t' must be a dict by parameter name.*not the list",
         ),
         (
             lambda client: client.call_tool("t", "a=1"),
-            "arguments of 't' are a dict.*not the str 'a=1'",
+            "arguments of 't' must be a dict.*not the str 'a=1'",
         ),
-        (lambda client: client.call_tool(5), "name is a str, not the int 5"),
+        (lambda client: client.call_tool(5), "name must be a str, not the int 5"),
         (
             lambda client: client.submit("t"),
             r"submit takes a method.*submit\(client\.call_tool, .*not the str 't'",

@@ -147,7 +147,7 @@ def test_a_call_that_is_only_put_off_is_sent_again_soon() -> None:
 @pytest.mark.requirement("M:MRTR-C8", "M:SAM-9")
 def test_a_server_that_always_asks() -> None:
     client, server = connected([asks("s", a=ELICIT)], **HOST)
-    with client, pytest.raises(minimcp.ProtocolViolation, match="at most 10 times") as caught:
+    with client, pytest.raises(minimcp.ProtocolViolation, match="more than 10 times") as caught:
         client.call_tool("t")
     assert len(legs(server)) == 11 and caught.value.peer_message["requestState"] == "s"
     client, server = connected([asks("s", a=ELICIT)] * 10 + [DONE], **HOST)
@@ -181,11 +181,11 @@ def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(
     with (
         client,
         pytest.raises(
-            Refused, match="the handler for elicitation/create failed: elicit returns a dict"
+            Refused, match="the handler for elicitation/create failed: elicit must return a dict"
         ),
     ):
         client.call_tool("t")
-    assert len(legs(server)) == 1 and "elicit returns a dict" in caplog.text
+    assert len(legs(server)) == 1 and "elicit must return a dict" in caplog.text
 
 
 @pytest.mark.requirement("M:MRTR-C12", "M:SAM-3", "M:ROOT-1")
@@ -197,9 +197,9 @@ def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
         "params": {"mode": "url", "message": "?", "url": "https://x.y"},
     }
     for question, said in (
-        (ROOTS, "only what the client declares, not roots/list"),
-        ({"method": "tasks/get", "params": {}}, "declares, not tasks/get"),
-        ({"method": "ping"}, "declares, not ping"),
+        (ROOTS, "asked roots/list, which this client does not declare"),
+        ({"method": "tasks/get", "params": {}}, "asked tasks/get, which"),
+        ({"method": "ping"}, "asked ping, which"),
         (url, "does not declare elicitation by url"),
         ({"method": "sampling/createMessage", "params": tools}, "does not declare sampling.tools"),
         ({"method": "sampling/createMessage", "params": {}}, "messages is missing"),
@@ -339,7 +339,7 @@ def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
 
 
 def test_a_pause_ends_with_cancel_and_close_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 6 * WAIT)
+    monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 6 * WAIT)
     token = CancelToken()
     client, server = connected([asks("s")])
     with client:

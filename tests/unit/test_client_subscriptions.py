@@ -35,7 +35,7 @@ from ..support import WAIT, eventually
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses that a test can wait for, and time for a server that answers."""
-    monkeypatch.setattr(module, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(module, "BACKGROUND_SECONDS", WAIT)
 
 
@@ -59,7 +59,11 @@ FAULTS: Dict[str, Any] = {
     "full": (lambda id: [failed(id, -32603, "too many")], InternalError, "too many"),
     "over": (lambda id: [ended(id)], ConnectionLost, "ended the stream before it began"),
     "cancelled": (lambda id: [cancelled(id)], ConnectionLost, "the server ended the stream"),
-    "early": (lambda id: [about(id, TOOLS), agree(id)], ProtocolViolation, "a stream begins with"),
+    "early": (
+        lambda id: [about(id, TOOLS), agree(id)],
+        ProtocolViolation,
+        "a stream must begin with",
+    ),
     "other-id": (lambda id: [agree(str(id))], RequestTimeout, "no acknowledgement"),
     "no-id": (
         lambda id: [notice(ACKNOWLEDGED, notifications={})],
@@ -180,7 +184,7 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
         first, second = CancelToken(), CancelToken()
         slow = Task(lambda: client.subscribe("a://1", cancel=first))
         assert eventually(lambda: host.subscriptions())
-        with pytest.raises(RequestTimeout, match="an earlier call about subscriptions"):
+        with pytest.raises(RequestTimeout, match="an earlier change of the subscriptions"):
             client.subscribe("a://2", timeout=0.02)
         waiting = Task(lambda: client.unsubscribe("a://1", cancel=second))
         assert eventually(lambda: waits_on(session_of(client).subscriptions))
@@ -253,7 +257,7 @@ def test_a_subscription_that_is_not_honoured_leaves_the_old_stream() -> None:
         host.agree,
     ]
     with opened(host, **heard.callbacks) as client:
-        with pytest.raises(CapabilityNotSupported, match="does not tell of changes of .a://1.$"):
+        with pytest.raises(CapabilityNotSupported, match="does not report changes of .a://1.$"):
             client.subscribe("a://1")
         first, second = host.listens(2)
         host.pipe.give(about(second, TOOLS), about(first, PROMPTS))
@@ -316,7 +320,7 @@ def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_j
 
 
 def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.02)
+    monkeypatch.setattr(module, "MAX_PAUSE_SECONDS", 0.02)
     host, heard = Host(), Heard()
     with opened(host, **heard.callbacks) as client:
         listening = session_of(client).subscriptions
@@ -324,18 +328,18 @@ def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.M
             [(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]
         ):
             listening._pause = begin
-            monkeypatch.setattr(module, "STEADY", steady)
+            monkeypatch.setattr(module, "STEADY_SECONDS", steady)
             host.pipe.give(ended(host.listens(number + 1)[number]))
             heard.next(3)
             assert listening._pause == then
-    assert module.FIRST_PAUSE == 0.01, "which doubled is what came last"
+    assert module.FIRST_PAUSE_SECONDS == 0.01, "which doubled is what came last"
 
 
 @pytest.mark.parametrize("end", ["close", "loss"])
 def test_the_end_of_the_connection_ends_the_pause(
     end: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 60.0)
     host = Host()
     with opened(host, on_tools_changed=print) as client:
         host.pipe.give(ended(host.listens()[0]))
@@ -487,7 +491,7 @@ def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixtu
             told(changes, 1) == [("prompts_list_changed", None)]
             and changes.honored.resource_subscriptions
         )
-    assert caplog.text.count("a notification that tells of no change") == 4
+    assert caplog.text.count("not a notification of a change") == 4
 
 
 ENDINGS: Dict[str, Any] = {
@@ -529,7 +533,7 @@ def test_a_stream_that_the_server_ends(ending: str) -> None:
 def test_a_flood_at_a_slow_reader_keeps_little(
     session: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "MOST_WAITING", 100)
+    monkeypatch.setattr(module, "MAX_WAITING_CHANGES", 100)
     caplog.set_level(logging.DEBUG, "minimcp.client")
     host = Host(session=session)
     with minimcp.connect(host, revision=R4 if session else "auto") as client:
@@ -560,7 +564,7 @@ def test_a_flood_at_a_slow_reader_keeps_little(
             ]
             with pytest.raises(RequestTimeout):
                 changes.next(0)
-    assert ("'b://1' is not subscribed to" in caplog.text) is not session
+    assert ("'b://1': it is not subscribed to" in caplog.text) is not session
 
 
 @pytest.mark.parametrize("fault", ["params", "thread"])

@@ -19,7 +19,7 @@ from minimcp import (
     connect,
 )
 from minimcp.client import session
-from minimcp.client.calls import MOST_QUESTIONS, MOST_ROUNDS
+from minimcp.client.calls import MAX_QUESTIONS, MAX_ROUNDS
 from minimcp.engine.timer import Deadline
 from minimcp.extensions import client_tasks as tasks
 
@@ -133,14 +133,14 @@ def test_a_task_asks_as_often_as_a_call_may(sleeps: List[float], way: str) -> No
                 client.call_tool("work", timeout=None)
             else:
                 getattr(client.start_task("work"), way)(WAIT)
-        assert len(asked) == len(script.updates) == MOST_ROUNDS
+        assert len(asked) == len(script.updates) == MAX_ROUNDS
 
 
 def test_a_task_asks_as_many_questions_at_once_as_a_call_may(sleeps: List[float]) -> None:
-    many = {f"k{number}": QUESTION for number in range(MOST_QUESTIONS + 1)}
+    many = {f"k{number}": QUESTION for number in range(MAX_QUESTIONS + 1)}
     script = Script(state("input_required", inputRequests=many))
     with opened(script, elicit=lambda _: pytest.fail("no question is put to the user")) as client:
-        with pytest.raises(ProtocolViolation, match=f"at most {MOST_QUESTIONS} questions"):
+        with pytest.raises(ProtocolViolation, match=f"at most {MAX_QUESTIONS} questions"):
             client.call_tool("work", timeout=None)
 
 
@@ -257,8 +257,8 @@ def test_a_task_where_there_are_none(revision: str) -> None:
     script = Script(**{"initialize": handshake, "server/discover": discovered()})
     told = {
         "2025-06-18": "2025-06-18 has no tasks",
-        R4: "declares no tasks",
-        R5: f"declares no extension {ID}$",
+        R4: "does not declare the capability tasks",
+        R5: f"does not declare the extension {ID}$",
     }
     with opened(script, revision) as client:
         task = client.task("t1")
@@ -266,7 +266,7 @@ def test_a_task_where_there_are_none(revision: str) -> None:
             with pytest.raises(CapabilityNotSupported, match=told[revision]):
                 ask()
         assert not [method for method in script.pipe.methods() if method.startswith("tasks/")]
-        with pytest.raises(ValueError, match="not empty"):
+        with pytest.raises(ValueError, match="not be empty"):
             client.task("")
 
 

@@ -118,8 +118,8 @@ WRONG: Dict[str, Any] = {
     "args: must be a list of strings, not the string 'a'": {"command": "x", "args": "a"},
     r"args\[1\]: must be a string, not the number 8000": {"command": "x", "args": ["a", 8000]},
     r"args\[0\]: the environment variable UNSET is not set": {"command": "x", "args": ["${UNSET}"]},
-    r"args\[0\]: \$\{input:key\} is not known here": {"command": "x", "args": ["${input:key}"]},
-    r"args\[0\]: \$\{UNSET:-\$\{SET\} is not known here": {
+    r"args\[0\]: \$\{input:key\} is not available": {"command": "x", "args": ["${input:key}"]},
+    r"args\[0\]: \$\{UNSET:-\$\{SET\} is not supported": {
         "command": "x",
         "args": ["${UNSET:-${SET}}"],
     },
@@ -129,15 +129,19 @@ WRONG: Dict[str, Any] = {
     "cwd: must be a string, not the number 1": {"command": "x", "cwd": 1},
     "type: must be stdio, .* or sse, not the string 'pipe'": {"command": "x", "type": "pipe"},
     "type: must be .*, not a list of 1": {"command": "x", "type": ["stdio"]},
-    "command: does not go together with url": {"command": "x", "url": "http://x"},
-    "url: does not go together with command": {"command": "x", "url": "http://x", "type": "stdio"},
-    "command: does not go together with type 'http'": {"command": "x", "type": "http"},
+    "command: cannot be used together with url": {"command": "x", "url": "http://x"},
+    "url: cannot be used together with command": {
+        "command": "x",
+        "url": "http://x",
+        "type": "stdio",
+    },
+    "command: cannot be used together with type 'http'": {"command": "x", "type": "http"},
     "url: is missing": {"type": "sse"},
     "headers.A: the environment variable UNSET": {"url": "http://x", "headers": {"A": "${UNSET}"}},
     "url: a URL must begin with http:// or https://": {"url": "ftp://x", "headers": {"A": "b"}},
-    "disabled: it is": {"command": "x", "disabled": True},
+    "disabled: is true": {"command": "x", "disabled": True},
     "disabled: must be true or false": {"command": "x", "disabled": "yes"},
-    "environment: is not read here: write env": {"command": "x", "environment": {}},
+    "environment: is not a known member: write env": {"command": "x", "environment": {}},
 }
 
 
@@ -161,21 +165,21 @@ def test_names() -> None:
         servers.target("gti")
     with pytest.raises(ValueError, match="has no server 'x': it has none"):
         read_servers({}).target("x")
-    with pytest.raises(TypeError, match="name is a str, not the int"):
+    with pytest.raises(TypeError, match="name must be a str, not the int"):
         read_servers({1: "x"})  # type: ignore[dict-item]
 
 
 @pytest.mark.parametrize(
     ("data", "problem"),
     [
-        (b'{"mcpServers":\n  /* a\n */ {"a": }}', r"line 3, column \d+: no JSON: "),
+        (b'{"mcpServers":\n  /* a\n */ {"a": }}', r"line 3, column \d+: not JSON: "),
         (b"\xff\xfe", "utf-8"),
         (b"[" * 100_000, ""),
         (b"[]", "must be an object, not an empty list"),
-        (b'{"mcpserver": {}}', "must have mcpServers or servers .*, and has neither"),
-        (b'{"mcpServers": {}, "servers": {}}', "and has mcpServers and servers"),
+        (b'{"mcpserver": {}}', "must have mcpServers or servers .*, but has neither"),
+        (b'{"mcpServers": {}, "servers": {}}', "but has mcpServers and servers"),
         (b'{"servers": []}', "servers: must be an object, not an empty list"),
-        (b'{"servers": {"a": {}, "b": {}, "a": {}}}', "'a' is there twice"),
+        (b'{"servers": {"a": {}, "b": {}, "a": {}}}', "the member 'a' is repeated"),
     ],
 )
 def test_what_is_no_config(data: bytes, problem: str, tmp_path: Path) -> None:
@@ -251,10 +255,10 @@ def test_the_url_has_three_names(host: str, member: str, tmp_path: Path) -> None
     for other in URL_MEMBERS:
         if other != member:
             servers = written(tmp_path, file, table, {**entry, other: "http://b"})
-            with pytest.raises(ValueError, match="Url: does not go together with"):
+            with pytest.raises(ValueError, match="Url: cannot be used together with"):
                 servers.target("it")
     servers = written(tmp_path, file, table, {**entry, "command": "x"})
-    with pytest.raises(ValueError, match=f"command: does not go together with {member}"):
+    with pytest.raises(ValueError, match=f"command: cannot be used together with {member}"):
         servers.target("it")
     servers = written(tmp_path, file, table, {member: "ftp://a"})
     with pytest.raises(ValueError, match=f"{member}: a URL must begin with"):
@@ -338,18 +342,18 @@ def test_times(members: Any, call: Any, start: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "members, problem",
     [
-        ({"timeout": 60}, "timeout: is in milliseconds, and 60 is too short: write 60000, or tool_timeout_sec"),
+        ({"timeout": 60}, "timeout: is in milliseconds, so 60 is too short: write 60000, or tool_timeout_sec"),
         ({"timeout": "60s"}, "timeout: must be a number above 0"),
         ({"timeout": True}, "timeout: must be a number"),
         ({"tool_timeout_sec": 0}, "tool_timeout_sec: must be a number above 0"),
         ({"startup_timeout_sec": -1}, "startup_timeout_sec: must be"),
-        ({"tool_timeout_sec": 5, "timeout": 5000}, "timeout: does not go together with tool_timeout_sec"),
-        ({"includeTools": "a"}, "includeTools: must be a list of names"),
-        ({"excludeTools": [1]}, "excludeTools: must be a list of names"),
-        ({"enabled": False}, "enabled: it is false"),
+        ({"tool_timeout_sec": 5, "timeout": 5000}, "timeout: cannot be used together with tool_timeout_sec"),
+        ({"includeTools": "a"}, "includeTools: must be a list of tool names"),
+        ({"excludeTools": [1]}, "excludeTools: must be a list of tool names"),
+        ({"enabled": False}, "enabled: is false"),
         ({"enabled": "no"}, "enabled: must be true or false"),
-        ({"timeouts": 5}, "timeouts: is not read here: write timeout"),
-        ({"allowTools": []}, "allowTools: is not read here: write allowedTools"),
+        ({"timeouts": 5}, "timeouts: is not a known member: write timeout"),
+        ({"allowTools": []}, "allowTools: is not a known member: write allowedTools"),
     ],
 )  # fmt: skip
 def test_members_of_hosts_that_are_wrong(members: Any, problem: str) -> None:
@@ -397,7 +401,7 @@ EDITOR = (
 @pytest.mark.parametrize("name", EDITOR)
 def test_variables_that_only_an_editor_has(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name.partition(":")[0], "/wrong")
-    with pytest.raises(ValueError, match=rf"args\[0\]: \$\{{{name}\}} is not known here.* editor"):
+    with pytest.raises(ValueError, match=rf"args\[0\]: \$\{{{name}\}} is not available.* editor"):
         one({"command": "x", "args": [f"${{{name}}}"]})
 
 
@@ -405,7 +409,9 @@ def test_variables_that_a_host_asks_for_or_that_need_a_file() -> None:
     with pytest.raises(ValueError, match=r"\$\{input:api-key\}.*write \$\{env:API_KEY\}"):
         one({"url": "http://x", "headers": {"A": "${input:api-key}"}})
     for name in ("workspaceFolder", "workspaceFolderBasename"):
-        with pytest.raises(ValueError, match=rf"\$\{{{name}\}}: a mapping belongs to no workspace"):
+        with pytest.raises(
+            ValueError, match=rf"\$\{{{name}\}}: a mapping does not belong to a workspace"
+        ):
             one({"command": f"${{{name}}}/x"})
     with pytest.raises(ValueError, match="CLAUDE_PLUGIN_ROOT is not set"):
         one({"command": "${CLAUDE_PLUGIN_ROOT}/x"})
@@ -415,7 +421,7 @@ def test_a_user_file_belongs_to_no_workspace(tmp_path: Path) -> None:
     servers = written(
         tmp_path, "Code/User/mcp.json", "servers", {"command": "${workspaceFolder}/x"}
     )
-    with pytest.raises(ValueError, match="this file belongs to no workspace"):
+    with pytest.raises(ValueError, match="this file does not belong to a workspace"):
         servers.target("it")
 
 
@@ -510,7 +516,7 @@ def test_the_file_of_codex(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["config.yaml", "config.yml"])
 def test_yaml_is_rejected_by_name(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("extensions:\n  a:\n    cmd: x\n")
-    with pytest.raises(ValueError, match=f"{name}: YAML cannot be read .*write .*mcpServers"):
+    with pytest.raises(ValueError, match=f"{name}: YAML is not supported: write .*mcpServers"):
         read_servers(tmp_path / name)
 
 

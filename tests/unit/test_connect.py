@@ -123,7 +123,7 @@ def test_a_script_with_arguments_is_no_program(
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "todo.py"
     script.touch(mode=0o644)
-    words = r"no program: write connect\(\[sys.executable, 'todo.py', 'a b.json'\]\)$"
+    words = r"is not a program: write connect\(\[sys.executable, 'todo.py', 'a b.json'\]\)$"
     with pytest.raises(minimcp.ConnectionFailed, match=words):
         read_target("todo.py 'a b.json'")
     script.rename("todo.mjs")
@@ -163,7 +163,7 @@ def test_what_names_no_server() -> None:
         (
             "localhost:8000/mcp",
             minimcp.ConnectionFailed,
-            "command line: write 'http://localhost:8000/mcp' for a URL",
+            "command line: write 'http://localhost:8000/mcp' or 'https://localhost:8000/mcp' for a URL",
         ),
     ):
         with pytest.raises(kind, match=text):
@@ -199,7 +199,7 @@ def test_options_that_do_not_apply() -> None:
 )
 def test_a_former_option_says_which_limit_it_is_now(old: str, new: str) -> None:
     with pytest.raises(
-        TypeError, match=rf"no option {old}= any more: say limits=Limits\({new}=\.\.\.\)"
+        TypeError, match=rf"no longer has an option {old}=: write limits=Limits\({new}=\.\.\.\)"
     ):
         minimcp.connect(Server("x"), **{old: 1})
     assert hasattr(minimcp.Limits(), new)
@@ -234,19 +234,21 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
     with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
         assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
     with pytest.raises(
-        minimcp.ConnectionFailed, match=f"for the server 'dead' of {file}: .*no such program"
+        minimcp.ConnectionFailed, match=f"as the server 'dead' of {file}: .*no such program"
     ):
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
         minimcp.connect("other", config=file)
-    with pytest.raises(TypeError, match="by its name, a str, not the (Posix|Windows)Path"):
+    with pytest.raises(
+        TypeError, match="must be the server's name, a str, not the (Posix|Windows)Path"
+    ):
         minimcp.connect(script, config=file)
     for options in ({"env": {}}, {"cwd": "."}):
-        with pytest.raises(TypeError, match="env and cwd are part of the config"):
+        with pytest.raises(TypeError, match="env and cwd belong in the config"):
             minimcp.connect("dead", config=file, **options)  # type: ignore[arg-type]
     with minimcp.connect("it", config={"it": Server("x")}) as client:
         assert client.server_info is not None and client.server_info.name == "x"
-    with pytest.raises(minimcp.RequestTimeout, match="for the server 'it': "):
+    with pytest.raises(minimcp.RequestTimeout, match="as the server 'it': "):
         minimcp.connect(
             "it",
             config={"it": Answering({"initialize": lambda message: None})},

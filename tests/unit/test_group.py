@@ -113,7 +113,7 @@ def test_the_longest_server_counts() -> None:
         assert group.call_tool("a__b__x").text == "x" and group.call_tool("a__c").text == "c"
         assert servers["a"].pipe.methods().count("tools/call") == 1
         with pytest.raises(
-            minimcp.ConnectionFailed, match="'dead__a__x' cannot be called, 'dead__a' was"
+            minimcp.ConnectionFailed, match="'dead__a__x' cannot be called, because 'dead__a' was"
         ) as caught:
             group.call_tool("dead__a__x")
         assert caught.value.__cause__ is group.errors["dead__a"]
@@ -127,7 +127,7 @@ def test_what_an_unknown_name_is_told() -> None:
                 group.call_tool(name)
             return str(caught.value)
 
-        ending = " names are server__tool, its servers git and db"
+        ending = " names have the form server__tool, its servers are git and db"
         assert (
             told("gti__log")
             == "no server of this group has a tool 'gti__log', did you mean git__log? Its" + ending
@@ -139,12 +139,12 @@ def test_what_an_unknown_name_is_told() -> None:
             == "no server of this group has a tool 'log', did you mean git__log? Its" + ending
         )
         assert "git__log? Its" in told("git_log") and "db__query? Its" in told("QUERY")
-        with pytest.raises(TypeError, match="name is a str, not the int"):
+        with pytest.raises(TypeError, match="name must be a str, not the int"):
             group.call_tool(5)  # type: ignore[arg-type]
         assert group.resolve("git__nonsense").name == "nonsense", "the server answers for its tools"
     with opened({}) as nobody:
         assert nobody.list_tools() == [] and "none" in repr(nobody)
-        with pytest.raises(minimcp.InvalidParams, match="its servers none"):
+        with pytest.raises(minimcp.InvalidParams, match="its servers are none"):
             nobody.call_tool("a__b")
 
 
@@ -171,7 +171,7 @@ def test_a_mistake_of_the_caller_is_no_servers_error() -> None:
     fine = Answering()
     with pytest.raises(TypeError, match="stderr does not apply"):
         opened({"fine": fine}, stderr=print)
-    with pytest.raises(TypeError, match="not by int"):
+    with pytest.raises(TypeError, match="not int"):
         opened({"fine": fine, "five": 5})
     assert fine.pipe is None or fine.pipe.closed
     for keywords in ({"separator": ""}, {"separator": 5}, {"revision": "newest"}):

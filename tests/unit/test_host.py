@@ -186,7 +186,7 @@ def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -
         ({"message": "?", "requestedSchema": {"type": 5}}, "requestedSchema"),
         (
             {"message": "?", "requestedSchema": {"type": "string"}},
-            "requestedSchema is of the type 'string', not",
+            "requestedSchema must have the type 'object', not",
         ),
         (
             {"message": "?", "requestedSchema": {"type": "object", "properties": []}},
@@ -246,7 +246,7 @@ def test_a_default_that_does_not_fit_is_left_out_with_one_warning(
     assert seen == [({"c": "kept"}, shown)]
     (record,) = caplog.records
     assert (
-        record.levelname == "WARNING" and "left out: a: expected an integer" in record.getMessage()
+        record.levelname == "WARNING" and "of a form: a: expected an integer" in record.getMessage()
     )
     assert (
         "b: expected one of 's' or 'l'" in record.getMessage() and "\n" not in record.getMessage()
@@ -278,7 +278,7 @@ def test_without_a_checker_an_answer_is_sent_unchecked(
 
     monkeypatch.setattr("minimcp.schema.compile_peer_check", missing)
     assert elicited({"name": 5}) == {"action": "accept", "content": {"age": 7, "name": 5}}
-    assert "an answer is sent unchecked: pip install jsonschema" in caplog.text
+    assert "an answer to elicitation is not checked: pip install jsonschema" in caplog.text
 
 
 @pytest.mark.requirement("SAMP-05", "SAMP-07", "SAMP-08", "SAMP-12", "M:SAM-8")
@@ -536,7 +536,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (host, {"on_log": print}, "on_log is given twice"),
         (host, {"sample": print}, "sample is given twice"),
         (Functions, {}, "Functions is a class"),
-        ({"elicit": repr}, {}, r"a mapping: say \*\*handlers"),
+        ({"elicit": repr}, {}, r"a mapping: write \*\*handlers"),
         (
             object(),
             {},
@@ -544,7 +544,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
         ),
         (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
         (None, {"on_log": Late().elicit}, "^on_log is async"),
-        (None, {"elicit": 5}, "int cannot"),
+        (None, {"elicit": 5}, "must be callable, not int"),
         (None, {"list_roots": list, "roots": []}, "two ways"),
         (None, {"roots": "/tmp"}, "a list of paths"),
         (None, {"roots": 5}, "a list of paths"),
@@ -641,7 +641,7 @@ def test_a_server_hears_of_other_roots_and_gets_them(tmp_path: Path) -> None:
     server = Answering(modern=True)
     with minimcp.connect(server, list_roots=list) as client:
         client.roots_changed()
-        with pytest.raises(RuntimeError, match="given as roots="):
+        with pytest.raises(RuntimeError, match="without roots"):
             client.set_roots([])
         assert server.pipe.methods() == ["server/discover"]
     with minimcp.connect(Answering()) as client, pytest.raises(RuntimeError, match="has no roots"):
@@ -675,7 +675,7 @@ def test_callbacks_run_in_order_on_one_thread_and_may_fail(
 def test_a_slow_callback_loses_the_oldest(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(module, "MOST_NOTIFICATIONS", 3)
+    monkeypatch.setattr(module, "MAX_NOTIFICATIONS", 3)
     dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def slow() -> None:
@@ -709,7 +709,9 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
         )
         wait_for(changed)
         assert [(message.level, message.data) for message in heard] == [("info", {"a": 1})]
-        assert eventually(lambda: "prompts/list_changed: nobody listens" in caplog.text)
+        assert eventually(
+            lambda: "prompts/list_changed ignored: there is no callback" in caplog.text
+        )
     assert "a notifications/message that makes no sense" in caplog.text
 
 

@@ -79,16 +79,16 @@ class Dumped:
             datetime.date(2026, 1, 2),
             r"due is a date, datetime.date\(2026, 1, 2\): write .isoformat\(\)",
         ),
-        (Color.RED, r"due is a Color, <Color.RED: 1>: give its .value"),
+        (Color.RED, r"due is a Color, <Color.RED: 1>: pass its .value"),
         (Todo("x"), r"due is a Todo, Todo\(title='x'\): write dataclasses.asdict\(...\)"),
-        (Todo, "give a value, not a class"),
+        (Todo, "pass a value, not a class"),
         (Dumped(), r'write .model_dump\(mode="json"\)'),
         ({1, 2}, r"due is a set, \{1, 2\}: write list\(...\)"),
         (b"x", r"write .decode\(\), or base64"),
         (pathlib.PurePosixPath("x"), r"write str\(...\)"),
         (decimal.Decimal("1.5"), r"due is a Decimal, Decimal\('1.5'\): write str\(...\)"),
         (math.inf, "due is a float, inf: JSON has no such number"),
-        (1j, "due is a complex, 1j: give text, a number, True, False, None, a list or a dict"),
+        (1j, "due is a complex, 1j: pass a str, a number, True, False, None, a list or a dict"),
     ],
 )
 def test_what_to_write_instead(value: Any, words: str) -> None:
@@ -156,7 +156,7 @@ def test_an_option_that_there_is_not() -> None:
             r"^connect\(...\) has no option .* did you mean elicit=\?$",
         ),
         (lambda: connect(time_out=5), r"did you mean timeout=\?$"),
-        (lambda: connect(args=[]), "give a list: connect"),
+        (lambda: connect(args=[]), "pass a list: connect"),
     ]
     for make, words in wrong:
         with pytest.raises(TypeError, match=words):
@@ -165,7 +165,7 @@ def test_an_option_that_there_is_not() -> None:
         call: Any = client.call_tool
         with pytest.raises(
             TypeError,
-            match=r"^the arguments of a tool go into a dict: call_tool\('f', \{'a': 1\}\)$",
+            match=r"^pass the arguments of a tool as a dict: call_tool\('f', \{'a': 1\}\)$",
         ):
             call("f", a=1)
         with pytest.raises(
@@ -175,7 +175,7 @@ def test_an_option_that_there_is_not() -> None:
         with pytest.raises(TypeError, match=r"did you mean on_progress=\?$"):
             call("f", {}, progress_callback=print)
         with pytest.raises(
-            ValueError, match="^timeout is at least 0 seconds, not -1; None waits for ever$"
+            ValueError, match="^timeout must be at least 0 seconds, not -1; None means no limit$"
         ):
             call("f", timeout=-1)
     with pytest.raises(ValueError, match="^connect_timeout is at least 0 seconds"):

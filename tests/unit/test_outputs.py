@@ -60,7 +60,7 @@ def test_without_a_checker_a_result_is_handed_over_with_one_warning(
             "result": "one"
         }
     assert [record.getMessage() for record in caplog.records] == [
-        f"results of od\\nd are handed over unchecked: {error}"
+        f"results of od\\nd are not checked: {error}"
     ]
 
 
@@ -94,7 +94,7 @@ def test_a_result_that_does_not_match_is_kept() -> None:
     made = checks(NUMBER)
     for structured in ({"result": "one"}, {}, 5):
         result = CallToolResult([], structured_content=structured)
-        with pytest.raises(ProtocolViolation, match="breaks its output schema") as caught:
+        with pytest.raises(ProtocolViolation, match="does not match its output schema") as caught:
             made.fill_in("tool", result, wraps=True)
         assert caught.value.result is result and result.value == structured
         unchecked = CallToolResult([], structured_content=structured)

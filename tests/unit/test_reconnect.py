@@ -100,7 +100,7 @@ def both(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Tuple[minimcp.Client, Server]]:
     """A client that begins anew, in either era, and soon however often that was."""
-    monkeypatch.setattr(reconnect, "PAUSE", 0.01)
+    monkeypatch.setattr(reconnect, "PAUSE_SECONDS", 0.01)
     server = Server() if request.param == R4 else modern()
     with minimcp.connect(server, revision=request.param, restart=True, timeout=WAIT) as client:
         yield client, server
@@ -153,7 +153,7 @@ def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client,
     lost(client, server)
     server.gate.clear()
     with pytest.raises(
-        minimcp.RequestTimeout, match="starting the server again: no answer within 0.02 s"
+        minimcp.RequestTimeout, match="starting the server again: no response within 0.02 s"
     ):
         client.request("work", timeout=0.02)
     token = minimcp.CancelToken()
@@ -162,7 +162,7 @@ def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client,
     token.cancel("enough")
     with pytest.raises(minimcp.Cancelled, match="^enough$"):
         task.result()
-    with pytest.raises(TypeError, match="cancel is a CancelToken"):
+    with pytest.raises(TypeError, match="cancel must be a CancelToken"):
         client.request("work", cancel=5)  # type: ignore[arg-type]
     server.gate.set()
     assert client.request("work")["done"] and len(server.pipes) == 2
@@ -423,7 +423,7 @@ def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.Mo
     wait_until, ends = reconnect.wait_until, []
 
     def pause(over: Any, changed: Any, deadline: Deadline, cancel: Any) -> bool:
-        if deadline.seconds != reconnect.PAUSE:
+        if deadline.seconds != reconnect.PAUSE_SECONDS:
             return wait_until(over, changed, deadline, cancel)
         assert not over()
         steps.append("pause")
@@ -435,7 +435,7 @@ def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.Mo
         return steps
 
     monkeypatch.setattr(reconnect, "wait_until", pause)
-    monkeypatch.setattr(reconnect, "STEADY", WAIT)
+    monkeypatch.setattr(reconnect, "STEADY_SECONDS", WAIT)
     sessions = reconnector(steps)
     first = sessions.newest
     for _ in range(3):
@@ -445,10 +445,10 @@ def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.Mo
         "begin",
     ]
     assert go_on() == ["close", "pause", "begin"]
-    monkeypatch.setattr(reconnect, "STEADY", 0.0)
+    monkeypatch.setattr(reconnect, "STEADY_SECONDS", 0.0)
     assert go_on() == ["close", "pause", "begin"]
     assert go_on() == ["close", "begin"], "the one before has lasted"
-    monkeypatch.setattr(reconnect, "STEADY", WAIT)
+    monkeypatch.setattr(reconnect, "STEADY_SECONDS", WAIT)
     for _ in range(4):
         assert go_on() == ["close", "begin"]
     ends.append(sessions.abandon)

@@ -206,11 +206,11 @@ class Growing(Generic[T]):
         ("def f(a: 1 / 0) -> None: ...", ["ZeroDivisionError"]),
         (
             "def f(a: Annotated[str, Limits(pattern='(')]) -> None: ...",
-            ["parameter 'a'", "the pattern '(' is no regular expression"],
+            ["parameter 'a'", "the pattern '(' is not a regular expression"],
         ),
         (
             "def f() -> List[Annotated[str, Limits(pattern='(')]]: ...",
-            ["return type", "the pattern '(' is no regular expression"],
+            ["return type", "the pattern '(' is not a regular expression"],
         ),
         ("def f(a: Growing[int]) -> None: ...", ["parameter 'a'", "recursion"]),
         ("def f() -> List[Callable[..., int]]: ...", ["return type"]),
@@ -249,11 +249,11 @@ def test_arguments_that_nest_too_deep_are_a_mismatch() -> None:
     value: Any = None
     for _ in range(sys.getrecursionlimit()):
         value = {"next": value}
-    assert problem(read(f), {"a": value}) == "the arguments nest too deep"
+    assert problem(read(f), {"a": value}) == "the arguments are nested too deeply"
 
     def overflow(arguments: Any) -> Any:
         raise RecursionError
 
     signature = read(f)
     signature._read = overflow  # once more without a full stack, near which a tracer sees little
-    assert problem(signature, {}) == "the arguments nest too deep"
+    assert problem(signature, {}) == "the arguments are nested too deeply"

@@ -234,13 +234,13 @@ def test_cursors_that_are_none(revision: str, kind: str, caplog: pytest.LogCaptu
         caplog.clear()
         assert cursors(revision, kind, {None: ("a", "2"), "2": ("b", odd)}) == ["a", "b"]
         assert "nextCursor must be a string" in warnings(caplog)[0]
-    with pytest.raises(minimcp.ProtocolViolation, match="once"):
+    with pytest.raises(minimcp.ProtocolViolation, match="repeated"):
         cursors(revision, kind, {None: ("a", "2"), "2": ("b", "2")})
 
 
 def test_an_empty_cursor_is_a_cursor_since_2026() -> None:
     assert cursors(R5, "tools", {None: ("a", ""), "": ("b", ...)}) == ["a", "b"]
-    with pytest.raises(minimcp.ProtocolViolation, match="once"):
+    with pytest.raises(minimcp.ProtocolViolation, match="repeated"):
         cursors(R5, "tools", {None: ("a", "")})
 
 

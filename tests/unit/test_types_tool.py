@@ -80,7 +80,7 @@ def test_a_change_is_read_from_its_notification() -> None:
     assert t.Change.from_notice("notifications/tools/list_changed", None) == t.Change(
         "tools_list_changed"
     )
-    with pytest.raises(ValueError, match="^notifications/other tells of no change$"):
+    with pytest.raises(ValueError, match="^notifications/other does not report a change$"):
         t.Change.from_notice("notifications/other", {})
     with pytest.raises(ValueError, match="^Change: uri is missing$"):
         t.Change.from_notice("notifications/resources/updated", {})

@@ -303,7 +303,7 @@ def test_other_values_beside_a_block_keep_their_order_and_form() -> None:
 def test_a_block_inside_of_a_value_is_rejected_with_what_to_write(returned: Any) -> None:
     result = call(returned, None, R5)
     assert result["isError"]
-    assert "return it alone, or in a list beside other values" in result["content"][0]["text"]
+    assert "return it alone, or in a list with other values" in result["content"][0]["text"]
 
 
 @for_each(
