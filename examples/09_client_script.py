@@ -1,5 +1,5 @@
-"""A client sets a time limit for each call, makes many calls at once, and cancels those that it
-does not need.
+"""A client sets a time limit for each call, makes many calls at once, and cancels calls that
+it does not need.
 
 You will see progress, a call that takes too long, calls at once and in the background, and two lost
 connections.

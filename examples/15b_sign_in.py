@@ -5,7 +5,7 @@ You will see the page that a person opens, the address that the page leads back 
 the resulting token. When the server no longer accepts that token, the client refreshes it without
 asking anyone.
 
-A server says who issues its tokens, and only verifies them; `SignIn` does the rest. Here it gets
+A server names the issuer of its tokens, and only verifies them; `SignIn` does the rest. Here it gets
 two functions, as on a machine without a browser: `on_redirect` shows the page, and `on_callback`
 returns the address at which the person's browser ended. `SignIn(no_browser=True)` and `minimcp
 login URL --no-browser` print the page and read that address from the terminal. `SignIn()` and
