@@ -1,12 +1,12 @@
-"""A client and a server exchange JSON objects, one a line, over the two pipes of a child process.
+"""A client and a server exchange JSON objects, one per line, over the two pipes of a child process.
 
-You will see four requests (-->) and their answers (<--). minimcp is not imported here: this is what
-it does for you.
+You will see four requests (-->) and their responses (<--). minimcp is not imported here: this is
+what it does for you.
 
-A host starts the server as a child process. What the host writes to the child's stdin are requests,
-each with an id, and notifications, which have none and get no answer. On the child's stdout the
-answers come back under the same ids. All else that a server has to say goes to stderr. Every later
-chapter is made of such lines.
+A host starts the server as a child process. On the child's stdin, the host writes requests, each
+with an id, and notifications, which have no id and get no response. On the child's stdout, the
+responses arrive with the same ids. All other output of the server goes to stderr. Every later
+chapter consists of such lines.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and
 .../basic/lifecycle
@@ -31,12 +31,12 @@ ADD = {
 
 
 def initialize(params: dict[str, Any]) -> dict[str, Any]:
-    """Who we are and what we offer: tools, and nothing else."""
+    """Say who we are and what we offer: tools, and nothing else."""
     return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": NAME}
 
 
 def call(params: dict[str, Any]) -> dict[str, Any]:
-    """Run the only tool that there is. A real server would look at the arguments first."""
+    """Run the only tool. A real server would check the arguments first."""
     total = params["arguments"]["a"] + params["arguments"]["b"]
     return {"content": [{"type": "text", "text": str(total)}]}
 
@@ -49,7 +49,7 @@ METHODS = {
 
 
 def serve() -> None:
-    """The server: read a line, answer it, until stdin ends."""
+    """Read lines and respond to them, until stdin ends: the server."""
     for line in sys.stdin.buffer:
         message = json.loads(line)
         if "id" not in message:
@@ -59,11 +59,11 @@ def serve() -> None:
             answer["result"] = METHODS[message["method"]](message.get("params", {}))
         else:
             answer["error"] = {"code": -32601, "message": "Method not found"}
-        print(json.dumps(answer), flush=True)  # one line, and at once: somebody waits for it
+        print(json.dumps(answer), flush=True)  # one line, and at once: the client is waiting
 
 
 def host() -> None:
-    """The other side: start the server, say hello, and use it."""
+    """Start the server, agree on a revision, and use it: the client."""
     with subprocess.Popen(
         [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
@@ -91,6 +91,6 @@ def host() -> None:
 if __name__ == "__main__":
     serve() if sys.argv[1:] == ["serve"] else host()
 
-# Exercise: answer the request "ping" with an empty object, so that a client can see that the server
-# is alive.
-# Check it with  python3 examples/check.py 1  where minimcp is the client of your server.
+# Exercise: respond to the request "ping" with an empty object, so that a client can see that the
+# server is alive.
+# Check it with  python3 examples/check.py 1  which uses minimcp as the client of your server.

@@ -1,12 +1,12 @@
 """A server can be a plain class: its marked methods are the tools.
 
-You will see an object that is used without any server, and then an object of a subclass that is
+You will see an object that is used without a server, and then an object of a subclass that is
 served.
 
-There is no base class, and nothing is registered when the file is imported: a mark is a note on the
-function. The class can be made, called and tested like any other; it becomes a server when one of
-its objects is served. Handlers run on several threads at once, so what they share is guarded by a
-lock.
+There is no base class, and importing the file registers nothing: the decorator only marks the
+method. The class can be created, called and tested like any other. It becomes a server when one of
+its objects is served. Handlers run on several threads at the same time, so a lock protects what
+they share.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server
 """
@@ -20,7 +20,7 @@ import minimcp
 
 
 class Notes:
-    """Short texts with numbers."""
+    """Notes with numbers."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
@@ -28,20 +28,20 @@ class Notes:
 
     @minimcp.tool
     def add(self, text: str) -> int:
-        """Keep a note; returns its number."""
+        """Add a note and return its number."""
         with self.lock:
             self.texts.append(text)
             return len(self.texts)
 
     @minimcp.tool(annotations={"read_only_hint": True})
     def find(self, word: str) -> list[str]:
-        """The notes in which a word stands."""
+        """Find the notes that contain a word."""
         with self.lock:
             return [text for text in self.texts if word in text]
 
     @minimcp.resource("notes://{number}")
     def read(self, number: int) -> str:
-        """One note."""
+        """Read one note."""
         with self.lock:
             if not 0 < number <= len(self.texts):
                 raise minimcp.ResourceNotFound(f"There is no note {number}.")
@@ -49,10 +49,10 @@ class Notes:
 
 
 class DatedNotes(Notes):
-    """A class that inherits from a marked one inherits its marks."""
+    """A subclass, which inherits the marks of its base class."""
 
     def add(self, text: str) -> int:
-        """Keep a note under today's date, which is always the same here; returns its number."""
+        """Add a note with today's date, which is always the same here."""
         return super().add(f"2026-07-28: {text}")
 
 
@@ -72,7 +72,6 @@ def main() -> None:
 if __name__ == "__main__":
     minimcp.serve(Notes()) if sys.argv[1:] == ["serve"] else main()
 
-# Exercise: give `Notes` a tool `count() -> int` that says how many notes there are. Mark it as one
-# that only reads, and hold the lock while you look. The subclass has it too, without a line of its
-# own.
+# Exercise: add a tool `count() -> int` to `Notes` that returns the number of notes. Mark it as
+# read-only, and hold the lock while you count. The subclass inherits it.
 # Check it with  python3 examples/check.py 3

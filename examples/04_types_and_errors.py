@@ -1,10 +1,10 @@
 """Arguments and results have types; a call that fails says so in a result or in an error.
 
-You will see an order that works, and five that fail: four as a result, one as an error.
+You will see an order that works, and five that fail: four with a result, one with an error.
 
-Arguments are checked before the function is called and arrive as what the annotations say: a
-dataclass, not a dict. A failed *result* is read by the model, which may try again; an *error* of
-JSON-RPC says that the request was wrong.
+Arguments are validated before the function is called, and arrive as the annotated types: a
+dataclass, not a dict. The model reads a failed *result* and can try again. A JSON-RPC *error* says
+that the request was wrong.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (Error Handling)
 """
@@ -40,26 +40,24 @@ def order(
     """Order pizzas, all of one size.
 
     Args:
-        where: Where they are brought.
-        count: How many.
+        where: Delivery address.
+        count: Number of pizzas.
         coupon: A code for a free pizza.
     """
     if count > 20:
-        raise minimcp.ToolError(
-            "We bake at most 20 pizzas in one order. Order twice."
-        )  # words that a model can use
+        # text that helps the model
+        raise minimcp.ToolError("We bake at most 20 pizzas in one order. Order twice.")
     if coupon is not None and coupon != "FREE1":
-        raise minimcp.InvalidParams(
-            "unknown coupon", {"coupon": coupon}
-        )  # an error, for the program that asks
+        # an error, for the program that makes the call
+        raise minimcp.InvalidParams("unknown coupon", {"coupon": coupon})
     floor = "" if where.floor is None else f", floor {where.floor}"
     return Receipt(PRICES[size] * (count - (coupon is not None)), where.street + floor)
 
 
 @server.tool
 def oven() -> float:
-    """How hot the oven is."""
-    return float("hot")  # a bug: a ValueError that nobody expected
+    """Measure the temperature of the oven."""
+    return float("hot")  # a bug: an unexpected ValueError
 
 
 def attempt(client: minimcp.Client, tool: str, arguments: dict[str, Any]) -> None:
@@ -72,20 +70,17 @@ def attempt(client: minimcp.Client, tool: str, arguments: dict[str, Any]) -> Non
 
 
 if __name__ == "__main__":
-    logging.getLogger("minimcp").setLevel(
-        logging.CRITICAL
-    )  # the log has the traceback of the bug; not shown here
+    # hides the traceback of the bug, which is logged
+    logging.getLogger("minimcp").setLevel(logging.CRITICAL)
     home = {"street": "12 High Street", "floor": 3}
     with minimcp.connect(server) as client:
         attempt(client, "order", {"size": "large", "where": home, "count": 2, "coupon": "FREE1"})
-        attempt(
-            client, "order", {"size": "huge", "where": home}
-        )  # wrong arguments: a result, the model can correct it
+        # wrong arguments: a result, so that the model can correct them
+        attempt(client, "order", {"size": "huge", "where": home})
         attempt(client, "order", {"size": "small", "where": {"floor": 3}})
         attempt(client, "order", {"size": "small", "where": home, "count": 21})
         attempt(client, "order", {"size": "small", "where": home, "coupon": "X"})
         attempt(client, "oven", {})
 
-# Exercise: give `Address` a field `door` that is "front" or "back", and "front" where nothing is
-# said.
+# Exercise: add a field `door` to `Address` that is "front" or "back", and "front" by default.
 # Check it with  python3 examples/check.py 4

@@ -1,11 +1,11 @@
-"""Resources are texts and files under a URI: a client reads them, and is told when they change.
+"""Resources are text or files under a URI: a client reads them, and is notified when they change.
 
-You will see one listed resource, two templates, what they say, what is not found, and the news of a
-change.
+You will see one listed resource, two templates, their content, what is not found, and a
+notification of a change.
 
-One URI is one resource, and is listed. A URI with variables in braces is a template: it stands for
-many, is listed as it is, and its variables arrive as the parameters' types. A host reads resources
-without asking its model.
+A resource has one URI, and is listed. A URI with variables in braces is a template: it describes
+many resources, is listed as it is, and its variables arrive as the types of the parameters. A host
+reads resources without asking its model.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/resources
 """
@@ -23,26 +23,25 @@ lock = threading.Lock()
 
 @server.resource("plants://all", mime_type="application/json")
 def plants() -> dict[str, int]:
-    """All plants and how warm they have it. What is no text and no bytes is sent as JSON."""
+    """List all plants with their temperatures. A value that is not text or bytes becomes JSON."""
     with lock:
         return dict(degrees)
 
 
 @server.resource("plants://pictures/{size}.pgm", mime_type="image/x-portable-graymap")
 def picture(size: int) -> bytes:
-    """A grey square. Bytes are binary content; on the wire they are base64, which nobody here has
-    to know."""
+    """Draw a gray square. Bytes are binary content; the library encodes them as base64."""
     return b"P5 %d %d 255\n" % (size, size) + b"\x80" * (size * size)
 
 
 def names(value: str) -> list[str]:
-    """What completes the text that somebody has typed so far."""
+    """Complete the text that a person has typed so far."""
     return [name for name in degrees if name.startswith(value)]
 
 
 @server.resource("plants://{name}", complete={"name": names})
 def plant(name: str) -> str:
-    """How one plant has it."""
+    """Return the temperature of one plant."""
     with lock:
         if name not in degrees:
             raise minimcp.ResourceNotFound(f"There is no plant {name}.")
@@ -51,10 +50,10 @@ def plant(name: str) -> str:
 
 @server.tool
 def heat(name: str, by: int) -> None:
-    """Make it warmer for a plant."""
+    """Raise the temperature of a plant."""
     with lock:
         degrees[name] += by
-    server.resource_updated(f"plants://{name}")  # those who listen to this URI are told
+    server.resource_updated(f"plants://{name}")  # notifies clients that listen to this URI
 
 
 if __name__ == "__main__":
@@ -78,8 +77,7 @@ if __name__ == "__main__":
             print("changed:", change.uri)
             print(client.read_resource("plants://basil").text)
 
-# Exercise: add a tool `sow(name: str, warmth: int) -> None` that adds a plant, and tells those who
-# listen to plants://all. Until then they do not know that what they have read is out of date.
+# Exercise: add a tool `sow(name: str, warmth: int) -> None` that adds a plant and notifies clients
+# that listen to plants://all, because the content that they have read is out of date.
 # Check it with  python3 examples/check.py 5
-# file_server.py beside this file serves files under {+path}, which takes slashes too, and keeps
-# inside its directory.
+# file_server.py serves files under {+path}, which can contain slashes, and stays in its directory.

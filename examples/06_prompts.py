@@ -1,12 +1,12 @@
-"""Prompts are messages for a model that a person picks; their arguments are completed while the
+"""Prompts are messages for a model that a person chooses; their arguments are completed while the
 person types.
 
-You will see two prompts with their arguments, what completes three of these, and the messages of
+You will see two prompts with their arguments, completions of three arguments, and the messages of
 one prompt.
 
-A prompt's arguments are texts on the wire; the function gets them as its annotations say. What
-completes an argument is a list, or a function that is given the text so far and, if it has a second
-parameter, what was chosen already. A Literal completes by itself.
+The arguments of a prompt are text on the wire; the function receives the annotated types.
+Completions come from a list, or from a function that receives the text so far and, if it has a
+second parameter, the other arguments. A Literal completes by itself.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/prompts and
 .../server/utilities/completion
@@ -24,23 +24,23 @@ STREETS = {"Oslo": ["Aker brygge", "Karl Johans gate"], "Bergen": ["Strandgaten"
 
 
 def streets(value: str, arguments: dict[str, str]) -> list[str]:
-    """The streets of the city that was chosen."""
+    """Complete a street of the chosen city."""
     return [
         street for street in STREETS.get(arguments.get("city", ""), []) if street.startswith(value)
     ]
 
 
-@server.prompt(title="Write to somebody", complete={"city": list(STREETS), "street": streets})
+@server.prompt(title="Write a letter", complete={"city": list(STREETS), "street": streets})
 def letter(
     city: str, street: str, tone: Literal["plain", "formal"] = "plain", lines: int = 5
 ) -> list[Message]:
-    """Have a letter written.
+    """Write a letter.
 
     Args:
-        city: Where it goes.
-        street: In that city.
-        tone: How it sounds.
-        lines: How long it is.
+        city: City of the recipients.
+        street: Their street.
+        tone: Tone of the letter.
+        lines: Number of lines.
     """
     return [
         Message("user", f"Write {lines} lines in a {tone} tone to the people of {street}, {city}."),
@@ -50,7 +50,7 @@ def letter(
 
 @server.prompt
 def shorter() -> str:
-    """Ask for less. A str is one message of the user."""
+    """Ask for a shorter answer. A str is one message of the user."""
     return "Say that in half as many words."
 
 
@@ -72,7 +72,7 @@ if __name__ == "__main__":
 
         result = client.get_prompt("letter", {"city": "Oslo", "street": "Aker brygge", "lines": 3})
         for message in result.messages:
-            if isinstance(message.content, minimcp.Text):  # it may be an image, a file, ...
+            if isinstance(message.content, minimcp.Text):  # it could be an image, a file, ...
                 print(f"{message.role}: {message.content.text}")
         try:
             client.get_prompt("letter", {"city": "Oslo"})
@@ -80,6 +80,6 @@ if __name__ == "__main__":
             print("refused:", error.message)
 
 # Exercise: add a prompt `translate(text: str, language: ...)` whose message asks for the text in
-# that language: either "Finnish" or "Norwegian". Choose an annotation with which the language
-# completes by itself.
+# that language, which is "Finnish" or "Norwegian". Choose an annotation that completes the language
+# by itself.
 # Check it with  python3 examples/check.py 6

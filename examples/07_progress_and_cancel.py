@@ -3,9 +3,9 @@
 You will see two reports before a result, a call that is cancelled, and handlers that run side by
 side.
 
-A handler is a plain function on a thread. `ctx` is its line to whoever waits: reports go out
-through it, and after a cancel all of `ctx` that speaks or waits raises `Cancelled`. So a loop that
-reports is a loop that can be stopped. Other requests are served meanwhile, on other threads.
+A handler is a plain function on a thread. It reports progress through `ctx`. After a cancellation,
+every method of `ctx` that sends or waits raises `Cancelled`, so a loop that reports progress can be
+stopped. Other requests are served on other threads.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress and
 .../cancellation
@@ -31,26 +31,24 @@ def cook(dishes: int, ctx: Context, seconds_each: float = 0.0) -> str:
     try:
         for number in range(1, dishes + 1):
             ctx.progress(number, dishes, f"dish {number}")
-            ctx.sleep(
-                seconds_each
-            )  # as time.sleep, but a cancel ends it, and meanwhile its worker serves others
+            # like time.sleep, but a cancellation ends it, and its worker serves other requests
+            ctx.sleep(seconds_each)
     except minimcp.Cancelled:
-        stopped.set()  # tidy up, if there is something to tidy up
+        stopped.set()  # the place to clean up
         raise
     return f"{dishes} dishes"
 
 
 @server.tool
 def eat(who: str) -> str:
-    """Wait at the table until there are two."""
+    """Wait at the table until two people are there."""
     table.wait(timeout=10)
     return f"{who} has eaten"
 
 
 @server.tool
 def wash(plates: list[str], ctx: Context) -> list[str]:
-    """Wash plates, two at a time. A thread of your own does not know whose request it works for:
-    hand it ctx."""
+    """Wash plates, two at a time. Your own threads do not know the request, so pass them ctx."""
 
     def wash_one(plate: str) -> str:
         ctx.check()  # raises Cancelled
@@ -68,7 +66,7 @@ def main() -> None:
             ).text
         )
 
-        token = minimcp.CancelToken()  # any thread may cancel it
+        token = minimcp.CancelToken()  # any thread can cancel it
         try:
             arguments = {"dishes": 2, "seconds_each": 600}
             client.call_tool(
@@ -89,5 +87,5 @@ def main() -> None:
 if __name__ == "__main__":
     server.run() if sys.argv[1:] == ["serve"] else main()
 
-# Exercise: add a tool `bake(loaves: int, ctx: Context) -> str`. A loaf takes 0.01 s and is
-# reported; a cancel ends it. Check it with  python3 examples/check.py 7
+# Exercise: add a tool `bake(loaves: int, ctx: Context) -> str`. Each loaf takes 0.01 s and is
+# reported; a cancellation ends the tool. Check it with  python3 examples/check.py 7

@@ -1,13 +1,14 @@
 """A tool can ask the user while it runs, in every revision.
 
-You will see one booking three times: in two revisions, and as it runs over HTTP in the newer one;
-then two refusals.
+You will see one booking three times: in two revisions, and as it runs over HTTP in the newer one.
+Then you will see two refusals.
 
 Up to 2025-11-25 the question is a request of the server. Since 2026-07-28 the question *is* the
-result, and the client sends the call again with the answer. In memory and over stdio that reaches
-the handler that waits. Over HTTP it may reach another process: there the handler runs again from
-the top, and questions that have an answer return at once. So ask first, act last: what must happen
-once stands below the last question, or in `ctx.step`, which keeps its result.
+result, and the client sends the call again with the answer. In memory and over stdio, the answer
+usually reaches the handler that waits. Over HTTP it can reach another process: there the handler
+runs again from the top, and questions that have been answered return at once. So ask first and act
+last: put what must happen once below the last question, or into `ctx.step`, which stores its
+result.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and
 .../basic/patterns/mrtr
@@ -27,11 +28,11 @@ as_over_http = minimcp.Server("hotel", check_replay=True)
 
 @dataclass
 class Stay:
-    """What the user is asked; the host makes a form of it.
+    """The form that the host shows to the user.
 
     Args:
-        city: Where.
-        nights: How many.
+        city: City of the hotel.
+        nights: Number of nights.
     """
 
     city: str
@@ -46,11 +47,10 @@ def hold_a_room(city: str) -> int:
 @as_over_http.tool
 @server.tool
 def book(ctx: Context) -> str:
-    """Book a room; the user says where, and agrees to the price."""
+    """Book a room. The user says where, and agrees to the price."""
     print("    the handler begins")
-    stay = ctx.elicit(
-        "Where do you want to stay?", Stay
-    ).require()  # declined: the tool fails and says so
+    # if the user declines, require() raises Declined, and the model reads that
+    stay = ctx.elicit("Where do you want to stay?", Stay).require()
     room = ctx.step("hold", lambda: hold_a_room(stay.city))
     answer = ctx.elicit(f"{stay.nights} nights cost {90 * stay.nights}. Agreed?", {"agreed": bool})
     if not answer or not answer.content["agreed"]:
@@ -60,11 +60,11 @@ def book(ctx: Context) -> str:
 
 
 def user(request: minimcp.ElicitRequest) -> dict[str, Any]:
-    """The host's side. A real one shows request.message and a form made from request.schema."""
+    """Answer for the user. A real host shows request.message and a form from request.schema."""
     print("  asked:", request.message)
-    return (
-        {"city": "Oslo"} if "Where" in request.message else {"agreed": True}
-    )  # nights: the form's default
+    if "Where" in request.message:
+        return {"city": "Oslo"}  # nights has a default in the form
+    return {"agreed": True}
 
 
 if __name__ == "__main__":
@@ -85,6 +85,6 @@ if __name__ == "__main__":
             except minimcp.McpError as error:
                 print(f"  {type(error).__name__}: {error}")
 
-# Exercise: add a tool `taxi(ctx: Context) -> str` to both servers. It asks how many people
-# ({"people": int}), then whether now ({"now": bool}), and orders one taxi, however it is served:
+# Exercise: add a tool `taxi(ctx: Context) -> str` to both servers. It asks for how many people
+# ({"people": int}), then whether now ({"now": bool}), and orders exactly one taxi on both servers:
 # `taxis.append(people)`. Define `taxis = []`. Check it with  python3 examples/check.py 8

@@ -1,12 +1,12 @@
-"""A client sets a time limit for each call, makes many calls at once, and gives up those that it
-does not need.
+"""A client sets a time limit for each call, makes many calls at once, and cancels calls that
+it does not need.
 
 You will see progress, a call that takes too long, calls at once and in the background, and two lost
 connections.
 
-The server is a file, started as a child process and ended by the `with` block. Any server will do,
-in any language: give `connect` its command. Every call takes `timeout=`, in seconds for all of the
-call, and `cancel=`. What goes wrong is one exception, which says what.
+The server is a file, which is started as a child process and stopped by the `with` block. Any other
+server works too, in any language: pass its command to `connect`. Every call accepts `timeout=`, in
+seconds for the whole call, and `cancel=`. Each kind of failure has its own exception.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports/stdio
 """
@@ -22,26 +22,24 @@ KITCHEN = [sys.executable, str(Path(__file__).with_name("07_progress_and_cancel.
 
 
 def show(report: minimcp.Progress) -> None:
-    """Called by the thread that waits for the call, in order, before the call returns."""
+    """Print a report. The thread that waits for the call runs this, before the call returns."""
     print(f"  {report.progress} of {report.total}: {report.message}")
 
 
 def brief(error: Exception) -> str:
-    """Its words without the server's command line, which they begin with."""
+    """Return the message without the server's command line at its beginning."""
     return str(error).partition(" serve: ")[2]
 
 
 def main() -> None:
-    with minimcp.connect(
-        KITCHEN, timeout=30
-    ) as client:  # 30 s for every call that says nothing else
+    with minimcp.connect(KITCHEN, timeout=30) as client:  # the default of every call, in seconds
         print("progress:")
         print(client.call_tool("cook", {"dishes": 3}, on_progress=show).text)
 
         print("timeout:")
         try:
             client.call_tool("cook", {"dishes": 1, "seconds_each": 600}, timeout=0.05)
-        except minimcp.RequestTimeout as error:  # a TimeoutError too; the server was told to stop
+        except minimcp.RequestTimeout as error:  # also a TimeoutError; the server is notified
             print(f"  {brief(error)}")
 
         print("many calls at once, results in the order of the calls:")
@@ -79,5 +77,5 @@ if __name__ == "__main__":
 
 # Exercise: write a function `first_report(client) -> str`. It calls `cook` with 3 dishes of 600
 # seconds each, cancels the call at its first report, and returns the message of that report.
-# `minimcp.CancelToken` cancels.
+# `minimcp.CancelToken` cancels a call.
 # Check it with  python3 examples/check.py 9

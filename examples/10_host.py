@@ -1,12 +1,12 @@
 """A host has one client for each of its servers, and one list of all their tools for its model.
 
-You will see the tools of two servers, a third that does not start, and what stands for the calls of
-a model.
+You will see the tools of two servers, a third server that does not start, and calls as a model
+would make them.
 
-`connect_all` takes the file in which hosts keep their servers (mcp.json), or a mapping as here, and
-opens them side by side. Each tool is called server__tool. A server that does not start, or is lost,
-fails only its own calls. This is the part of a host below its model: list the tools for it, call
-what it picks, hand it the text.
+`connect_all` accepts the file in which hosts keep their servers (mcp.json), or a mapping as here,
+and starts the servers at the same time. Each tool is called server__tool. A server that does not
+start, or is lost, affects only its own calls. This is the part of a host below its model: list the
+tools for the model, make the calls that it chooses, and return the text to it.
 
 https://modelcontextprotocol.io/specification/2025-11-25/architecture
 """
@@ -30,7 +30,7 @@ CONFIG = {
 
 
 def menu(group: minimcp.Group) -> list[dict[str, Any]]:
-    """The tools in the form in which most models take them."""
+    """Return the tools in the form that most models accept."""
     return [
         {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
         for tool in group.list_tools()
@@ -38,7 +38,7 @@ def menu(group: minimcp.Group) -> list[dict[str, Any]]:
 
 
 def run(group: minimcp.Group, name: str, arguments: dict[str, Any]) -> str:
-    """One call that the model asks for, as text for the model, whatever happens."""
+    """Make a call that the model chose, and return text for the model, even if the call fails."""
     try:
         result = group.call_tool(name, arguments, timeout=30, raise_on_error=False)
         return ("failed: " if result.is_error else "") + result.text
@@ -51,15 +51,15 @@ def main() -> None:
         for tool in menu(group):
             print(f"{tool['name']}: {tool['description']}")
         for name, error in group.errors.items():
-            print(f"{name} is not there: {type(error).__name__}")
+            print(f"{name} is not available: {type(error).__name__}")
 
-        # What follows stands for what a model asks for.
+        # Calls as a model would make them.
         print(run(group, "hello__greet", {"name": "Ada"}))
         print(run(group, "notes__add", {"text": "greet Ada"}))
         print(run(group, "hello__greet", {"nam": "Ada"}))
         print(run(group, "notes__ad", {"text": "?"}))
 
-        # One server's own client has all that is not about tools.
+        # Everything except tools is on the client of one server.
         print(group.clients["notes"].read_resource("notes://1").text)
         for result in group.call_tools(
             [("hello__greet", {"name": "Bob"}), ("notes__find", {"word": "Ada"})]
@@ -70,7 +70,7 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: a host asks a person before it lets a model change something. Write
-# `needs_consent(group, name) -> bool`: false for the tools that say that they only read
+# Exercise: a host asks a person before a model may change something. Write
+# `needs_consent(group, name) -> bool`: false for tools that are marked as read-only
 # (`tool.hints.read_only`), true for all others.
 # Check it with  python3 examples/check.py 10

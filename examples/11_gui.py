@@ -2,10 +2,10 @@
 
 You will see two tools that ran on the main thread, and one that did not.
 
-Toolkits want all drawing done by one thread, the one that runs the loop. A tool with
+Toolkits require that one thread, the one with the main loop, does all drawing. A tool with
 `executor="main"` waits until that thread calls `server.pump()`. `on_pump_needed` is called, on
-another thread, when there is something to pump: here it puts `pump` into the queue of the loop, as
-any event. With the argument "tk" there is a window, else a plain loop.
+another thread, when calls are waiting. Here it puts `pump` into the queue of the loop, like any
+other event. With the argument "tk" the program opens a window, otherwise it runs a plain loop.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (the protocol does not say
 where a tool runs)
@@ -29,20 +29,19 @@ drawn: list[str] = []
 
 @server.tool(executor="main")
 def draw(shape: str) -> str:
-    """Draw something."""
+    """Draw a shape."""
     drawn.append(shape)
     return f"{shape} drawn on the main thread: {threading.get_ident() == main_thread}"
 
 
 @server.tool
 def area(width: float, height: float) -> str:
-    """How large something would be."""
+    """Compute an area."""
     return f"{width * height} computed on the main thread: {threading.get_ident() == main_thread}"
 
 
 def somebody() -> None:
-    """Who uses the program. Were it a host, the program would say
-    threading.Thread(target=server.run).start()."""
+    """Use the program. For a host, call threading.Thread(target=server.run).start() instead."""
     try:
         with minimcp.connect(server) as client:
             for result in client.call_tools(

@@ -1,12 +1,11 @@
-"""A test talks to the server in memory, and looks at the messages that went over the wire.
+"""A test talks to the server in memory, and checks the messages that went over the wire.
 
 You will see four tests pass. ``python3 -m pytest examples/12_testing.py`` runs them too.
 
-Nothing is mocked: the object is handed to `connect`, and all but the process is as it will be. A
-transcript may show a tools/list that your program did not ask for, behind a call in 2025-06-18 or
-2025-11-25: where the result is {"result": ...}, only the tool's output schema tells the client
-whether that is a wrapping.
-test_file_server.py beside this file tests a server in another file.
+Nothing is mocked: the object is passed to `connect`, and everything except the process is real. A
+transcript can contain a tools/list that your program did not send, after a call in 2025-06-18 or
+2025-11-25: if the result is {"result": ...}, the client needs the tool's output schema to know
+whether to unwrap it. test_file_server.py tests a server in another file.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic (the messages that a transcript
 shows)
@@ -17,14 +16,13 @@ from __future__ import annotations
 import minimcp
 from minimcp import Context, testing
 
-server = minimcp.Server(
-    "till", check_replay=True
-)  # for tests: every handler that asks is run again after each answer
+# for tests: check_replay runs a handler that asks again after each answer
+server = minimcp.Server("till", check_replay=True)
 
 
 @server.tool
 def pay(amount: float, ctx: Context) -> str:
-    """Pay; the user is asked for a tip."""
+    """Pay a bill. The user is asked for a tip."""
     if amount <= 0:
         raise minimcp.ToolError("There is nothing to pay.")
     ctx.progress(1, 2, "the bill is made")
@@ -36,8 +34,8 @@ def pay(amount: float, ctx: Context) -> str:
 
 
 def test_the_handler_alone() -> None:
-    """A handler is a function. Hand it a Context that answers its questions and remembers what it
-    was told."""
+    """A handler is a function. Pass it a Context that answers its questions and records its
+    reports."""
     ctx = testing.context(answers={"tip": {"tip": 1.5}})
     assert pay(10, ctx) == "11.50 paid"
     assert [question.key for question in ctx.questions] == ["tip"]
@@ -55,7 +53,7 @@ def test_a_user_who_declines() -> None:
 
 
 def test_the_server_in_both_eras() -> None:
-    """The same server object, as clients of either era see it."""
+    """The same server object, as clients of both eras see it."""
     for revision in ("2025-11-25", "2026-07-28"):
         with minimcp.connect(
             server, revision=revision, elicit=lambda request: {"tip": 2}
@@ -66,7 +64,7 @@ def test_the_server_in_both_eras() -> None:
 
 
 def test_the_conversation() -> None:
-    """What went over the wire; when it is something else, the failure shows all of it."""
+    """The messages on the wire. If they differ, the failure shows all of them."""
     transcript = testing.Transcript()
     with minimcp.connect(server, elicit=lambda request: {"tip": 0}, trace=transcript) as client:
         client.call_tool("pay", {"amount": 8})
@@ -83,7 +81,7 @@ if __name__ == "__main__":
         test()
         print("passed:", name.replace("_", " "))
 
-# Exercise: write `test_nothing_to_pay`: it calls the handler alone with the amount 0, and expects a
-# ToolError and that the user was asked nothing. The check breaks `pay` in two ways, and your test
-# has to fail for both.
+# Exercise: write `test_nothing_to_pay`: it calls the handler alone with the amount 0, expects a
+# ToolError, and checks that the user was not asked. The check breaks `pay` in two ways, and your
+# test must fail for both.
 # Check it with  python3 examples/check.py 12

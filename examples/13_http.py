@@ -1,13 +1,13 @@
 """Over HTTP one server at one URL serves many clients, of every revision.
 
-You will see one client for each of the five revisions, what a tool knows of the request, and two
-clients at once.
+You will see one client for each of the five revisions, what a tool knows about the request, and two
+clients at the same time.
 
-Over stdio each client starts a server of its own; over HTTP one server runs all the time. The tools
-stay the same. In the older revisions a client shakes hands first and is given a session, which its
-later requests name. In 2026-07-28 each request says all that there is to know, so that any process
-behind the URL can answer it. `connect` finds out which of them the server speaks; what goes over
-the wire then is shown by the next chapter.
+Over stdio each client starts its own server. Over HTTP one server runs all the time. The tools stay
+the same. In the older revisions a client begins with a handshake and receives a session, which its
+later requests name. In 2026-07-28 each request contains everything that the server needs, so any
+process behind the URL can serve it. `connect` finds out which of them the server supports. The next
+chapter shows the messages.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports (Streamable HTTP)
 """
@@ -26,20 +26,20 @@ anvil = threading.Barrier(2)
 
 @server.tool
 def forge(what: str, ctx: Context) -> str:
-    """Forge something."""
+    """Forge an item."""
     ctx.progress(1, 2, "the iron is hot")
     return f"one {what}"
 
 
 @server.tool
 def session(ctx: Context) -> str:
-    """Say what the request says of a session: its headers are in ctx.headers."""
+    """Say whether the request names a session: ctx.headers has its headers."""
     return "a session" if "Mcp-Session-Id" in ctx.headers else "no session"
 
 
 @server.tool
 def strike() -> str:
-    """Wait at the anvil until there are two: all clients share this process and what is in it."""
+    """Wait at the anvil for a second client: all clients share this process and its objects."""
     anvil.wait(timeout=10)
     return "struck"
 
@@ -64,6 +64,6 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: clients may send headers of their own: connect(url, headers={"X-Team": "red"}). Add a
-# tool `team(ctx: Context) -> str` that returns that header, and "nobody" where there is none.
+# Exercise: clients can send their own headers: connect(url, headers={"X-Team": "red"}). Add a tool
+# `team(ctx: Context) -> str` that returns that header, or "nobody" without it.
 # Check it with  python3 examples/check.py 13

@@ -1,14 +1,14 @@
-"""Over HTTP each message is a POST, and an answer may be a stream of events.
+"""Over HTTP each message is a POST, and a response can be a stream of events.
 
 You will see one call in both eras as it is on the wire: status and type of each response, and the
 events in it.
 
 `requests` sends, and `sseclient-py` reads the streams (``pip install sseclient-py``); minimcp is
-only the server. An answer is JSON, or a stream of events (SSE) if something has to be said before
-it, such as progress. In the older era `initialize` opens a session, which every later request names
-in a header. In the newer one each request says all in `_meta`, and the headers `Mcp-Method` and
-`Mcp-Name` repeat the method and the name, which the server checks: what stands before it need not
-read the body.
+only the server. A response is JSON, or a stream of events (SSE) if other messages come before the
+result, such as progress. In the older era `initialize` opens a session, which every later request
+names in a header. In the newer era each request has all facts in `_meta`, and the headers
+`Mcp-Method` and `Mcp-Name` repeat the method and the name, which the server checks. So a proxy does
+not need to read the body.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports (Streamable HTTP)
 """
@@ -35,20 +35,20 @@ CALL: dict[str, Any] = {
 
 @server.tool
 def forge(what: str, ctx: Context) -> str:
-    """Forge something."""
+    """Forge an item."""
     ctx.progress(1, 2, "the iron is hot")
     return f"one {what}"
 
 
 def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> requests.Response:
-    """Send one message, and print what comes back."""
+    """Send one message, and print the response."""
     with requests.post(
         url, json={"jsonrpc": "2.0", **message}, headers={**TAKES, **headers}, stream=True
     ) as response:
         kind = response.headers.get("Content-Type")
         print(f"POST {message['method']}: {response.status_code} {kind}")
         if kind == "text/event-stream":
-            for event in sseclient.SSEClient(response).events():  # each as soon as it is there
+            for event in sseclient.SSEClient(response).events():  # each one as soon as it arrives
                 print("  event:", event.data or "no message, only an id to resume after")
         elif kind:
             print(" ", response.text.strip())
@@ -56,7 +56,7 @@ def post(url: str, message: dict[str, Any], headers: dict[str, str]) -> requests
 
 
 def newer(url: str) -> None:
-    """2026-07-28: one request, and that is all."""
+    """Make the call in 2026-07-28: with one request."""
     about = {ABOUT + "protocolVersion": "2026-07-28", ABOUT + "clientCapabilities": {}}
     headers = {
         "MCP-Protocol-Version": "2026-07-28",
@@ -68,8 +68,7 @@ def newer(url: str) -> None:
 
 
 def older(url: str) -> None:
-    """Up to 2025-11-25: a handshake, the call in the session that it opened, and the end of the
-    session."""
+    """Make the call up to 2025-11-25: handshake, call in the session, end of the session."""
     hello = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -83,7 +82,7 @@ def older(url: str) -> None:
     post(url, {"method": "notifications/initialized"}, named)
     post(url, {"id": 2, "method": "tools/call", "params": CALL}, named)
     print("DELETE:", requests.delete(url, headers=named).status_code)
-    post(url, {"id": 3, "method": "tools/call", "params": CALL}, named)  # that session is over
+    post(url, {"id": 3, "method": "tools/call", "params": CALL}, named)  # the session has ended
 
 
 if __name__ == "__main__":
@@ -92,5 +91,5 @@ if __name__ == "__main__":
         older(running.url)
     server.close()
 
-# Exercise: write `names(url: str) -> list[str]`: the names of the tools of any server, by
-# tools/list in 2026-07-28. Check it with  python3 examples/check.py 13b
+# Exercise: write `names(url: str) -> list[str]`, which returns the names of the tools of any server,
+# with tools/list in 2026-07-28. Check it with  python3 examples/check.py 13b

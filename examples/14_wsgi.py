@@ -1,12 +1,12 @@
 """A server can be part of a web application, mounted beside its pages.
 
-You will see a page of a site, and then its tools at /mcp: in both eras, and a question to the user
-in the newer one.
+You will see a page of a site, and then its tools at /mcp: in both eras, and with a question to the
+user in the newer one.
 
-`server.wsgi()` is an application of PEP 3333, and sees what the pages see: both are one process.
-Here wsgiref, which Python has, serves them; it is for trying out. With several processes, the same
-`state_keys` stand in each, and `HttpOptions(sessions=False)` unless a client stays with one.
-deployment.rst beside this file has Flask and Django.
+`server.wsgi()` is a WSGI application (PEP 3333) in the same process as the pages, so both see the
+same objects. Here wsgiref of the standard library serves them, which is for trying it out only.
+With several processes, use the same `state_keys` in each of them, and `HttpOptions(sessions=False)`
+unless a client always reaches the same process. deployment.rst has Flask and Django.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (Streamable HTTP)
 """
@@ -24,9 +24,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 import minimcp
 from minimcp import Context, HttpOptions
 
-KEY = secrets.token_bytes(
-    32
-)  # from the settings of the site, in earnest: the same in all processes
+KEY = secrets.token_bytes(32)  # on a real site, a setting: the same in all processes
 server = minimcp.Server("site", state_keys=[KEY], http=HttpOptions(sessions=False))
 visits: list[str] = []
 tools = server.wsgi("/mcp")
@@ -34,13 +32,13 @@ tools = server.wsgi("/mcp")
 
 @server.tool
 def count_visits() -> int:
-    """Count the visits to the site: a tool sees what the application sees."""
+    """Count the visits to the site: a tool sees the objects of the application."""
     return len(visits)
 
 
 @server.tool
 def forget_visits(ctx: Context) -> str:
-    """Forget them, if the user agrees."""
+    """Forget the visits, if the user agrees."""
     sure = ctx.elicit(f"Forget {len(visits)} visits?", {"sure": bool}).require()["sure"]
     if sure:
         visits.clear()
@@ -48,7 +46,7 @@ def forget_visits(ctx: Context) -> str:
 
 
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """The site: its pages, and the tools beside them."""
+    """Serve the site: its pages, and the tools beside them."""
     if environ["PATH_INFO"] == "/mcp":
         return tools(environ, start_response)
     visits.append(environ["PATH_INFO"])
@@ -58,7 +56,7 @@ def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]
 
 class Quiet(WSGIRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
-        """Print nothing for each request."""
+        """Do not print a line for each request."""
 
 
 class Host(ThreadingMixIn, WSGIServer):
@@ -82,6 +80,6 @@ if __name__ == "__main__":
         host.shutdown()
     server.close()
 
-# Exercise: let forget_visits ask in the older era, too. What keeps it from asking is one option of
-# this server: here, in one process, the server may do without it.
+# Exercise: make forget_visits ask in the older era, too. One option of this server prevents that; a
+# server in one process does not need this option.
 # Check it with  python3 examples/check.py 14

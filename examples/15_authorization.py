@@ -1,18 +1,18 @@
-"""Over HTTP a server can want a token with each request: it tells who asks, and what they may do.
+"""Over HTTP a server can require a token with each request: it identifies the caller and what they
+may do.
 
-You will see a client without a token refused, two scripts with one, and a tool that is for one of
-them alone.
+You will see a client without a token rejected, two scripts with a token, and a tool that only one
+of them may use.
 
-`Bearer` looks at the token before anything else is done. `Bearer.static` is its simplest form: a
-fixed token for each script, which its author is told, and which comes from the environment in
-earnest. Where people sign in, an authorization server issues the tokens, and the server only
-verifies them:
-`Bearer.jwt("https://login.example.com", resource="https://example.com/mcp")`. Its refusal says
+`Bearer` checks the token before anything else. `Bearer.static` is its simplest form: a fixed token
+for each script, which you give to its author, and which a real program reads from the environment.
+If people sign in, an authorization server issues the tokens, and the server only verifies them:
+`Bearer.jwt("https://login.example.com", resource="https://example.com/mcp")`. Its rejection says
 where to sign in. Then `minimcp login https://example.com/mcp` opens the browser, or prints the page
-with `--no-browser`; it keeps the token, which `connect` and all commands use from then on, and
-refresh; `minimcp whoami` shows whose it is, `minimcp logout` forgets it. A program does the same by
-`connect(url, auth=minimcp.SignIn())`, and one without a person by
-`auth=minimcp.ClientCredentials(id, secret, issuer="https://login.example.com")`.
+with `--no-browser`. It stores the token, which `connect` and all commands use and refresh. `minimcp
+whoami` shows its user, and `minimcp logout` deletes it. A program does the same with `connect(url,
+auth=minimcp.SignIn())`, and a program without a person with `auth=minimcp.ClientCredentials(id,
+secret, issuer="https://login.example.com")`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -33,26 +33,26 @@ lent: dict[str, str] = {"Emma": "ben", "Persuasion": "ada"}
 
 
 def who(ctx: Context) -> str:
-    """Whom the token speaks for. Over stdio and in memory there is none: whoever starts a server
-    may use it."""
+    """Return the user of the token. Over stdio and in memory there is no token, because whoever
+    starts a server may use it."""
     return "nobody" if ctx.auth is None else str(ctx.auth.subject)
 
 
 @server.tool
 def find(title: str, ctx: Context) -> str:
-    """Say who has a book."""
+    """Find the person who has a book."""
     return f"{who(ctx)}: {title} is with {lent.get(title, 'nobody')}"
 
 
 @server.tool(scopes=["write"])
 def borrow(title: str, ctx: Context) -> str:
-    """Borrow a book: for tokens with the scope "write"."""
+    """Borrow a book. Requires a token with the scope "write"."""
     lent[title] = who(ctx)
     return f"{title} is with {who(ctx)} now"
 
 
 def refusal(error: minimcp.AuthorizationError) -> str:
-    """What the server answered, out of a message that says also what to do."""
+    """Return what the server answered, from a message that also says what to do."""
     return str(error).partition("WWW-Authenticate: ")[2].partition(")")[0]
 
 
@@ -76,5 +76,5 @@ def main() -> None:
 if __name__ == "__main__":
     main()
 
-# Exercise: add a tool `mine(ctx: Context) -> list[str]` that returns the titles which the one who
-# asks has borrowed. Check it with  python3 examples/check.py 15
+# Exercise: add a tool `mine(ctx: Context) -> list[str]` that returns the titles that the caller has
+# borrowed. Check it with  python3 examples/check.py 15

@@ -1,12 +1,12 @@
 """A tool can show its result as a page: the host draws the page, and the page calls tools.
 
-You will see what a host finds about the page, what it draws it from, and what a click on a bar
-gets.
+You will see what a host finds about the page, the data that it is drawn from, and the result of a
+click on a bar.
 
-The page is a resource under `ui://`, plain HTML. Its first script becomes ours, below 3 kB, which
-defines `app`: the host sends the tool's result, a bar that is clicked calls the tool `details`,
-which hosts keep from the model. A client that does not know the extension gets the table alone.
-Hosts load the page into a sandbox, where it reaches no network.
+The page is a resource under `ui://`, plain HTML. Its first script is replaced with ours, less than
+3 kB, which defines `app`. The host sends the tool's result to the page. A click on a bar calls the
+tool `details`, which hosts do not offer to the model. A client that does not know the extension
+gets only the table. Hosts load the page into a sandbox, from which it cannot reach the network.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/resources (the extension is
 specified by itself, at https://github.com/modelcontextprotocol/ext-apps)
@@ -53,26 +53,25 @@ server = minimcp.Server("sales", extensions=[minimcp.Apps()])
 
 @server.app("ui://sales/chart", border=True)
 def chart() -> str:
-    """A bar for each month."""
+    """Show a bar for each month."""
     return PAGE
 
 
 @server.tool(ui="ui://sales/chart")
 def sales() -> dict[str, int]:
-    """What was sold in each month."""
+    """Return the sales of each month."""
     return {month: sum(sold.values()) for month, sold in SALES.items()}
 
 
 @server.tool(visibility="app")
 def details(month: str) -> str:
-    """What was sold in one month."""
+    """Return the sales of one month."""
     return ", ".join(f"{sold} {drink}" for drink, sold in SALES[month].items())
 
 
 if __name__ == "__main__":
-    with minimcp.connect(
-        server, extensions=[minimcp.Apps()]
-    ) as host:  # as a program that can show pages
+    # a host that can show pages
+    with minimcp.connect(server, extensions=[minimcp.Apps()]) as host:
         tools = {tool.name: tool.meta or {} for tool in host.list_tools()}
         print("tools:", tools)
         page = host.read_resource(tools["sales"]["ui"]["resourceUri"]).contents[0]
@@ -82,5 +81,5 @@ if __name__ == "__main__":
     with minimcp.connect(server) as client:
         print("a client without pages:", client.call_tool("sales").text)
 
-# Exercise: let `details` take the name of a drink as well, which may be left out; it then says what
-# was sold of that. Check it with  python3 examples/check.py 16
+# Exercise: add an optional parameter `drink: str` to `details`. If it is given, the tool returns the
+# sales of that drink only. Check it with  python3 examples/check.py 16

@@ -1,15 +1,14 @@
-"""A call that takes long can be a task: it is answered at once, and the client looks after it until
-it has ended.
+"""A call that takes long can be a task: it is answered at once, and the client follows it until it
+has ended.
 
-You will see a loaf baked in two revisions, one given up, and one that another process finds: it has
-only the task's id.
+You will see a loaf baked in two revisions, one task that is cancelled, and one that another process
+finds with nothing but its id.
 
-The tool is a plain function. In 2025-11-25 the client asks for a task; since 2026-07-28 the server
-decides, for a client that declares the extension. Either way `call_tool` hides it, and `start_task`
-returns what you can keep.
-A question turns the task to "input_required"; the reports of progress are its status message. A
-`SqliteStore` keeps finished tasks over a restart, and tells of the others that their process has
-ended.
+The tool is a plain function. In 2025-11-25 the client requests a task. Since 2026-07-28 the server
+decides, for clients that declare the extension. In both cases `call_tool` hides the task, and
+`start_task` returns an object for it. A question changes the status of the task to
+"input_required", and progress reports become its status message. A `SqliteStore` keeps finished
+tasks across a restart, and reports that the process of the others has ended.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks (up to then)
 https://modelcontextprotocol.io/seps/2663-tasks-extension (since 2026-07-28)
@@ -32,12 +31,12 @@ oven_is_hot = threading.Event()
 def bakery(store: minimcp.Store) -> minimcp.Server:
     server = minimcp.Server("bakery", extensions=[Tasks(store, poll_interval=0.05)])
 
-    @server.tool(task="optional")  # "required": runs as a task only
+    @server.tool(task="optional")  # "required": only as a task
     def bake(loaves: int, ctx: Context) -> str:
-        """Bake bread; the user says with what on it."""
+        """Bake bread. The user chooses the seeds."""
         ctx.progress(1, 2, "kneaded")
         while not oven_is_hot.wait(0.05):
-            ctx.check()  # ends here when the task is cancelled
+            ctx.check()  # raises Cancelled if the task is cancelled
         seeds = ctx.elicit("Which seeds?", {"seeds": str}).require()["seeds"]
         return f"{loaves} loaves with {seeds}"
 
@@ -50,7 +49,7 @@ server = bakery(minimcp.MemoryStore())  # the default of Tasks()
 def show(client: minimcp.Client) -> None:
     oven_is_hot.clear()
     task = client.start_task("bake", {"loaves": 3})
-    print("  begun:", task.status)
+    print("  started:", task.status)
     while task.status_message != "kneaded":
         task.refresh()
     print("  later:", task.status, "-", task.status_message)
@@ -67,7 +66,7 @@ if __name__ == "__main__":
             print("  call_tool waits:", client.call_tool("bake", {"loaves": 1}).text)
             oven_is_hot.clear()
             (task := client.start_task("bake", {"loaves": 1000})).cancel()
-            print("  given up:", task.wait())
+            print("  cancelled:", task.wait())
             oven_is_hot.set()
 
     with tempfile.TemporaryDirectory() as folder:
@@ -78,10 +77,10 @@ if __name__ == "__main__":
                 minimcp.connect(bakery(store), **user) as client,
             ):
                 task = client.task(id) if id else client.start_task("bake", {"loaves": 12})
-                print("Found again:" if id else "Kept:", task.result().text)
+                print("Found again:" if id else "Stored:", task.result().text)
                 id = task.id
 
-# Exercise: add a tool `knead(minutes: int, ctx: Context) -> str` to the bakery, which runs as a
-# task only. It reports progress after each minute, with the message "minute 1" and so on (do not
-# sleep), and returns "kneaded".
+# Exercise: add a tool `knead(minutes: int, ctx: Context) -> str` to the bakery, which runs only as a
+# task. It reports progress for each minute, with the message "minute 1" and so on (do not sleep),
+# and returns "kneaded".
 # Check it with  python3 examples/check.py 17

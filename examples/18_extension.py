@@ -1,13 +1,12 @@
-"""An extension is a plain class: it adds methods and notifications, which both sides must have
-declared.
+"""An extension is a plain class: it adds methods and notifications, which both sides must declare.
 
-You will see a vote that two clients take part in, what each hears of it, and what a client gets
-that lacks the extension.
+You will see a vote in which two clients take part, the notifications that they receive, and the
+response to a client that lacks the extension.
 
-Its identifier begins with a name that belongs to its author. The server declares it with its
-settings, the client declares it too; only then may one use what it adds. Here one class has both
-sides: `cast` runs at the server, `counted` at the clients. `names` says which argument proxies see
-in the header Mcp-Name, `filters` what a client can listen to.
+The identifier of an extension begins with a name that belongs to its author. The server declares it
+with its settings, and the client declares it too; only then can they use what it adds. Here one
+class has both sides: `cast` runs in the server, `counted` in the clients. `names` says which
+argument proxies see in the header Mcp-Name, and `filters` what a client can listen to.
 
 https://modelcontextprotocol.io/seps/2133-extensions
 """
@@ -31,7 +30,7 @@ class Votes(minimcp.Extension):
     @minimcp.method("votes/cast")
     def cast(self, params: dict[str, Any], ctx: minimcp.Context) -> dict[str, Any]:
         option = params.get("option")
-        if option not in ("tea", "coffee"):  # whatever comes, comes from somebody else
+        if option not in ("tea", "coffee"):  # a peer can send anything
             raise minimcp.InvalidParams("option is tea or coffee")
         self.counts[option] += 1
         self.tell("notifications/votes", self.counts, "votes")
@@ -39,11 +38,11 @@ class Votes(minimcp.Extension):
 
     @minimcp.notification("notifications/votes")
     def counted(self, params: dict[str, Any]) -> None:
-        params.pop("_meta", None)  # names the stream that it came over
+        params.pop("_meta", None)  # names the stream
         self.heard.put(params)
 
     def listing(self, kind: str, name: str, options: Any) -> dict[str, Any]:
-        """Goes into `_meta` of each thing that the server lists."""
+        """Return members of `_meta` for each listed item."""
         return {"com.example/votes": "this server holds a vote"} if kind == "tool" else {}
 
 
@@ -52,7 +51,7 @@ def serve() -> minimcp.Server:
 
     @server.tool
     def menu() -> str:
-        """What there is to drink."""
+        """List the drinks."""
         return "tea, coffee"
 
     return server
@@ -68,8 +67,10 @@ if __name__ == "__main__":
         print("listed:", client.list_tools()[0].meta)
         with client.listen(filters={"votes": True}) as changes:
             print("listens to:", changes.honored)
-            print("the other one votes:", other.request("votes/cast", {"option": "tea"})["counts"])
-            print("and this one hears:", mine.heard.get(timeout=10))
+            print(
+                "the other client votes:", other.request("votes/cast", {"option": "tea"})["counts"]
+            )
+            print("this client is notified:", mine.heard.get(timeout=10))
         try:
             client.request("votes/cast", {"option": "gin"})
         except minimcp.InvalidParams as error:
@@ -80,6 +81,6 @@ if __name__ == "__main__":
         except minimcp.CapabilityNotSupported as error:
             print("a client without it:", error)
 
-# Exercise: add the request `votes/open`: both counts become 0, all who listen are told, the answer
-# is as above.
+# Exercise: add the request `votes/open`: it sets both counts to 0, notifies all listening clients,
+# and returns the counts as above.
 # Check it with  python3 examples/check.py 18

@@ -1,10 +1,10 @@
-"""An agent: a model calls the tools of MCP servers, in a loop, until it answers; a person agrees to
-each call first.
+"""An agent: a model calls the tools of MCP servers in a loop until it answers; a person first
+agrees to each call.
 
-    OPENAI_API_KEY=... python3 agent.py "What will the weather be in Oslo?" server.py
+OPENAI_API_KEY=... python3 agent.py "What will the weather be in Oslo?" server.py
 
-It speaks to OpenAI's chat completions, or to whatever OPENAI_BASE_URL names that has the same
-shape. `agent.rst` says what to show before a call, and why.
+It uses OpenAI's chat completions, or an API of the same form that OPENAI_BASE_URL names.
+`agent.rst` says what to show before a call, and why.
 """
 
 import json
@@ -16,11 +16,11 @@ from typing import Any
 import minimcp
 
 URL = os.environ.get("OPENAI_BASE_URL", "https://api.openai.com/v1") + "/chat/completions"
-ROUNDS = 10  # a model that calls on and on costs money
+ROUNDS = 10  # a model that never stops calling costs money
 
 
 def think(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
-    """The model's next message: words, or calls of tools."""
+    """Return the model's next message: text, or tool calls."""
     body = {
         "model": os.environ.get("OPENAI_MODEL", "gpt-4o-mini"),
         "messages": messages,
@@ -38,7 +38,7 @@ def think(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[s
 def carry_out(
     client: minimcp.Client, tools: dict[str, minimcp.Tool], name: str, arguments: str
 ) -> str:
-    """One call that the model asks for: what comes of it, in words for the model, whatever happens."""
+    """Make a call that the model chose, and return text for the model, even if the call fails."""
     try:
         tool, given = tools[name], json.loads(arguments)
         print(
@@ -46,14 +46,14 @@ def carry_out(
             file=sys.stderr,
         )
         if not tool.hints.read_only and input("Call it? [y/N] ") != "y":
-            return "the user does not want this call"
+            return "the user rejected this call"
         return client.call_tool(name, given, timeout=60, raise_on_error=False).text
     except (KeyError, ValueError, TypeError, minimcp.McpError) as error:
         return f"failed: {error!r}"
 
 
 def main(question: str, *server: str) -> str:
-    """Ask until there is an answer."""
+    """Run the loop until the model answers."""
     with minimcp.connect(server if len(server) > 1 else server[0]) as client:
         tools = {tool.name: tool for tool in client.list_tools()}
         messages: list[dict[str, Any]] = [{"role": "user", "content": question}]

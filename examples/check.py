@@ -1,10 +1,10 @@
-"""Check an exercise of the course: ``python3 examples/check.py 2`` looks at what you have made of
+"""Check an exercise of the course: ``python3 examples/check.py 2`` checks your version of
 02_hello.py.
 
-Write into a copy of the chapter in this folder, ``python3 examples/check.py 2
-examples/my_copy.py``, or into the chapter itself: git brings it back where the folder is a clone.
-It prints that the exercise is solved, or what is missing, and ends with 0 or 1. tests/solutions.py
-has a solution of each.
+Write your solution into a copy of the chapter in this folder and name it, ``python3
+examples/check.py 2 examples/my_copy.py``, or write it into the chapter itself, which git can
+restore. The command prints that the exercise is solved, or what is missing, and exits with 0 or 1.
+tests/solutions.py has a solution of each exercise.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from typing import Any, Callable
 from unittest.mock import patch
 
 HERE = Path(__file__).resolve().parent
-if (
-    HERE.parent / "minimcp"
-).is_dir():  # a checkout: nothing needs to be installed, here and in child processes
+# in a checkout, nothing has to be installed, neither here nor in child processes
+if (HERE.parent / "minimcp").is_dir():
     sys.path.insert(0, str(HERE.parent))
     os.environ["PYTHONPATH"] = os.pathsep.join(
         filter(None, [str(HERE.parent), os.environ.get("PYTHONPATH")])
@@ -33,11 +32,11 @@ if (
 import minimcp  # noqa: E402
 from minimcp import testing  # noqa: E402
 
-SECONDS = 20  # for any one call: it fails and never hangs
+SECONDS = 20  # timeout of any call
 
 
 class Missing(Exception):
-    """What an exercise asks for, and is not there yet."""
+    """Something that an exercise requires and that does not exist yet."""
 
 
 def want(found: object, missing: str) -> None:
@@ -46,11 +45,11 @@ def want(found: object, missing: str) -> None:
 
 
 def load(path: Path) -> Any:
-    """The chapter as a module; what stands below ``if __name__ == "__main__":`` is not run."""
+    """Import the chapter. Code below ``if __name__ == "__main__":`` does not run."""
     spec = importlib.util.spec_from_file_location("chapter", path)
     assert spec and spec.loader
     chapter = importlib.util.module_from_spec(spec)
-    sys.modules["chapter"] = chapter  # where dataclasses look for their module
+    sys.modules["chapter"] = chapter  # dataclasses look for their module here
     spec.loader.exec_module(chapter)
     return chapter
 
@@ -73,16 +72,16 @@ def check_1(path: Path) -> None:
         try:
             client.ping()
         except minimcp.MethodNotFound:
-            raise Missing('"ping" is answered with "Method not found"') from None
-        want(client.call_tool("add", {"a": 2, "b": 3}).text == "5", "add does not add any more")
+            raise Missing('the response to "ping" is "Method not found"') from None
+        want(client.call_tool("add", {"a": 2, "b": 3}).text == "5", "add no longer adds")
 
 
 def check_2(path: Path) -> None:
     with connect([sys.executable, str(path), "serve"]) as client:
         shout = tool_of(client, "shout")
-        want(shout.description, "shout has no docstring: a model knows nothing else of it")
+        want(shout.description, "shout has no docstring, which is all that a model knows about it")
         said = client.call_tool("shout", {"text": "hello"}).text
-        want(said == "HELLO", f"shout makes {said!r} of 'hello'")
+        want(said == "HELLO", f"shout turns 'hello' into {said!r}")
 
 
 def check_3(path: Path) -> None:
@@ -92,11 +91,11 @@ def check_3(path: Path) -> None:
         count = tool_of(client, "count")
         want(
             count.hints.read_only,
-            "count does not say that it only reads: annotations={...}, as find does",
+            "count is not marked as read-only: annotations={...}, like find",
         )
         for number in (1, 2):
             client.call_tool("add", {"text": "a note"})
-            want(client.call_tool("count").value == number, f"count does not say {number}")
+            want(client.call_tool("count").value == number, f"count does not return {number}")
         notes.lock = watched = Watched()
         client.call_tool("count")
         want(watched.was_held, "count does not hold the lock: with self.lock")
@@ -121,15 +120,15 @@ def check_4(path: Path) -> None:
         try:
             client.call_tool("order", {"size": "small", "where": where})
         except minimcp.ToolError as error:
-            raise Missing(f"an address with a door is refused: {error}") from None
+            raise Missing(f"an address with a door is rejected: {error}") from None
         client.call_tool("order", {"size": "small", "where": {"street": "High Street"}})
         failed = client.call_tool(
             "order", {"size": "small", "where": {**where, "door": "side"}}, raise_on_error=False
         )
-        want(failed.is_error and "where.door" in failed.text, 'the door "side" is taken')
+        want(failed.is_error and "where.door" in failed.text, 'the door "side" is accepted')
     want(
         chapter.Address("High Street").door == "front",
-        "where nothing is said the door is not the front one",
+        'the default of door is not "front"',
     )
 
 
@@ -142,9 +141,9 @@ def check_5(path: Path) -> None:
                 changed = changes.next(timeout=2)
             except minimcp.RequestTimeout:
                 raise Missing(
-                    "who listens to plants://all hears nothing of it: server.resource_updated(...)"
+                    "clients that listen to plants://all are not notified: server.resource_updated(...)"
                 ) from None
-        want(changed.uri == "plants://all", f"the news is of {changed.uri}")
+        want(changed.uri == "plants://all", f"the notification is about {changed.uri}")
         want(
             client.read_resource("plants://rose").text == "rose: 18 degrees",
             "there is no plant rose",
@@ -165,7 +164,7 @@ def check_6(path: Path) -> None:
         text = getattr(message.content, "text", "")
         want(
             "good day" in text and "Finnish" in text,
-            f"the message does not say what to translate, and how: {text!r}",
+            f"the message does not contain the text and the language: {text!r}",
         )
 
 
@@ -194,7 +193,7 @@ def check_7(path: Path) -> None:
                 "bake", {"loaves": 10_000}, cancel=token, on_progress=lambda report: token.cancel()
             )
         except minimcp.Cancelled:
-            want(ended.wait(5), "the call was cancelled, and the tool bakes on")
+            want(ended.wait(5), "the call was cancelled, but the tool continues to bake")
         else:
             raise Missing("the tool did not report while it baked")
 
@@ -231,7 +230,7 @@ def check_9(path: Path) -> None:
         try:
             transcript.wait_for("--> notifications/cancelled", timeout=5)
         except AssertionError:
-            raise Missing("the server was not told that nobody waits any more") from None
+            raise Missing("the server was not notified of the cancellation") from None
 
 
 def check_10(path: Path) -> None:
@@ -250,7 +249,7 @@ def check_10(path: Path) -> None:
         }.items():
             want(
                 chapter.needs_consent(group, name) is expected,
-                f"for {name} it has to be {expected}",
+                f"for {name} it must be {expected}",
             )
 
 
@@ -266,9 +265,9 @@ def check_11(path: Path) -> None:
         event()
         want(
             cleared.result(timeout=SECONDS).value == 2,
-            "clear does not say how many shapes were there",
+            "clear does not return the number of shapes",
         )
-        want(not chapter.drawn, "something is drawn still")
+        want(not chapter.drawn, "drawn is not empty")
 
 
 def check_12(path: Path) -> None:
@@ -301,7 +300,7 @@ def check_13(path: Path) -> None:
                 said = client.call_tool("team").text
                 want(
                     said == expected,
-                    f"with the headers {headers} it says {said!r}, not {expected!r}",
+                    f"with the headers {headers} it returns {said!r}, not {expected!r}",
                 )
 
 
@@ -354,7 +353,8 @@ def check_15(path: Path) -> None:
                 tool_of(client, "mine")
                 found = client.call_tool("mine").value
                 want(
-                    found and sorted(found) == expected, f"whose titles are {expected} gets {found}"
+                    found and sorted(found) == expected,
+                    f"the caller with the titles {expected} gets {found}",
                 )
     chapter.server.close()
 
@@ -383,7 +383,7 @@ def check_15b(path: Path) -> None:
     left = ends - time.time() if isinstance(ends, (int, float)) else 0
     want(
         3000 < left <= 3600,
-        f"the token ends in an hour, and until gives {ends!r}: it is {time.time():.0f} now",
+        f"the token expires in an hour, but until returns {ends!r}: it is {time.time():.0f} now",
     )
 
 
@@ -392,15 +392,15 @@ def check_16(path: Path) -> None:
         tool = tool_of(host, "details")
         want("drink" in tool.input_schema["properties"], "details has no parameter drink")
         said = host.call_tool("details", {"month": "May", "drink": "tea"}).text
-        want("21" in said and "35" not in said, f"of tea in May it says {said!r}, not 21")
+        want("21" in said and "35" not in said, f"for tea in May it returns {said!r}, not 21")
         said = host.call_tool("details", {"month": "June"}).text
         want(
             "44" in said and "40" in said,
-            f"without a drink it says {said!r} of June: the page still wants all",
+            f"without a drink it returns {said!r} for June: the page still needs all",
         )
         want(
             (tool.meta or {}).get("ui", {}).get("visibility") == ["app"],
-            "details is for the page alone no more",
+            "details is no longer only for the page",
         )
 
 
@@ -414,7 +414,7 @@ def check_17(path: Path) -> None:
             except minimcp.MethodNotFound:
                 plain = {"resultType": "task"}
             want(
-                plain.get("resultType") == "task", 'knead runs without a task, too: task="required"'
+                plain.get("resultType") == "task", 'knead also runs without a task: task="required"'
             )
             task = client.start_task("knead", {"minutes": 3})
             said = task.result(SECONDS).text
@@ -433,18 +433,18 @@ def check_18(path: Path) -> None:
         client.request("votes/cast", {"option": "tea"})
         want(
             mine.heard.get(timeout=SECONDS) == {"tea": 1, "coffee": 0},
-            "a vote is not told any more",
+            "clients are no longer notified of a vote",
         )
-        anew = {"tea": 0, "coffee": 0}
+        zero = {"tea": 0, "coffee": 0}
         want(
-            client.request("votes/open").get("counts") == anew,
-            f"votes/open does not answer with counts: {anew}",
+            client.request("votes/open").get("counts") == zero,
+            f"votes/open does not return counts: {zero}",
         )
         try:
-            told = mine.heard.get(timeout=2)
+            received = mine.heard.get(timeout=2)
         except Empty:
-            raise Missing("who listens is not told that the vote begins anew") from None
-        want(told == anew, f"who listens hears {told}")
+            raise Missing("listening clients are not notified that the vote starts again") from None
+        want(received == zero, f"listening clients receive {received}")
     server.close()
 
 

@@ -1,4 +1,4 @@
-"""A server for the files of one directory, and for no others.
+"""A server for the files of one directory.
 
 $ python3 -m minimcp call "python3 file_server.py pantry" find name=*.txt
 [resource_link, files:///recipes/bread.txt]
@@ -25,7 +25,7 @@ from minimcp import (
     resolve_inside,
 )
 
-MOST_BYTES = 1_000_000
+MAX_BYTES = 1_000_000
 
 server = Server(
     "files", version="1.0", instructions="Find files with the tools, then read them as resources."
@@ -35,14 +35,14 @@ root = Path(sys.argv[1] if __name__ == "__main__" else ".")
 
 @server.resource("files:///{+path}")
 def read(path: str) -> Union[str, bytes]:
-    """A file: text, or bytes if it is none."""
-    file = resolve_inside(root, path)  # whatever leads outside is refused here
+    """Read a file: text, or bytes if it is not text."""
+    file = resolve_inside(root, path)  # raises ResourceAccessDenied for paths that lead outside
     if not file.is_file():
         raise ResourceNotFound("there is no such file")
     with file.open("rb") as opened:
-        data = opened.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise ResourceAccessDenied(f"the file has more than {MOST_BYTES} bytes")
+        data = opened.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise ResourceAccessDenied(f"the file has more than {MAX_BYTES} bytes")
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
@@ -54,7 +54,7 @@ def find(ctx: Context, name: str = "*") -> list[ResourceLink]:
     """Find files.
 
     Args:
-        name: Of the file, with * for any characters.
+        name: Name of the file, with * for any characters.
     """
     found = []
     for number, path in enumerate(sorted(root.rglob("*")), 1):
@@ -71,9 +71,9 @@ def show(path: str) -> str:
     try:
         text = read(path)
     except (ResourceNotFound, ResourceAccessDenied) as error:
-        raise ToolError(error.message) from None  # a result with words that the model can read
+        raise ToolError(error.message) from None  # a result that the model can read
     if isinstance(text, bytes):
-        raise ToolError("this file is no text")
+        raise ToolError("this file is not text")
     return text
 
 

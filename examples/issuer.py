@@ -1,8 +1,7 @@
-"""An authorization server for the chapter 15b, of the least that there can be: it agrees to
-everything.
+"""A toy authorization server for chapter 15b, which agrees to everything.
 
-In earnest it is a product that your organisation has: it knows its people, asks them, and looks at
-each code and key.
+In production this is a product of your organization: it knows people, asks them, and checks every
+code and key.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from urllib.parse import parse_qs, urlsplit
 
 
 class Issuer:
-    """Runs until `close`, at `url`. `tokens` has the claims of each token, and `grants` what they
-    were given for."""
+    """A server that runs at `url` until `close`.
+
+    `tokens` has the claims of each token, and `grants` the grant types that they were issued for.
+    """
 
     def __init__(self) -> None:
         self.tokens: dict[str, dict[str, Any]] = {}
@@ -37,7 +38,7 @@ class _Handler(BaseHTTPRequestHandler):
     issuer: Issuer
 
     def do_GET(self) -> None:
-        """Say what there is; or send a person back whom the client has sent, with a code for it."""
+        """Return the metadata; or redirect a person back to the client, with a code."""
         url, asked = self.issuer.url, parse_qs(urlsplit(self.path).query)
         if asked:
             self.answer(
@@ -55,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
 
     def do_POST(self) -> None:
-        """Give a token for a code, or for a refresh token."""
+        """Issue a token for a code or a refresh token."""
         form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
         token = secrets.token_urlsafe(32)
         self.issuer.grants += form["grant_type"]
@@ -77,4 +78,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(json.dumps(body).encode())
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing is logged: addresses have codes in them."""
+        """Do not log addresses, because they contain codes."""

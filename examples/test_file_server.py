@@ -12,7 +12,7 @@ from minimcp import testing
 
 
 def fill(folder: Path) -> None:
-    """Have the server serve a directory with two files; a third lies beside it."""
+    """Create a directory with two files for the server, and a third file beside it."""
     file_server.root = folder / "pantry"
     (folder / "pantry" / "recipes").mkdir(parents=True)
     (folder / "pantry" / "shopping.txt").write_text("milk")
@@ -21,7 +21,7 @@ def fill(folder: Path) -> None:
 
 
 def test_one_handler(tmp_path: Path) -> None:
-    """A handler is a function: call it, with a Context that remembers what it was told."""
+    """A handler is a function: call it with a Context that records its reports."""
     fill(tmp_path)
     ctx = testing.context()
     links = file_server.find(ctx, "*.txt")
@@ -30,7 +30,7 @@ def test_one_handler(tmp_path: Path) -> None:
 
 
 def test_the_server(tmp_path: Path) -> None:
-    """The server as clients see it: everything is real but the process."""
+    """The server as clients see it: everything except the process is real."""
     fill(tmp_path)
     with minimcp.connect(file_server.server) as client:
         assert client.read_resource("files:///shopping.txt").text == "milk"
@@ -55,7 +55,7 @@ def test_what_lies_outside(tmp_path: Path) -> None:
 
 
 def test_the_conversation(tmp_path: Path) -> None:
-    """What went over the wire; when it is something else, the failure shows the whole exchange."""
+    """The messages on the wire. If they differ, the failure shows all of them."""
     fill(tmp_path)
     transcript = testing.Transcript()
     with minimcp.connect(file_server.server, trace=transcript) as client:

@@ -212,7 +212,7 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
         [(old, new.replace("with self.lock", "if True", 1)) for old, new in SOLUTIONS["3"]],
         "hold the lock",
     ),
-    "5": (before(MAIN, SOW.replace("    server.resource_updated", "    str")), "hears nothing"),
+    "5": (before(MAIN, SOW.replace("    server.resource_updated", "    str")), "are not notified"),
     "7": (
         before(DEF_MAIN, BAKE.replace("ctx.progress", "bool(number % 2) or ctx.progress")),
         "made 1 reports",
@@ -232,12 +232,12 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
         [(old, new.replace(', "Mcp-Method": "tools/list"', "")) for old, new in SOLUTIONS["13b"]],
         "KeyError: 'result'; the server answered 400: ",
     ),
-    "16": ([*SOLUTIONS["16"], ('(visibility="app")', "")], "for the page alone"),
+    "16": ([*SOLUTIONS["16"], ('(visibility="app")', "")], "only for the page"),
     "15": (
         before("\n\ndef refusal(", MINE.replace(" if name == who(ctx)", "")),
         "gets ['Emma', 'Persuasion'",
     ),
-    "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until gives []"),
+    "15b": (before(DEF_MAIN, UNTIL.replace('"expires_at"', '"scopes"')), "until returns []"),
     "17": ([("\n    return server\n", KNEAD.replace("required", "optional"))], "without a task"),
     "18": (
         [
@@ -249,7 +249,7 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
             )
             for old, new in SOLUTIONS["18"]
         ],
-        "is not told that",
+        "are not notified that",
     ),
 }
 """And a part of what the check says of each."""

@@ -65,7 +65,7 @@ def model() -> Iterator[Tuple[str, Asked]]:
 
 
 @pytest.mark.parametrize(
-    "says, becomes", [(b"y\n", "Hello, Ada!"), (b"n\n", "the user does not want this call")]
+    "says, becomes", [(b"y\n", "Hello, Ada!"), (b"n\n", "the user rejected this call")]
 )
 def test_the_agent_calls_what_the_model_wants_if_the_user_does(
     model: Tuple[str, Asked], says: bytes, becomes: str

@@ -248,7 +248,7 @@ def test_the_file_server_gives_nothing_away(
     (inside / "link-to-file").symlink_to("../secret.txt")
     (inside / "link-to-folder").symlink_to("../root-evil")
     (inside / "inner" / "chain").symlink_to("../link-to-file")
-    (inside / "big.txt").write_bytes(b"x" * (file_server.MOST_BYTES + 1))
+    (inside / "big.txt").write_bytes(b"x" * (file_server.MAX_BYTES + 1))
     (inside / "bytes").write_bytes(b"\xff\x00")
     monkeypatch.setattr(file_server, "root", inside)
     with connect(file_server.server) as client:
