@@ -706,7 +706,9 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
         )
         wait_for(changed)
         assert [(message.level, message.data) for message in heard] == [("info", {"a": 1})]
-        assert eventually(lambda: "prompts/list_changed ignored: there is no callback" in caplog.text)
+        assert eventually(
+            lambda: "prompts/list_changed ignored: there is no callback" in caplog.text
+        )
     assert "a notifications/message that makes no sense" in caplog.text
 
 
