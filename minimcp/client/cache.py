@@ -67,8 +67,8 @@ class Cache:
     """Cached results of one client, as JSON text so that each caller gets a copy. Thread-safe.
 
     Each key belongs to one access token, so public and private results are cached alike. There is
-    no timer: a stale entry is dropped when it is requested. If there is no room, the least recently
-    used entry is dropped.
+    no timer: a stale entry is dropped when it is requested. If the cache is full, the least
+    recently used entry is dropped.
 
     Args:
         max_bytes: Maximum memory of results and keys, in bytes; None means no limit.

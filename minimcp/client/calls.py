@@ -305,7 +305,8 @@ class Call:
 
         Blocks until the host has answered.
         """
-        asked, state = result.get("inputRequests"), result.get("requestState")
+        asked = result.get("inputRequests")
+        state = result.get("requestState")
         if rounds > MAX_ROUNDS:
             what = f"{method} requested input more than {MAX_ROUNDS} times"
             raise ProtocolViolation(what, result)

@@ -217,7 +217,7 @@ class Client:
 
         Args:
             method: A method of the specification or one of the server's own.
-            params: The params without what the library adds; None sends an empty object.
+            params: The params without what the library adds; None means no params.
             timeout: Seconds for the whole call; None means no limit. Progress does not extend it.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
@@ -251,7 +251,7 @@ class Client:
 
         Args:
             method: A method of the specification or one of the server's own.
-            params: The params; None sends an empty object.
+            params: The params; None means no params.
 
         Raises:
             ConnectionLost: The connection has ended.
@@ -291,7 +291,7 @@ class Client:
         subscriptions.of(call.session).set_log_level(level, call.request)
         # The request may have been retried in a newer session.
         subscriptions.of(call.session).log_level = level
-        # If the session was replaced meanwhile, its successor does not know of the level.
+        # A session that replaced this one in the meantime does not know of the level.
         call.session.check()
 
     def set_roots(self, roots: Iterable[Rootlike]) -> None:

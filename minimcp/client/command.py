@@ -88,7 +88,7 @@ def _refuse_word(word: str) -> None:
     )
     from .config import CONFIG_FILE, read_servers
 
-    with suppress(OSError, ValueError):  # there is no such config
+    with suppress(OSError, ValueError):  # the config may be missing or invalid
         name = nearest(word, read_servers(CONFIG_FILE).table)
         near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
     if near or not os.path.dirname(word):

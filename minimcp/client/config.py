@@ -59,22 +59,24 @@ MIN_TIMEOUT_MILLISECONDS = 1000
 
 MEMBERS = (
     "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers",
-    "env_http_headers",
-    "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING, *SECONDS, "trust",
-    "source",
+    "env_http_headers", "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING,
+    *SECONDS, "trust", "source",
 )  # fmt: skip
 """The members of an entry that are read. ``trust`` (Gemini CLI) has no effect, because there is no
 confirmation."""
 
 READ_BY_HOSTS = {
-    "claude_desktop_config.json": "mcpServers", ".mcp.json": "mcpServers",
+    "claude_desktop_config.json": "mcpServers",
+    ".mcp.json": "mcpServers",
     ".cursor/mcp.json": "mcpServers",
-    ".vscode/mcp.json": "servers", "Code/User/mcp.json": "servers",
+    ".vscode/mcp.json": "servers",
+    "Code/User/mcp.json": "servers",
     ".gemini/settings.json": "mcpServers",
-    "windsurf/mcp_config.json": "mcpServers", ".lmstudio/mcp.json": "mcpServers",
+    "windsurf/mcp_config.json": "mcpServers",
+    ".lmstudio/mcp.json": "mcpServers",
     "zed/settings.json": "context_servers",
     ".codex/config.toml": "mcp_servers",
-}  # fmt: skip
+}
 """The files of hosts, and the name of the object of servers in each."""
 
 GEMINI_FILE = ".gemini/settings.json"
@@ -98,12 +100,10 @@ MISSPELLED = {
 
 EDITOR_VARIABLES = frozenset({
     "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename",
-    "fileExtname",
-    "fileWorkspaceFolder", "fileWorkspaceFolderBasename", "relativeFile", "relativeFileDirname",
-    "lineNumber",
-    "columnNumber", "selectedText", "execPath", "execInstallFolder", "extensionInstallFolder",
-    "defaultBuildTask", "cwd",
-    "workspaceRoot", "workspaceRootFolderName", "config", "command",
+    "fileExtname", "fileWorkspaceFolder", "fileWorkspaceFolderBasename", "relativeFile",
+    "relativeFileDirname", "lineNumber", "columnNumber", "selectedText", "execPath",
+    "execInstallFolder", "extensionInstallFolder", "defaultBuildTask", "cwd", "workspaceRoot",
+    "workspaceRootFolderName", "config", "command",
 })  # fmt: skip
 """Variables that only a running editor can resolve."""
 
@@ -138,7 +138,7 @@ class Servers:
     """The servers of one config, made by `read_servers`.
 
     Args:
-        where: The file's path, for messages; empty if there is no file.
+        where: The file's path, for messages; empty without a file.
         folder: The folder to which a relative ``cwd`` refers.
         table: Entries, or targets of `connect`, by name.
     """
@@ -352,7 +352,7 @@ class _Reader:
     """Reads one entry. The message of every ValueError begins with the wrong member.
 
     Args:
-        where: The file's path; empty if there is no file.
+        where: The file's path; empty without a file.
         folder: The folder of the file.
     """
 

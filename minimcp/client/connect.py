@@ -186,10 +186,12 @@ def connect(
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
         handlers: An object that has any of the next eight functions as methods.
-        on_log: Called with each `LogMessage`. All ``on_`` functions run on one thread, in order.
+        on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
+            ``on_`` functions run on one thread, in order.
         on_tools_changed, on_prompts_changed, on_resources_changed: Called without arguments.
         on_resource_updated: Called with the URI of a changed resource; see `Client.subscribe`.
-        sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`.
+        sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`. This
+            and the next two run on worker threads, several at the same time.
         elicit: Takes an `ElicitRequest`; returns a dict or dataclass to accept (in url mode an
             empty dict), None to decline, or an `Answer`.
         list_roots, roots: A function that returns paths, URIs or `Root` objects, or a list of them.
@@ -209,8 +211,8 @@ def connect(
 
     Raises:
         ConnectionFailed: The server did not start, exited or refused; the message shows how.
-        RequestTimeout, UnsupportedRevision, Cancelled: There was no response, or no common
-            revision, or ``cancel`` was cancelled. A process has been ended.
+        RequestTimeout, UnsupportedRevision, Cancelled: The server did not respond in time or
+            supports other revisions only, or ``cancel`` was cancelled. A process was ended.
         OSError, TypeError, ValueError: The config cannot be read, or an argument is invalid.
     """
     given = dict(locals())
@@ -476,7 +478,7 @@ def wanted_revisions(revision: str) -> tuple[Revision, ...]:
     """Return the revisions that ``revision="auto"``, ``"handshake"`` or a name permits.
 
     Raises:
-        ValueError: There is no such revision.
+        ValueError: The revision does not exist.
     """
     if revision in ("auto", "handshake"):
         return tuple(one for one in REVISIONS if one.handshake or revision == "auto")
@@ -498,7 +500,7 @@ def negotiate(session: ClientSession, options: ConnectOptions, deadline: Deadlin
         deadline: When to give up.
 
     Raises:
-        UnsupportedRevision: There is no common revision.
+        UnsupportedRevision: The two sides have no common revision.
         RequestTimeout: The server did not respond in time.
         ConnectionLost: The server exited or closed the connection.
         ConnectionFailed: The server refused.

@@ -401,7 +401,7 @@ class ClientSession(ConnectionRole):
 
         try:
             threading.Thread(target=wait, name=f"minimcp-{self.name}-stream", daemon=True).start()
-        except BaseException:  # there is no thread, or KeyboardInterrupt
+        except BaseException:  # the thread could not be started, or KeyboardInterrupt
             end()
             raise
         return end
@@ -504,7 +504,8 @@ class ClientSession(ConnectionRole):
         self, params: Params, id: Id, on_progress: Optional[OnProgress] = None
     ) -> dict[str, Json]:
         """Return the params as they are sent, with the request metadata."""
-        era, trace = self.era, current_trace_context()
+        era = self.era
+        trace = current_trace_context()
         if era is None or not (era.envelope or on_progress or trace):
             return dict(params)
         token = {} if on_progress is None else {"progressToken": id}

@@ -1,4 +1,4 @@
-"""What a client subscribes to: streams of a program, its own background stream, and log messages.
+"""The subscriptions of a client: streams of a program, a background stream, and log messages.
 
 In revisions with a handshake a server sends notifications on its own, and a stream is a filter over
 them. In stateless revisions each stream is a request that stays open, and its notifications name
@@ -395,7 +395,8 @@ class ClientSubscriptions:
 
     def _request(self, stream: Changes, wanted: Filter, deadline: Deadline, cancel: Cancel) -> None:
         """Send the request of a stream and wait for its acknowledgement."""
-        session, began = self.session, time.monotonic()
+        session = self.session
+        began = time.monotonic()
 
         def end(ending: Outcome) -> None:
             stream._end_with(ending)

@@ -386,9 +386,11 @@ def _cost(pieces: Any, length: int) -> tuple[float, float]:
         elif name == "SUBPATTERN" and rule[1:3] == (0, 0):
             more, tried = _cost(rule[3], length)
         elif name in ("MAX_REPEAT", "MIN_REPEAT") and rule[2].getwidth()[0]:
-            least, most = min(rule[0], length), min(rule[1], length)
+            least = min(rule[0], length)
+            most = min(rule[1], length)
             once, tried = _cost(rule[2], length)
-            more, tried = (most - least + 1) * once**most, tried * most * once ** max(most - 1, 0)
+            more = (most - least + 1) * once**most
+            tried *= most * once ** max(most - 1, 0)
         elif name == "IN":
             tried = len(rule)
         elif name not in ("LITERAL", "NOT_LITERAL", "ANY", "AT"):
@@ -690,10 +692,8 @@ _WORDS_FOR = {
 
 _NOT_COMMON = frozenset({
     "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains",
-    "minContains",
-    "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems", "$anchor",
-    "$dynamicRef",
-    "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
+    "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems",
+    "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
 # Keywords that restrict values in any dialect.

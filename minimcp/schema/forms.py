@@ -146,7 +146,7 @@ def form_of(schema: Any) -> Form:
 
     Args:
         schema: A JSON Schema of a flat object, a dataclass (or another class with fields), or a
-            mapping of names to types. All fields are required, except those that may be None.
+            mapping of names to types. All fields are required unless they may be None.
 
     Raises:
         TypeError: The schema is none of these, or a field is not supported in forms.

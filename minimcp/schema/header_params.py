@@ -98,7 +98,7 @@ def with_header_params(schema: Mapping[str, Any], headers: Mapping[str, str]) ->
         headers: Names of headers, by parameter.
 
     Raises:
-        ValueError: There is no such parameter.
+        ValueError: The tool does not have one of the parameters.
     """
     properties = dict(schema.get("properties", {}))
     for parameter, header in headers.items():

@@ -79,7 +79,8 @@ def native(value: Any) -> Any:
     generic = getattr(sys.modules.get("numpy"), "generic", None)
     if generic is None or not isinstance(value, generic):
         return value
-    plain, kind = value.item(), value.dtype.kind
+    plain = value.item()
+    kind = value.dtype.kind
     if kind == "f" and isinstance(plain, generic):  # a long double
         return float(value)
     if kind in "mM" and isinstance(plain, int):  # Python does not have this unit of time
@@ -584,7 +585,8 @@ def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
         return Mismatch(label, value, instead=f"expected {label} that is valid: {reason}")
 
     names = {"make": make, "label": label, "refused": refused, "unfit": partial(_unfit, fields)}
-    size, parts = str(len(required)), []
+    size = str(len(required))
+    parts = []
     for field in sorted(fields, key=lambda field: by_position and not field.required):
         part = _converted(field, field.kind.read, f"value[{field.name!r}]", names)
         if not field.required:

@@ -68,8 +68,8 @@ class Signature:
             arguments: The decoded object that the caller sent.
 
         Raises:
-            Mismatch: The arguments do not match; the message names the field, what was expected and
-                what was sent.
+            Mismatch: The arguments do not match; the message names the field, the expected value
+                and the actual value.
         """
         try:
             return self._read(arguments)  # type: ignore[no-any-return]

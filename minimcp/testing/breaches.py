@@ -252,7 +252,8 @@ class Judge:
     def _asked_by_client(self, request: Request, is_alone: bool) -> Optional[Revision]:
         """Report a request that the client may not send now. Return its revision, or None if
         unknown."""
-        method, session = request.method, self._session
+        method = request.method
+        session = self._session
         if method == "initialize":
             self._session = None
             self._opening = True
@@ -302,7 +303,8 @@ class Judge:
     def _asked_by_server(self, request: Request) -> Optional[Revision]:
         """Report a request that the server may not send now. Return its revision, or None if
         unknown."""
-        method, session = request.method, self._session
+        method = request.method
+        session = self._session
         if session is None and self._stateless:
             self._mark("M:BASE-9", f"a server must not send requests in this revision: {method}")
         elif method != "ping" and not self._initialized:
@@ -433,7 +435,8 @@ class Judge:
             self._is_unknown = True  # the two sides may have agreed on something unknown
 
     def _result(self, request: Request, revision: Revision, result: dict[str, Json]) -> None:
-        method, kind = request.method, result.get("resultType", "complete")
+        method = request.method
+        kind = result.get("resultType", "complete")
         if revision.result_type:
             if method == "server/discover" and "supportedVersions" not in result:
                 return  # a server with a handshake, which may return anything

@@ -372,7 +372,7 @@ class Transcript:
             request: A request from `requests`.
 
         Raises:
-            AssertionError: There is no such request, or no response yet.
+            AssertionError: The request was not sent, or has no response yet.
         """
         __tracebackhide__ = True
         for entry in self:
@@ -419,7 +419,7 @@ class Transcript:
 
         Raises:
             AssertionError: They did not pass. The message shows the whole exchange, with "=" before
-                expected messages, "-" before a missing one and "+" before the one in its place.
+                expected messages, "-" before a missing one and "+" before the one found instead.
             ValueError: A string is not the name of a message.
         """
         __tracebackhide__ = True

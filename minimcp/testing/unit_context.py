@@ -154,7 +154,8 @@ def context(
 
         incoming.headers = headers = Headers()
         headers.auth = AccessToken.of(auth)
-        peer.principal = headers.principal = headers.auth.principal
+        headers.principal = headers.auth.principal
+        peer.principal = headers.principal
     made = UnitContext(incoming)
     made.sent = sink.sent
     made.questions = sink.questions

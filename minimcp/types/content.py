@@ -84,7 +84,7 @@ class Named(Wire):
 
     @property
     def display_name(self) -> str:
-        """The title, or the name if there is no title."""
+        """The title, or the name without a title."""
         named: Any = self
         return str(named.title or named.name)
 
@@ -96,7 +96,7 @@ class Implementation(Named):
         name: The name for programs.
         version: The version, in any form.
         title: The name for people; None means `name`.
-        description: What it is for.
+        description: Its purpose.
         website_url: The URL of its website.
         icons: Pictures of it.
     """
@@ -292,12 +292,12 @@ class ReadResourceResult(Wire):
 
     @property
     def text(self) -> Optional[str]:
-        """The text of the first item, or None if it is bytes or there is no item."""
+        """The text of the first item, or None if it is bytes or missing."""
         return self.contents[0].text if self.contents else None
 
     @property
     def data(self) -> Optional[bytes]:
-        """The bytes of the first item, or None if it is text or there is no item."""
+        """The bytes of the first item, or None if it is text or missing."""
         return self.contents[0].data if self.contents else None
 
 
@@ -542,7 +542,7 @@ class UnknownContent(Wire):
 
     @classmethod
     def keep(cls, raw: Any) -> UnknownContent:
-        """Keep any value that is in the place of a block."""
+        """Keep any value that was received instead of a block."""
         made = object.__new__(cls)
         made.raw = raw
         made.extra = {}

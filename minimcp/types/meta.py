@@ -16,8 +16,7 @@ _TRACE_PARENT = r"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-
 
 _DEFINED_NAMES = (
     "protocolVersion", "clientCapabilities", "clientInfo", "logLevel", "serverInfo",
-    "subscriptionId", "related-task",
-    "model-immediate-response",
+    "subscriptionId", "related-task", "model-immediate-response",
 )  # fmt: skip
 DEFINED_KEYS = frozenset(f"io.modelcontextprotocol/{name}" for name in _DEFINED_NAMES)
 """Keys with a reserved prefix that a revision defines. An author may set them."""

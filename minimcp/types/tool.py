@@ -70,7 +70,7 @@ class Tool(Named):
         annotations: Hints about what the tool does.
         icons: Pictures of it.
         meta: The member ``_meta``.
-        execution: How it runs, with ``taskSupport`` (2025-11-25).
+        execution: Execution properties, with ``taskSupport`` (2025-11-25).
     """
 
     name: str
