@@ -50,7 +50,7 @@ from ..protocol.lifecycle import (
 )
 from ..protocol.messages import Json, size_of
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
-from ..schema.mismatch import options_folded, refuse_options
+from ..schema.mismatch import keywords_shown, refuse_options
 from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
 from ..types import Implementation
 from .calls import Sessions
@@ -127,7 +127,7 @@ MAX_PROBES = 3
 may name the one that it refused."""
 
 
-@options_folded
+@keywords_shown
 def connect(
     target: Connectable,
     *,

@@ -351,16 +351,6 @@ PORTED = {
 }  # fmt: skip
 
 
-def options_folded(function: F) -> F:
-    """Make `help` show the options of a function as ``**options``, because its docstring lists
-    them."""
-    signature = inspect.signature(function)
-    shown = [each for each in signature.parameters.values() if each.kind is not each.KEYWORD_ONLY]
-    shown[-1] = inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD)
-    function.__dict__["__signature__"] = signature.replace(parameters=shown)
-    return function
-
-
 def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
     """Make `help` hide a ``**`` parameter that only serves to reject misspelled options.
 
