@@ -1,11 +1,13 @@
-"""``minimcp bridge``: a stdio server served over Streamable HTTP, and a server with a URL served
-over stdio.
+"""``minimcp bridge``: serve a stdio server over Streamable HTTP, or a server with a URL over stdio.
 
-In front is a `Server` of this library that has no methods of its own: each request goes on by a
-`Link`, a client's connection to the server behind, which is begun anew when it was lost. Where both
-sides speak after a handshake, or neither does, messages pass as they are, but for the ids that
-belong to a connection: of requests, progress and subscriptions. Where only one side does, `Link`
-puts the requests of one into the other's form.
+The front of the bridge is a `Server` without methods of its own. It forwards each request over a
+`Link`, which is a client's connection to the server behind the bridge. A lost connection is opened
+again.
+
+If both sides use a handshake, or neither does, messages are forwarded unchanged, except for ids of
+requests, progress and subscriptions, which belong to one connection. If only one side does, `Link`
+translates requests and results.
+
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 """
@@ -61,93 +63,96 @@ from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Rev
 from ..server.registry import TAKEN, Registry, ServerRole
 from ..server.server import Server
 from ..types import Tool
-from . import Parser, UsageError, complain, split_command
-from .commands import TOKEN, add_web, web_of
+from . import Parser, UsageError, print_error, split_command
+from .commands import TOKEN_VARIABLE, add_web, web_of
 from .run import address
 
 log = errors.logger("minimcp.bridge")
 
-# Seconds for the start of a server and for agreeing with it, of which a silent process gets so many
-# to answer a probe.
-CONNECT_SECONDS, PROBE_SECONDS = 60.0, 5.0
+# Time limit for starting a server and negotiating the revision.
+CONNECT_SECONDS = 60.0
+# The part of it that a process gets to answer the first request, before a handshake is tried.
+PROBE_SECONDS = 5.0
 
-# Seconds without a call after which a process ends that serves clients without sessions, if nothing
-# else is said.
+# Default time without a call after which the process of stateless clients is ended.
 IDLE_SECONDS = 300.0
 
-# Seconds that a notification may take, and that a request or an answer waits for those before it.
+# Time limit for sending a notification, and for waiting until earlier notifications are sent.
 FLUSH_SECONDS = 10.0
 
-# Bytes of memory that a client may take to describe itself, which is kept for a server that is
-# begun anew.
-OPENING_BYTES = 64 * 1024
+# Maximum memory of a client's description of itself, which is kept to open connections again.
+MAX_OPENING_BYTES = 64 * 1024
 
-# Servers behind that run at once: one for each session, and for each client without one.
-MOST_LINKS = 200
+# Maximum number of servers that run at the same time: one per session or stateless client.
+MAX_LINKS = 200
 
-# Notifications of one stream, or of one session, that wait for a client, and their bytes of memory.
-MOST_WAITING, WAITING_BYTES = 1000, 16 * 1024 * 1024
+# Maximum number of notifications that are queued for a client, per stream or session, and their
+# memory.
+MAX_QUEUED = 1000
+MAX_QUEUED_BYTES = 16 * 1024 * 1024
 
-# Seconds that a process gets to end when its input has, and again after SIGTERM: hosts wait two for
-# the bridge.
-END_SECONDS = 0.7
+# Time that a process gets to exit after its stdin is closed, and again after SIGTERM. Hosts wait
+# two seconds for the bridge itself.
+EXIT_SECONDS = 0.7
 
 ENVELOPE = (lifecycle.VERSION_KEY, lifecycle.CAPABILITIES_KEY, lifecycle.CLIENT_KEY, LOG_LEVEL_KEY)
 HANDSHAKES = tuple(each for each in REVISIONS if each.handshake)
 PER_REQUEST = tuple(each for each in REVISIONS if not each.handshake)
 
-# How the bridge describes itself to a server with a handshake, whose client has not said who it is.
+# The clientInfo that is sent for a client that has not named itself.
 OWN_INFO: Result = {"name": "minimcp-bridge", "version": VERSION}
 
-# What of its session a client says once, and that the bridge repeats to a server that is begun
-# anew.
-REPEATED = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
+# Requests that set a state of the session. The bridge restores the state in a new connection.
+STATE_METHODS = ("logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 
 
-# ------------------------------------------------------------ passing on
+# ------------------------------------------------------------ forwarding
 
 
 def exchange(
     incoming: IncomingRequest,
     calls: Calls,
     params: Result,
-    tell: Callable[[str, Result], object],
+    notify: Callable[[str, Result], object],
     add: Callable[..., Result] = lambda params, id: params,
 ) -> Union[Result, Failure]:
-    """Send a request on and wait for its answer; its cancellation goes with it, and its progress
-    comes back.
+    """Forward a request and wait for its response. Also forward its cancellation and progress.
 
     Args:
         incoming: The request.
-        calls: Of the connection that it goes on by.
-        params: To send.
-        tell: Sends a notification to where the request came from.
-        add: Adds an envelope to the params, given the id.
+        calls: The calls of the connection to forward to.
+        params: The params to send.
+        notify: Sends a notification to the sender of the request.
+        add: Adds request metadata to the params; its second argument is the id.
 
     Raises:
-        McpError: There is no answer.
+        McpError: There is no response.
     """
-    wanted = incoming.progress_token is not None
+    wants_progress = incoming.progress_token is not None
 
     def make_params(id: Any) -> Result:
-        return add(with_meta(params, add={"progressToken": id}) if wanted else params, id)
+        if not wants_progress:
+            return add(params, id)
+        return add(with_meta(params, add={"progressToken": id}), id)
 
     def progress(params: Result) -> None:
-        tell("notifications/progress", {**params, "progressToken": incoming.progress_token})
+        notify("notifications/progress", {**params, "progressToken": incoming.progress_token})
 
-    call = calls.start(incoming.request.method, make_params, progress if wanted else None)
-    forget = incoming.on_cancel(
+    call = calls.start(incoming.request.method, make_params, progress if wants_progress else None)
+    remove_callback = incoming.on_cancel(
         lambda: calls.end(call, Cancelled(incoming.token.reason or "the request was cancelled"))
     )
     try:
         return calls.wait(call, NEVER)
     finally:
-        forget()
+        remove_callback()
 
 
-def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
-    """What a handler returns for an answer of the other side; an error is sent with its own code,
-    message and data."""
+def respond(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
+    """Return what the handler of a forwarded request returns for the response.
+
+    An error is sent to the client at once, with its own code, message and data.
+    """
     if not isinstance(answer, Failure):
         return answer
     latest = incoming.take_latest()
@@ -157,101 +162,109 @@ def give(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
 
 
 def as_in_front(failure: Failure, behind: ClientSession, incoming: IncomingRequest) -> Failure:
-    """Return an error of the server behind with the code that the client's revision has for it.
+    """Return an error of the server behind with the error code of the client's revision.
 
-    The revisions differ about a resource that there is not.
+    The revisions have different codes for a missing resource.
     """
-    theirs = behind.era.revision.resource_missing
-    is_missing = incoming.request.method == "resources/read" and failure.code == theirs
-    if theirs == errors.INVALID_PARAMS:  # which says other things, too
+    server_code = behind.era.revision.resource_missing
+    is_missing = incoming.request.method == "resources/read" and failure.code == server_code
+    if server_code == errors.INVALID_PARAMS:  # this code also has other meanings
         is_missing = is_missing and isinstance(failure.data, dict) and "uri" in failure.data
-    return failure._replace(code=incoming.peer.revision.resource_missing) if is_missing else failure
+    if not is_missing:
+        return failure
+    return failure._replace(code=incoming.peer.revision.resource_missing)
 
 
-def older(answer: Result) -> Result:
-    """A result as clients with a handshake can read it: what is structured is an object there."""
+def for_older_client(answer: Result) -> Result:
+    """Return a result for a client with a handshake, where structured content must be an object.
+
+    Other structured content, and the schema of it, is removed.
+    """
     for tool in answer.get("tools", ()):
-        if (
-            isinstance(tool, dict)
-            and (tool.get("outputSchema") or {}).get("type", "object") != "object"
-        ):
+        if not isinstance(tool, dict):
+            continue
+        if (tool.get("outputSchema") or {}).get("type", "object") != "object":
             del tool["outputSchema"]
-    is_odd = not isinstance(answer.get("structuredContent", {}), dict)
-    return {
-        name: value
-        for name, value in answer.items()
-        if not (is_odd and name == "structuredContent")
-    }
+    if isinstance(answer.get("structuredContent", {}), dict):
+        return answer
+    return {name: value for name, value in answer.items() if name != "structuredContent"}
 
 
 def with_meta(
     params: Mapping[str, Json], drop: Sequence[str] = (), add: Mapping[str, Json] = {}
 ) -> Result:
-    """Params with other members in their ``_meta``, which is left out when it is empty."""
+    """Return params with members removed from and added to their ``_meta``.
+
+    An empty ``_meta`` is left out.
+    """
     meta = {name: value for name, value in (params.get("_meta") or {}).items() if name not in drop}
     rest = {name: value for name, value in params.items() if name != "_meta"}
     return {**rest, "_meta": {**meta, **add}} if meta or add else rest
 
 
-# ------------------------------------------------------------ behind
+# ------------------------------------------------------------ the server behind
 
 
 class Link(Host):
-    """One connection to the server behind, for a session in front or for clients that have none.
-    Thread-safe.
+    """A connection to the server behind, for one session in front or for stateless clients.
 
-    It is a host whose answers the client in front gives.
+    It is a `Host` that forwards the server's questions to the client in front. Thread-safe.
 
     Args:
-        bridge: Whose it is.
-        opening: The params of the client's `initialize`, or such as describe a client that sends
-            none.
-        shakes_hands: Whether the client has sent them.
+        bridge: The bridge that the link belongs to.
+        opening: The params of the client's `initialize`, or equivalent params for a stateless
+            client.
+        shakes_hands: Whether the client has sent an `initialize`.
     """
 
-    # Counts it among the processes of its client.
+    # Counts the link among the processes of its client.
     place: Optional[Place] = None
 
     def __init__(self, bridge: Bridge, opening: Result, shakes_hands: bool) -> None:
-        super().__init__(limits=Limits(backlog_bytes=WAITING_BYTES, workers=None))
-        self.asked_tasks = self  # which is asked for a route of every request of the server
-        # Of these only the names count: what they are about is wanted.
+        super().__init__(limits=Limits(backlog_bytes=MAX_QUEUED_BYTES, workers=None))
+        self.asked_tasks = self  # so that `route` is called for every request of the server
+        # Only the names are used: they declare which notifications to subscribe to.
         self.functions = dict.fromkeys(["on_log", *(f"on_{name}_changed" for name in LISTS)], int)
-        self.names = dict(
-            Tasks.names
-        )  # with which headers of requests go out that clients make by themselves
+        # The params that are repeated in HTTP headers of forwarded requests.
+        self.names = dict(Tasks.names)
         self.fronts: list[Front] = []
-        # Requests; with each whose session it belongs to, or what orders the questions of one that
-        # stands alone.
+        # Running requests. The value is the `Front` of the session, or for a stateless request a
+        # lock that orders its questions.
         self.running: dict[IncomingRequest, Any] = {}
         self._bridge = bridge
         self._shakes_hands = shakes_hands
         info = opening.get("clientInfo")
-        # Servers reject an empty one.
+        # Servers reject an empty clientInfo.
         self._info = info if isinstance(info, dict) and info else OWN_INFO
         self._opening = {**opening, "clientInfo": self._info}
         self._opened: Optional[ClientSubscriptions] = None
         self._session: Optional[ClientSession] = None
-        self._answer: Optional[Result] = None  # of the server, to `initialize`
-        self._begun = self.closed = False  # whether the client has said `notifications/initialized`
-        # By the state that brings the answer: the call that waits, and where the answer goes.
+        # The server's result of the client's `initialize`.
+        self._answer: Optional[Result] = None
+        # Whether the client has sent `notifications/initialized`.
+        self._is_initialized = False
+        self.closed = False
+        # For each requestState, the call that waits for an answer, and the queue for the answer.
         self._replies: dict[str, tuple[IncomingRequest, SimpleQueue[Any]]] = {}
         self._tools: list[Tool] = []
         self._changes = Subscriptions(bridge, lambda kind: True)
-        self._forget: Callable[[], object] = int
-        self._lock = (
-            threading.Lock()
-        )  # held while the server is begun: every call waits for that anyway
+        self._cancel_idle_timer: Callable[[], object] = int
+        # Held while a connection is opened, because every call has to wait for it anyway.
+        self._lock = threading.Lock()
 
-    # ------------------------------------------------------------ its beginning and end
+    # ------------------------------------------------------------ opening and closing
 
     def capabilities(self, revision: Revision) -> Result:
-        """What the client in front declares."""
+        """Return the capabilities that the client in front declares."""
         declared = self._opening.get("capabilities")
         return declared if isinstance(declared, dict) else {}
 
     def _open(self) -> ClientSubscriptions:
-        """The connection, begun if there is none. Raises McpError: it cannot be."""
+        """Return the connection; open it if it is not open.
+
+        Raises:
+            McpError: The connection cannot be opened.
+        """
         with waiting(), self._lock:
             if self.closed:
                 raise ConnectionLost("the bridge is closing")
@@ -278,8 +291,10 @@ class Link(Host):
     def _begin_session(
         self, deadline: Deadline, session: ClientSession, options: ConnectOptions
     ) -> ClientSession:
-        """Negotiate with the server by the client's own `initialize`; where there is none, or it
-        is refused, by another."""
+        """Negotiate with the server, with the client's own `initialize` if there is one.
+
+        If the server rejects it, negotiate a revision without a handshake.
+        """
         self._session = session
         self._answer = None
         try:
@@ -288,7 +303,7 @@ class Link(Host):
             else:
                 self._shake_hands(deadline, session, options)
             session.subscriptions = ClientSubscriptions(session)
-            if self._answer is None or self._begun:
+            if self._answer is None or self._is_initialized:
                 session.ready(deadline)
             if self._shakes_hands:
                 session.subscriptions.begin(deadline, self._opened)
@@ -298,7 +313,7 @@ class Link(Host):
         if session.header_params is not None:
             session.header_params.usable_tools(self._tools, NEVER)
         if session.transport is not None:
-            session.transport.grace = END_SECONDS
+            session.transport.grace = EXIT_SECONDS
         return session
 
     def _shake_hands(
@@ -314,43 +329,50 @@ class Link(Host):
                 raise refusal from None
         else:
             self._answer = answer
-            if self._begun:
+            if self._is_initialized:
                 session.notify("notifications/initialized", {}, deadline)
 
-    def _end(self, incoming: IncomingRequest) -> None:
-        """A request has ended: after some time without another one a process ends, too."""
+    def _finish(self, incoming: IncomingRequest) -> None:
+        """Remove a finished request, and restart the idle timer that ends the process."""
         self.running.pop(incoming, None)
-        self._forget()
-        seconds = self._bridge.idle or (None if self._shakes_hands else IDLE_SECONDS)
-        if seconds is not None and not self._bridge.target.is_web:
-            self._forget = timer.after(seconds, partial(self.pool.spawn, self._end_unused))
+        self._cancel_idle_timer()
+        seconds = self._bridge.idle
+        if not seconds and not self._shakes_hands:
+            seconds = IDLE_SECONDS
+        if seconds and not self._bridge.target.is_web:
+            self._cancel_idle_timer = timer.after(
+                seconds, partial(self.pool.spawn, self._close_if_idle)
+            )
 
-    def _end_unused(self) -> None:
+    def _close_if_idle(self) -> None:
         with self._lock:
             if self._opened is not None and not self.running:
                 (self._opened.session if self.fronts else self).close()
 
     def leave(self, front: Front) -> None:
-        """A client has gone; the last one takes the server with it, if no other can come."""
+        """Remove a client that has closed its session.
+
+        After the last one, close the connection, unless other clients share it.
+        """
         self.fronts.remove(front)
         if not self.fronts and not self._bridge.shared:
             self.pool.spawn(self.close)
 
     def is_idle(self) -> bool:
-        """Return whether it belongs to no session, and no call is running."""
+        """Return whether the link belongs to no session and no call is running."""
         return not (self._shakes_hands or self.fronts or self.running)
 
-    def end_soon(self) -> None:
-        """End the connection for good, on another thread."""
+    def close_soon(self) -> None:
+        """Close the connection for good, on another thread."""
         self.closed = True
         self.pool.spawn(self.close)
 
     def close(self) -> None:
-        """End the connection for good."""
+        """Close the connection for good."""
         self.closed = True
         if self.place is not None:
             self.place.leave()
-        self._forget()
+        self._cancel_idle_timer()
         if self._session is not None:
             self._session.close()
         bridge = self._bridge
@@ -361,10 +383,10 @@ class Link(Host):
     # ------------------------------------------------------------ requests of the client
 
     def serve_front(self, front: Optional[Front], incoming: IncomingRequest) -> Any:
-        """Pass a request on, and its answer back.
+        """Forward a request to the server behind and return its response.
 
         Args:
-            front: Whose session it belongs to; None where it stands alone.
+            front: The front of the session that the request belongs to; None if it is stateless.
             incoming: The request.
         """
         self.running[incoming] = front or threading.Lock()
@@ -382,41 +404,39 @@ class Link(Host):
         except Busy as busy:
             if busy.answer is None:
                 raise InternalError(f"the server behind the bridge is busy: {busy}") from None
-            return give(incoming, busy.answer)
+            return respond(incoming, busy.answer)
         except RpcError as error:
-            return give(incoming, Failure(None, error.code, error.message, error.data))
+            return respond(incoming, Failure(None, error.code, error.message, error.data))
         except Cancelled:
             raise
         except McpError as error:
             log.warning("%s: %s", incoming.request.method, error)
-            told = (
-                str(error)
-                if self._bridge.is_local
-                else f"{type(error).__name__}, see what the bridge has logged"
-            )
-            reason = "no answer of the server behind the bridge, the next call begins anew"
-            raise InternalError(f"{reason}: {told}") from None
-        finally:
-            if (
-                answer is DEFERRED
-                and incoming.request.method == LISTEN
-                and incoming.latest is not None
-            ):
-                incoming.on_cancel(
-                    partial(self._end, incoming)
-                )  # a stream, which stays open (see `lost`)
+            # The details are for the person who has started the bridge.
+            if self._bridge.is_local:
+                details = str(error)
             else:
-                self._end(incoming)
+                details = f"{type(error).__name__}, see the log of the bridge"
+            raise InternalError(
+                "no answer from the server behind the bridge, the next call opens a new "
+                f"connection: {details}"
+            ) from None
+        finally:
+            is_stream = answer is DEFERRED and incoming.request.method == LISTEN
+            if is_stream and incoming.latest is not None:
+                # The stream stays open until the client cancels it; see also `lost`.
+                incoming.on_cancel(partial(self._finish, incoming))
+            else:
+                self._finish(incoming)
 
     def _serve(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
         """Serve a request over one connection to the server behind."""
-        is_old = opened.session.era.revision.handshake
+        has_handshake = opened.session.era.revision.handshake
         if incoming.request.method == "initialize":
             return self._initialize(incoming, opened.session)
         self._flush()
-        if is_old is incoming.peer.revision.handshake:
-            return self._pass_on(incoming, opened)
-        if is_old:
+        if has_handshake is incoming.peer.revision.handshake:
+            return self._forward(incoming, opened)
+        if has_handshake:
             return self._with_handshake(incoming, opened)
         return self._without_handshake(incoming, opened)
 
@@ -427,12 +447,12 @@ class Link(Host):
         refusal: Union[SessionGone, Busy],
         before: list[type],
     ) -> None:
-        """Wait until a request that the server did not run can be sent again.
+        """Wait until a request that the server has rejected without running it can be sent again.
 
         Args:
             incoming: The request of the client in front.
-            session: The connection that it was sent over.
-            refusal: What the server said; raised if sending the request again is of no use.
+            session: The connection that the request was sent over.
+            refusal: The server's error; raised if the request must not be sent again.
             before: The types of earlier refusals of this request; this one is added.
         """
         if isinstance(refusal, SessionGone):
@@ -452,25 +472,30 @@ class Link(Host):
         return described
 
     def _described(self, session: ClientSession, **members: Json) -> Result:
-        """How the server describes itself, in the form of the other era, which knows its tasks
-        not."""
+        """Return the server's description in the form of the other kind of revision.
+
+        Tasks are left out, because the other kind has different ones.
+        """
         era = session.era
         capabilities = {
             name: value for name, value in era.peer.capabilities.items() if name != "tasks"
         }
-        guide = {} if era.instructions is None else {"instructions": era.instructions}
         info = dict(era.peer.info) or {"name": session.name, "version": ""}
-        return {**members, "capabilities": capabilities, "serverInfo": info, **guide}
+        described: Result = {**members, "capabilities": capabilities, "serverInfo": info}
+        if era.instructions is not None:
+            described["instructions"] = era.instructions
+        return described
 
-    def _pass_on(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
+    def _forward(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
+        """Forward a request unchanged, and remember a state that it sets."""
         method, params = incoming.request.method, incoming.request.params
         answer = self._exchange(incoming, opened.session, params)
-        if method in REPEATED and not isinstance(answer, Failure):
+        if method in STATE_METHODS and not isinstance(answer, Failure):
             opened.log_level = params.get("level", opened.log_level)
             if "uri" in params:
-                wanted = method == "resources/subscribe"
-                opened.uris = with_uri(opened.uris, str(params["uri"]), wanted)
-        return give(incoming, answer)
+                is_wanted = method == "resources/subscribe"
+                opened.uris = with_uri(opened.uris, str(params["uri"]), is_wanted)
+        return respond(incoming, answer)
 
     def _exchange(
         self,
@@ -479,94 +504,98 @@ class Link(Host):
         params: Result,
         *envelope: Callable[..., Result],
     ) -> Union[Result, Failure]:
-        """As `exchange`, from front to behind; notifications of a stream name it by the id of its
-        request."""
-        method, own = incoming.request.method, {SUBSCRIPTION_KEY: incoming.request.id}
+        """Forward a request to the server behind; see `exchange`.
+
+        Notifications of a subscription are forwarded with the id of the client's own request.
+        """
+        method = incoming.request.method
+        subscription = {SUBSCRIPTION_KEY: incoming.request.id}
         streams: list[Any] = []
 
-        def pass_on(told: Notification) -> None:
-            self._put(lambda: incoming.send(told.method, with_meta(told.params, add=own)), told)
+        def forward(notification: Notification) -> None:
+            params = with_meta(notification.params, add=subscription)
+            self._put(lambda: incoming.send(notification.method, params), notification)
 
-        def sent(params: Result, id: Any) -> Result:
+        def before_sending(params: Result, id: Any) -> Result:
             if method == LISTEN:
                 streams.append(id)
-                session.streams[id] = pass_on
+                session.streams[id] = forward
             return envelope[0](params, id) if envelope else params
 
         try:
-            answer = exchange(incoming, session.calls, params, incoming.send, sent)
+            answer = exchange(incoming, session.calls, params, incoming.send, before_sending)
         finally:
             for id in streams:
                 session.streams.pop(id, None)
         self._flush()
         if method == LISTEN and isinstance(answer, dict):
-            return with_meta(answer, add=own)
-        if (
-            method == "tools/list"
-            and session.header_params is not None
-            and isinstance(answer, dict)
-        ):
+            return with_meta(answer, add=subscription)
+        if isinstance(answer, Failure):
+            return answer
+        if method == "tools/list" and session.header_params is not None:
+            # Calls of these tools may have to repeat arguments in HTTP headers.
             self._tools = self._tools if "cursor" in params else []
             listed = answer.get("tools")
             for each in listed if isinstance(listed, list) else ():
                 with suppress(ValueError):
                     self._tools.append(Tool.from_wire(each))
-            session.header_params.usable_tools(
-                self._tools, NEVER
-            )  # some of their arguments travel in headers, too
+            session.header_params.usable_tools(self._tools, NEVER)
         return answer
 
-    # ------------------------------------------- a server without a handshake for a client with one
+    # ------------------------------------------- a stateless server for a client with a handshake
 
     def _without_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
-        """Serve a client that shook hands: requests get an envelope, and results that are questions
-        are asked."""
+        """Serve a client with a handshake from a stateless server.
+
+        Add metadata to each request. If a result has questions, ask the client and repeat the
+        request with the answers.
+        """
         method, params, session = incoming.request.method, incoming.request.params, opened.session
         if method == "logging/setLevel":
             lifecycle.log_rank(params.get("level"))
             opened.log_level = str(params.get("level"))
             opened.set_log_level(opened.log_level, lambda method, params: None)
-        elif method in REPEATED:
+        elif method in STATE_METHODS:
             opened.change(
                 str(params.get("uri")), method == "resources/subscribe", Deadline(CONNECT_SECONDS)
             )
-        if method in (*REPEATED, "ping"):
+        if method in (*STATE_METHODS, "ping"):
             return {}
         sent: Result = params
         while True:
             answer = self._exchange(incoming, session, sent, session.add_envelope)
             if isinstance(answer, Failure):
-                return give(incoming, as_in_front(answer, session, incoming))
+                return respond(incoming, as_in_front(answer, session, incoming))
             if answer.get("resultType") != INPUT_REQUIRED:
-                return give(incoming, older(answer))
-            asked = answer.get("inputRequests") or {}
+                return respond(incoming, for_older_client(answer))
+            questions = answer.get("inputRequests") or {}
             outcome = incoming.ask(
-                [(each["method"], each.get("params", {})) for each in asked.values()], None
+                [(each["method"], each.get("params", {})) for each in questions.values()], None
             )
             if isinstance(outcome, Failure):
-                return give(incoming, outcome)
-            state = {name: answer[name] for name in ("requestState",) if name in answer}
-            sent = {**params, "inputResponses": dict(zip(asked, outcome)), **state}
+                return respond(incoming, outcome)
+            sent = {**params, "inputResponses": dict(zip(questions, outcome))}
+            if "requestState" in answer:
+                sent["requestState"] = answer["requestState"]
 
-    # ------------------------------------------- a server with a handshake for a client without one
+    # ------------------------------------------- a server with a handshake for a stateless client
 
     def _with_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
-        """Serve a client whose requests stand alone; what the server asks meanwhile becomes a
-        result (see `_ask`)."""
+        """Serve a stateless client from a server with a handshake.
+
+        If the server asks a question during the call, the question is the result; see `_ask`.
+        """
         method, params, session = incoming.request.method, incoming.request.params, opened.session
-        level, state, peer = (
-            params["_meta"].get(LOG_LEVEL_KEY),
-            params.get("requestState"),
-            session.era.peer,
-        )
+        level = params["_meta"].get(LOG_LEVEL_KEY)
+        state = params.get("requestState")
+        peer = session.era.peer
         request = partial(session.request, deadline=Deadline(CONNECT_SECONDS))
         if state is not None:
             return self._resume_call(incoming, state)
         if method == LISTEN:
-            wanted = params.get("notifications")
-            for uri in (
-                wanted.get("resourceSubscriptions") if isinstance(wanted, dict) else None
-            ) or ():
+            filters = params.get("notifications")
+            uris = filters.get("resourceSubscriptions") if isinstance(filters, dict) else None
+            for uri in uris or ():
                 request("resources/subscribe", {"uri": uri})
             return self._changes.listen(incoming)
         if level not in (None, opened.log_level) and peer.supports("logging"):
@@ -579,95 +608,101 @@ class Link(Host):
         else:
             result = self._exchange(incoming, session, with_meta(params, ENVELOPE))
         if isinstance(result, Failure):
-            return give(incoming, as_in_front(result, session, incoming))
-        is_kept = method.endswith("/list") or method in ("server/discover", "resources/read")
-        hints = {"ttlMs": 0, "cacheScope": "private"} if is_kept else {}
+            return respond(incoming, as_in_front(result, session, incoming))
+        is_cacheable = method.endswith("/list") or method in ("server/discover", "resources/read")
+        hints = {"ttlMs": 0, "cacheScope": "private"} if is_cacheable else {}
         return with_meta(
             {"resultType": "complete", **hints, **result},
             add={lifecycle.SERVER_KEY: dict(peer.info)},
         )
 
     def _resume_call(self, incoming: IncomingRequest, state: Json) -> Any:
-        """The client answers what a call of it has asked, which goes on as this request."""
-        waits = self._replies.pop(state, None) if isinstance(state, str) else None
-        if waits is None:
+        """Resume the call that waits for this request's answers. It continues as this request."""
+        entry = self._replies.pop(state, None) if isinstance(state, str) else None
+        if entry is None:
             raise errors.InvalidParams(
                 "no call waits for this requestState: it was used before, or is too old"
             )
-        asked, replies = waits
-        asked.continue_with(incoming)
+        call, replies = entry
+        call.continue_with(incoming)
         replies.put(incoming.request.params.get("inputResponses"))
         return DEFERRED
 
     def stop_waiting(self, sink: Sink) -> None:
-        """Cancel the calls that have asked a client which is about to go."""
-        for state, (asked, _) in list(self._replies.items()):
-            if asked.sink is sink and self._replies.pop(state, None) is not None:
-                asked.token.cancel("the client will not come back")
+        """Cancel the calls that wait for answers of a client that is disconnecting."""
+        for state, (call, _) in list(self._replies.items()):
+            if call.sink is sink and self._replies.pop(state, None) is not None:
+                call.token.cancel("the client is disconnecting")
 
-    # ------------------------------------------------------------ what the server says
+    # ------------------------------------------------------------ messages from the server
 
     def route(self, method: str, peer: Peer) -> Route:
-        """Where any request of the server goes (asked by `ClientSession.admit`)."""
+        """Return the route of every request of the server. Called by `ClientSession.admit`."""
         return Route(self._ask)
 
     def lost(self, peer: Peer) -> None:
-        """The connection has ended (told by `ClientSession.lost`): so have streams over it."""
+        """End the streams over a lost connection. Called by `ClientSession.lost`."""
         for incoming in [each for each in list(self.running) if each.request.method == LISTEN]:
             self._changes.end_streams(incoming.sink)
-            self._end(incoming)
+            self._finish(incoming)
 
     def _calls(self) -> list[IncomingRequest]:
-        """The requests that run now, but for streams; oldest first."""
+        """Return the running requests except streams, oldest first."""
         return [each for each in list(self.running) if each.request.method != LISTEN]
 
     def _ask(self, question: IncomingRequest) -> Any:
-        """Have the client in front answer, by the call that it waits for if there is one."""
+        """Forward a question of the server to the client in front.
+
+        If a call is running, the question belongs to it.
+        """
+        # The last one is the newest call that has no open question.
         calls = sorted(
             self._calls(), key=lambda each: each.latest is not None and each.latest.is_due
-        )  # the newest that has not asked is the last
+        )
         fronts = {each: self.running.get(each) for each in calls}
-        owners = {
+        clients = {
             front if isinstance(front, Front) else each.sink for each, front in fronts.items()
         }
-        if len(owners if calls else self.fronts) != 1:
+        if len(clients if calls else self.fronts) != 1:
             raise InternalError(
-                "the server does not say whom it asks: no client has a call, or several have"
+                "the question cannot be assigned to a client: no client or several have a call"
             )
         if calls and not calls[-1].peer.revision.handshake:
             with waiting(), fronts[calls[-1]] or self._lock:
                 return self._ask_by_result(calls[-1], question)
         if calls:
             calls[-1].wait_until_initialized()
-        asking = calls[-1].sink.asking() if calls else self.fronts[0].asking()
+        channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
 
-        def tell(method: str, params: Result) -> None:
+        def notify(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
 
-        return give(question, exchange(question, asking, question.request.params, tell))
+        return respond(question, exchange(question, channel, question.request.params, notify))
 
-    def _ask_by_result(self, asked: IncomingRequest, question: IncomingRequest) -> Result:
-        state, replies = secrets.token_urlsafe(16), SimpleQueue[Any]()
+    def _ask_by_result(self, call: IncomingRequest, question: IncomingRequest) -> Result:
+        """Answer a stateless call with a question, and wait for the request with the answer."""
+        state = secrets.token_urlsafe(16)
+        replies = SimpleQueue[Any]()
         _, method, params = question.request
         result = {
             "resultType": INPUT_REQUIRED,
             "inputRequests": {"1": {"method": method, "params": params}},
         }
-        self._replies[state] = asked, replies
-        latest = asked.latest
+        self._replies[state] = call, replies
+        latest = call.latest
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):
-                raise InternalError("the call that was to ask the client has ended")
+                raise InternalError("the call that the question belongs to is finished")
             with waiting():
                 answer = replies.get(timeout=Limits().ask_timeout)["1"]
         except (Empty, KeyError, TypeError):
-            raise InternalError("the client gives no answer") from None
+            raise InternalError("the client does not answer") from None
         finally:
             self._replies.pop(state, None)
         return dict(answer)
 
     def tell(self, notification: Notification) -> None:
-        """Pass a notification of the server on, behind those before it. Never blocks."""
+        """Queue a notification of the server for the clients. Never blocks."""
         self._put(partial(self._tell, notification), notification)
 
     def _tell(self, notification: Notification) -> None:
@@ -680,62 +715,64 @@ class Link(Host):
                 self._changes.list_changed(name)
         if method == "notifications/resources/updated":
             self._changes.resource_updated(str(params.get("uri")))
-        asking = [each for each in self._calls() if each.peer.log_rank is not None]
-        if (
-            method == "notifications/message"
-            and not self.fronts
-            and len({each.sink for each in asking}) == 1
-        ):
-            asking[-1].send(method, params)
+        if method != "notifications/message" or self.fronts:
+            return
+        # A stateless client gets log messages only during a call that asks for them.
+        with_log = [each for each in self._calls() if each.peer.log_rank is not None]
+        if len({each.sink for each in with_log}) == 1:
+            with_log[-1].send(method, params)
 
     def notify(self, notification: Notification) -> None:
-        """Pass a notification of the client on, behind those before it. Never blocks."""
+        """Queue a notification of the client for the server. Never blocks."""
         self._put(partial(self._notify, notification), notification)
 
     def _notify(self, notification: Notification) -> None:
-        session, begins = self._session, notification.method == "notifications/initialized"
-        if session is not None and self._answer is not None and not (begins and self._begun):
-            self._begun = self._begun or begins
-            session.notify(*notification, Deadline(FLUSH_SECONDS))
-            if begins:
-                session.ready(Deadline(FLUSH_SECONDS))
+        session = self._session
+        is_initialized = notification.method == "notifications/initialized"
+        if session is None or self._answer is None or (is_initialized and self._is_initialized):
+            return
+        self._is_initialized = self._is_initialized or is_initialized
+        session.notify(*notification, Deadline(FLUSH_SECONDS))
+        if is_initialized:
+            session.ready(Deadline(FLUSH_SECONDS))
 
     def _put(self, callback: Callable[[], object], notification: Notification) -> None:
         def run() -> None:
-            with suppress(McpError):  # who it is for has gone
+            with suppress(McpError):  # the receiver has disconnected
                 callback()
 
-        self._dispatcher.put(run, size_of(notification.params, WAITING_BYTES))
+        self._dispatcher.put(run, size_of(notification.params, MAX_QUEUED_BYTES))
 
     def _flush(self) -> None:
-        """Wait until the notifications before this are passed on."""
+        """Wait until the queued notifications are sent."""
         done = threading.Event()
         self._dispatcher.put(done.set)
         with waiting():
             done.wait(FLUSH_SECONDS)
 
 
-# ------------------------------------------------------------ in front
+# ------------------------------------------------------------ the clients in front
 
 
 def check_method(request: Request, peer: Peer) -> None:
-    """Return if the client's revision has a method, or no revision has it.
+    """Check that a method is not one that only other revisions have.
 
-    The server behind may speak another revision, and would answer.
+    The server behind may use another revision, and would answer.
 
     Raises:
-        MethodNotFound: Only other revisions have it.
+        MethodNotFound: The method exists, but not in the client's revision.
     """
     if request.method in TAKEN and request.method not in peer.revision.requests_to_server:
         raise MethodNotFound(f"Method not found: {request.method}")
 
 
 class Front(ServerRole):
-    """One client that shook hands, or none yet: a connection over stdio, or a session over HTTP."""
+    """A client in front: its connection over stdio, or its session over HTTP."""
 
     _registry: Bridge
+    # The link of the client's session; None for a stateless client.
     link: Optional[Link] = None
-    # Of its `initialize`.
+    # The sink of the client's `initialize`.
     sink: Any = None
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
@@ -752,9 +789,9 @@ class Front(ServerRole):
     def _serve(self, incoming: IncomingRequest) -> Any:
         if incoming.request.method == "initialize":
             self.sink = incoming.sink
-        return (
-            {} if self.link is None else self.link.serve_front(self, incoming)
-        )  # a ping needs no session
+        if self.link is None:  # a ping before `initialize`
+            return {}
+        return self.link.serve_front(self, incoming)
 
     def notified(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self.session.era is not None:
@@ -778,20 +815,23 @@ class Front(ServerRole):
             link.leave(self)
 
     def tell(self, line: bytes, deadline: Deadline = NEVER) -> bool:
-        """Send what belongs to no request: over HTTP on the stream for that, else on that of any
-        request."""
+        """Send a message that does not belong to a request.
+
+        Over HTTP it goes to the stream for such messages, or to the response of any request. If
+        none is open, it is queued.
+        """
         session = getattr(self.sink, "session", None)
         stream = None if session is None else session.unsolicited
         if session is None or (stream is not None and stream.is_connected()):
             (stream or self.sink).send(line)
         elif session.responses:
             session.responses[-1].send(line)
-        elif len(session.pending) < MOST_WAITING:
+        elif len(session.pending) < MAX_QUEUED:
             session.post(line)
         return True
 
     def asking(self) -> Calls:
-        """The calls by which the client is asked what belongs to no request of its own."""
+        """Return the calls for questions to the client that do not belong to a request."""
         session = getattr(self.sink, "session", None)
         calls: Calls = (
             self.sink.asking() if session is None else session.calls.through(self.tell, self.tell)
@@ -800,15 +840,15 @@ class Front(ServerRole):
 
 
 class Bridge(Registry):
-    """The methods of a server in front, all of which are those of the server behind. Thread-safe.
+    """The registry of the server in front, which forwards every method. Thread-safe.
 
     Args:
-        front: The server in front, made for this.
+        front: The server in front; it must have no methods of its own.
         target: The server behind.
-        shared: Whether all clients have one connection to it.
-        idle: Seconds without a call after which a process ends; None takes the usual.
-        is_local: Whether clients may read how the server ended: only who has started this process
-            can be one.
+        shared: Whether all clients share one connection to the server behind.
+        idle: Seconds without a call after which a process is ended; None means the default.
+        is_local: Whether errors may quote the server's output, because the only client is the
+            program that has started the bridge.
     """
 
     def __init__(
@@ -833,41 +873,46 @@ class Bridge(Registry):
         front._registry = self
 
     def warn_if_empty(self) -> None:
-        """Log nothing: the tools are those of the server behind."""
+        """Do nothing: the tools are those of the server behind."""
 
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
-        """The link of a client. Raises RpcError: there are too many, or it says too much of
-        itself."""
+        """Return the link of a client; create it if there is none.
+
+        Raises:
+            RpcError: There are too many links, or the client's description is too large.
+        """
         key = None if self.shared else key
-        if size_of(opening, OPENING_BYTES) > OPENING_BYTES:
+        if size_of(opening, MAX_OPENING_BYTES) > MAX_OPENING_BYTES:
             raise errors.InvalidParams(
-                f"a client describes itself in at most {OPENING_BYTES} bytes of memory"
+                f"the client's capabilities and clientInfo use more than {MAX_OPENING_BYTES} "
+                "bytes of memory"
             )
         with self.links_lock:
-            if key not in self.links and len(self.links) >= MOST_LINKS:
+            if key not in self.links and len(self.links) >= MAX_LINKS:
                 idle = [name for name, link in self.links.items() if link.is_idle()]
                 if idle:
-                    self.links.pop(idle[0]).end_soon()  # the oldest one
-            if key not in self.links and len(self.links) >= MOST_LINKS:
-                raise InternalError(f"{MOST_LINKS} servers run already, one for each client")
+                    self.links.pop(idle[0]).close_soon()  # the oldest one
+            if key not in self.links and len(self.links) >= MAX_LINKS:
+                raise InternalError(f"{MAX_LINKS} servers are running already, one per client")
             if key not in self.links or self.links[key].closed:
                 self.links[key] = Link(self, opening, shakes_hands)
             return self.links[key]
 
     def end(self) -> None:
-        """End every server behind. Blocks: until then, two seconds at most."""
-        closing = [threading.Thread(target=link.close) for link in list(self.links.values())]
-        for thread in closing:
+        """Close every connection to the server behind. Blocks for at most two seconds."""
+        threads = [threading.Thread(target=link.close) for link in list(self.links.values())]
+        for thread in threads:
             thread.start()
-        for thread in closing:
+        for thread in threads:
             thread.join()
 
     def route(self, request: Request, peer: Peer) -> Route:
-        """Where a request goes that stands alone: to the link of all clients that describe
-        themselves in this way.
+        """Return the route of a stateless request.
+
+        Clients with the same clientInfo and capabilities share a link.
 
         Raises:
-            MethodNotFound: Another revision has the method.
+            MethodNotFound: Only other revisions have the method.
         """
         check_method(request, peer)
         meta = request.params["_meta"]
@@ -890,17 +935,18 @@ class Bridge(Registry):
     def _link_for_stateless_client(
         self, key: str, opening: Result, incoming: IncomingRequest
     ) -> Link:
-        """Return the link of stateless clients, which counts as a place of the client that opened
-        it.
+        """Return the link of stateless clients.
+
+        It counts against the limit of the client that opened it.
 
         Raises:
-            RpcError: As `link`, or the client has begun too many.
+            RpcError: See `link`; or the client has opened too many.
         """
         place: Optional[Place] = None
         with self._begin_lock:
             known = self.links.get(key)
             if not self.shared and (known is None or known.closed):
-                place = incoming.admit("processes", MOST_LINKS, lambda: self._end_idle(key))
+                place = incoming.admit("processes", MAX_LINKS, lambda: self._close_idle(key))
             try:
                 link = self.link(key, opening, False)
             except BaseException:
@@ -911,14 +957,14 @@ class Bridge(Registry):
                 link.place = place
         return link
 
-    def _end_idle(self, key: str) -> bool:
-        """End the process of a link that has no call, and return whether it has none."""
+    def _close_idle(self, key: str) -> bool:
+        """Close a link that has no call. Return whether the link is gone."""
         with self.links_lock:
             link = self.links.get(key)
             if link is None or not link.is_idle():
                 return link is None
             del self.links[key]
-        link.end_soon()
+        link.close_soon()
         return True
 
 
@@ -929,43 +975,44 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
     """Serve a stdio server over HTTP, or a server with a URL over stdio."""
     parser = Parser(
         prog,
-        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or a server "
-        "with a "
-        "URL over stdin and stdout, to the program that starts this command (URL). Everything is "
-        "passed on both ways.",
+        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or serve a "
+        "server with a URL over stdin and stdout to the program that started this command (URL). "
+        "All messages are forwarded in both directions.",
     )
     parser.add_argument(
-        "words", metavar="URL", nargs="*", help="of the server to serve over stdin and stdout"
+        "words",
+        metavar="URL",
+        nargs="*",
+        help="the URL of the server to serve over stdin and stdout",
     )
     parser.add_argument(
         "--http",
         type=address,
         metavar="[HOST:]PORT",
-        help="serve COMMAND there, at /mcp; port 0 takes a free one (default host: 127.0.0.1)",
+        help="serve COMMAND at this address, at /mcp; port 0 selects a free port (default host: "
+        "127.0.0.1)",
     )
     parser.add_argument(
         "--shared",
         action="store_true",
-        help="one process for all clients (default: for each session)",
+        help="start one process for all clients (default: one per session)",
     )
     parser.add_argument(
         "--idle",
         type=float,
         metavar="SECONDS",
-        help="end a process after so long without a call; the next call starts another",
+        help="end a process after this time without a call; the next call starts a new one",
     )
     parser.add_argument(
         "--allow-host",
         action="append",
         metavar="NAME",
-        help="by which other machines know this one, where they reach HOST; may be given several "
-        "times",
+        help="a name that other machines use for this one, if they can reach HOST; may be repeated",
     )
     add_web(
         parser,
-        "send this bearer token with every request to URL (default: what minimcp login has "
-        "stored); with "
-        "--http: serve only clients that send it",
+        "send this bearer token with every request to URL (default: the token stored by minimcp "
+        "login); with --http, serve only clients that send it",
     )
     own, command = split_command(arguments)
     options = parser.parse_args(own)
@@ -985,7 +1032,7 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
     try:
         server.run(**where)
     except OSError as error:
-        complain(prog, error.strerror or str(error))
+        print_error(prog, error.strerror or str(error))
         return 3
     finally:
         bridge.end()
@@ -999,36 +1046,35 @@ def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
             f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL"
         )
     if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
-        raise UsageError(f"{url!r} is no URL: a command is served by {prog} --http 8000 -- {url}")
+        raise UsageError(f"{url!r} is not a URL: to serve a command: {prog} --http 8000 -- {url}")
     if options.shared or options.idle is not None or options.allow_host:
         raise UsageError(
-            f"--shared, --idle and --allow-host go with --http, as in {prog} --http 8000 -- COMMAND"
+            f"--shared, --idle and --allow-host need --http, as in {prog} --http 8000 -- COMMAND"
         )
     found = read_target(url, web=web_of(options, url))
-    signed = found.object if found.object.has_auth else with_stored_token(found.object)
-    return found._replace(object=signed)
+    if found.object.has_auth:
+        return found
+    return found._replace(object=with_stored_token(found.object))
 
 
 def _command(
     options: Namespace, command: Sequence[str], prog: str
 ) -> tuple[Target, HttpOptions, Any]:
     if options.words or options.header is not None or not command:
-        where = "--header goes with URL alone: " if options.header else ""
-        raise UsageError(
-            f"{where}write {prog} --http 8000 -- "
-            f"{' '.join([*options.words, *command]) or 'COMMAND'}"
-        )
-    token = options.token if options.token is not None else os.environ.get(TOKEN) or None
+        hint = "--header is only for a URL: " if options.header else ""
+        words = " ".join([*options.words, *command]) or "COMMAND"
+        raise UsageError(f"{hint}write {prog} --http 8000 -- {words}")
+    token = options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE) or None
     if options.http[0] not in LOOPBACK and not (token and options.allow_host):
         raise UsageError(
-            f"other machines reach {options.http[0]}: set {TOKEN}, or write --token TOKEN, which "
-            "clients have to send, and --allow-host NAME, by which they know this machine"
+            f"other machines can reach {options.http[0]}: set {TOKEN_VARIABLE} or write --token "
+            "TOKEN, which clients must send, and --allow-host NAME, their name for this machine"
         )
     if options.idle is not None and not 0 < options.idle < float("inf"):
-        raise UsageError("--idle is a number of seconds above 0, as in --idle 600")
+        raise UsageError("--idle must be a number of seconds above 0, as in --idle 600")
     from .. import Bearer
 
-    http = HttpOptions(allowed_hosts=options.allow_host, max_sessions=MOST_LINKS)
+    http = HttpOptions(allowed_hosts=options.allow_host, max_sessions=MAX_LINKS)
     auth = None if token is None else Bearer.static(token)
     target = read_target(command[0] if len(command) == 1 else list(command))
     if target.is_web:

@@ -1,10 +1,9 @@
-"""The command ``check``: asks somebody's server what the specification says that it must answer,
-and tells what it did.
+"""``minimcp check``: check a server against the specification and report the results.
 
-The checks stand in `checks`. Each names the requirement that it is about, of the revisions with a
-handshake or of the one without: the same ids as in this project's list of requirements. No tool is
-called but the one that ``--call`` names; everything else that is sent only reads. A server that
-dies of a check is started again for the next one.
+The checks are in `checks`. Each has the id of a requirement, from this project's list for the
+revisions with a handshake or for the stateless one. Only the tool that ``--call`` names is called;
+all other requests only read. If a check crashes the server, the server is restarted for the next
+check.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, McpError, RequestTimeout
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..stdio.child import StdioServer
-from . import Parser, UsageError, clean, exit_code, one_line, tell
+from . import Parser, UsageError, clean, exit_code, one_line, print_stderr
 from .checks import CHECKS
 from .commands import add_target, config_of, find_tool, web_of
 from .probe import (
@@ -32,16 +31,16 @@ from .probe import (
     ServerCheck,
     Web,
 )
-from .terminal import as_json, read_pairs, styled, wants_colour
+from .terminal import as_json, read_pairs, styled, wants_color
 
-ENDINGS = (
-    "Exit codes: 0 nothing failed, 1 something did, 2 wrong usage, 3 no connection, "
-    "4 no answer in time."
+EXIT_CODES = (
+    "Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage, 3 no connection, "
+    "4 a response timed out."
 )
 
 
 class CheckResult(NamedTuple):
-    """What became of a check: ``outcome`` is "pass", "fail", "warn", "n/a" or "timeout"."""
+    """The result of a check: ``outcome`` is "pass", "fail", "warn", "n/a" or "timeout"."""
 
     row: str
     outcome: str
@@ -52,46 +51,49 @@ class CheckResult(NamedTuple):
 
 
 def judge(probe: Probe, check: ServerCheck, row: str) -> CheckResult:
-    """Run one check; a server that is gone is opened anew first.
+    """Run one check. If the connection is closed, open a new one first.
 
     Raises:
-        ConnectionFailed, ConnectionLost, RequestTimeout, Failed: It does not open any more.
-        Flooded: It sends without end.
+        ConnectionFailed, ConnectionLost, RequestTimeout, Failed: No new connection can be opened.
+        Flooded: The server sends too much.
     """
-    if probe.way is None:
+    if probe.connection is None:
         probe.open()
     probe.log.clear()
-    probe.came.clear()
-    begun = time.monotonic()
+    probe.received.clear()
+    started_at = time.monotonic()
     try:
-        outcome, evidence = "pass", check.run(probe) or ""
+        evidence = check.run(probe) or ""
+        outcome = "pass"
     except NotApplicable as error:
-        outcome, evidence = "n/a", str(error)
-    except RequestTimeout as error:  # who is slow is not wrong
-        outcome, evidence = "timeout", "\n".join([str(error), *probe.log[-6:]])
+        evidence = str(error)
+        outcome = "n/a"
+    except RequestTimeout as error:
+        # Not a failure: a slow server may still be correct.
+        evidence = "\n".join([str(error), *probe.log[-6:]])
+        outcome = "timeout"
         probe.close()
     except (Failed, McpError) as error:
-        outcome, evidence = (
-            check.failed_in(probe.revision),
-            "\n".join([str(error), *probe.log[-6:]]),
-        )
-        if not isinstance(error, Failed):  # it may be gone
+        evidence = "\n".join([str(error), *probe.log[-6:]])
+        outcome = check.failed_in(probe.revision)
+        if not isinstance(error, Failed):  # the connection may be lost
             probe.close()
-    return CheckResult(
-        row, outcome, check.about, clean(evidence), probe.revision.name, time.monotonic() - begun
-    )
+    seconds = time.monotonic() - started_at
+    return CheckResult(row, outcome, check.about, clean(evidence), probe.revision.name, seconds)
 
 
 def revisions_of(
     connect: Callable[[Callable[[bytes], Any]], Any], wanted: Optional[str]
 ) -> list[Revision]:
-    """The revisions in which a server is checked: the newest that it speaks of each era, or the one
-    that is wanted.
+    """Return the revisions in which to check a server.
+
+    They are the newest one that the server supports with a handshake, and the newest without; or
+    only the wanted one.
 
     Raises:
-        Flooded: It sends without end.
-        ConnectionFailed, ConnectionLost, RequestTimeout: It does not begin, or not in the one that
-            is wanted.
+        Flooded: The server sends too much.
+        ConnectionFailed, ConnectionLost, RequestTimeout: The server cannot be reached, or does not
+            support the wanted revision.
     """
     found: list[Revision] = []
     problem: Optional[Exception] = None
@@ -99,16 +101,21 @@ def revisions_of(
         probe = Probe(connect, revision)
         try:
             probe.open()
-            told = probe.opening.get("supportedVersions" if probe.alone else "protocolVersion")
-            names = told if isinstance(told, list) else [revision.name if probe.alone else told]
-            spoken = [
+            answer = probe.opening.get(
+                "supportedVersions" if probe.is_stateless else "protocolVersion"
+            )
+            if isinstance(answer, list):
+                names = answer
+            else:
+                names = [revision.name if probe.is_stateless else answer]
+            supported = [
                 each
                 for each in REVISIONS
                 if each.name in names and each.handshake == revision.handshake
             ]
-            found += [each for each in spoken[-1:] if wanted in (None, each.name)]
+            found += [each for each in supported[-1:] if wanted in (None, each.name)]
             problem = problem or ConnectionFailed(
-                f"the server speaks {one_line(str(told))}, not {revision.name}"
+                f"the server supports {one_line(str(answer))}, not {revision.name}"
             )
         except ConnectionFailed:
             raise
@@ -117,61 +124,60 @@ def revisions_of(
         finally:
             probe.close()
     if not found:
-        raise (
-            problem
-            if isinstance(problem, McpError)
-            else ConnectionFailed(f"the server does not begin: {problem}")
-        )
+        if isinstance(problem, McpError):
+            raise problem
+        raise ConnectionFailed(f"the connection could not be opened: {problem}")
     return found
 
 
 def check_command(arguments: Sequence[str], prog: str) -> int:
-    """The command of this name."""
-    about = "Check a server against the specification. It calls no tool, unless --call names one."
-    parser = Parser(prog, about, ENDINGS)
+    """Check a server against the specification."""
+    about = "Check a server against the specification. No tool is called unless --call names one."
+    parser = Parser(prog, about, EXIT_CODES)
     add_target(parser)
     parser.add_argument(
         "--revision",
         choices=[each.name for each in REVISIONS],
         metavar="NAME",
-        help="check in this revision (default: in the newest with a handshake, and without one)",
+        help="check this revision (default: the newest one with a handshake, and the stateless "
+        "one)",
     )
     parser.add_argument(
-        "--only", action="append", metavar="ROW", help="run this check; may be given several times"
+        "--only", action="append", metavar="ROW", help="run only this check; may be repeated"
     )
     parser.add_argument(
         "--call",
         nargs="+",
         metavar="TOOL key=value",
-        help="this tool may be called, so; stands last",
+        help="a tool that may be called, with its arguments; must be the last option",
     )
     parser.add_argument(
         "--timeout",
         type=float,
         default=10.0,
         metavar="SECONDS",
-        help="for each answer (default: 10)",
+        help="limit for each response (default: 10)",
     )
     parser.add_argument(
         "--total",
         type=float,
         default=TOTAL_SECONDS,
         metavar="SECONDS",
-        help=f"for the whole run (default: {TOTAL_SECONDS:g})",
+        help=f"limit for the whole run (default: {TOTAL_SECONDS:g})",
     )
     parser.add_argument(
-        "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
+        "--output", choices=("text", "json"), default="text", help="output format (default: text)"
     )
-    parser.add_argument("--junit", metavar="FILE", help="write the verdicts as JUnit XML, too")
+    parser.add_argument("--junit", metavar="FILE", help="also write the results as JUnit XML")
     parser.add_argument(
-        "--verbose", action="store_true", help="print what passed and what does not apply, too"
+        "--verbose", action="store_true", help="also print checks that passed or do not apply"
     )
     options = parser.parse_args(arguments)
-    rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row}
+    rows = {row for check in CHECKS for row in (check.row, check.row_stateless) if row}
     unknown = [row for row in options.only or () if row not in rows]
     if unknown:
         raise UsageError(
-            f"there is no check of {', '.join(unknown)}: there are {', '.join(sorted(rows))}"
+            f"unknown check {', '.join(unknown)}; the checks are {', '.join(sorted(rows))}"
         )
     try:
         found = read_target(
@@ -180,20 +186,20 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if not found.is_web and not isinstance(found.object, StdioServer):
-        raise UsageError(f"{options.target} is no server that could be checked")
+        raise UsageError(f"{options.target} is not a server that can be checked")
     if found.is_web and not found.object.has_auth:
         found = found._replace(object=with_stored_token(found.object))
 
     total = Deadline(options.total)
 
-    def connect(take: Callable[[bytes], Any]) -> Any:
-        return (Web if found.is_web else Pipe)(found.object, options.timeout, take, intake)
+    def connect(note: Callable[[bytes], Any]) -> Any:
+        return (Web if found.is_web else Pipe)(found.object, options.timeout, note, intake)
 
-    verdicts: list[CheckResult] = []
-    lost: Optional[Exception] = None
+    results: list[CheckResult] = []
+    failure: Optional[Exception] = None
     probe: Optional[Probe] = None
     intake = Intake(total)
-    begun = time.monotonic()
+    started_at = time.monotonic()
     try:
         for revision in revisions_of(connect, options.revision):
             probe = Probe(connect, revision)
@@ -208,102 +214,104 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
                     if row is None or not wanted or check.web not in (None, found.is_web):
                         continue
                     if total.expired:
-                        verdicts.append(_unchecked(row, check, revision, options.total))
+                        results.append(_not_run(row, check, revision, options.total))
                     else:
-                        verdicts.append(judge(probe, check, row))
+                        results.append(judge(probe, check, row))
             except (McpError, Failed) as error:
-                tell(
-                    f"{prog}: {revision.name}: the server does not begin any more: "
+                print_stderr(
+                    f"{prog}: {revision.name}: the server could not be reached again: "
                     f"{one_line(str(error))}"
                 )
-                lost = error
+                failure = error
             finally:
                 probe.close()
     except Flooded as flood:
-        name = options.revision or NEWEST_HANDSHAKE.name  # it may flood before it is known
+        # Before the revision is known, name the one that was asked for.
+        name = options.revision or NEWEST_HANDSHAKE.name
         if probe is not None:
             name = probe.revision.name
-        verdicts.append(
-            CheckResult("flood", "fail", FLOODS, str(flood), name, time.monotonic() - begun)
-        )
-    counts = {word: sum(each.outcome == word for each in verdicts) for word in STYLE}
+        seconds = time.monotonic() - started_at
+        results.append(CheckResult("flood", "fail", FLOODS, str(flood), name, seconds))
+    counts = {outcome: sum(each.outcome == outcome for each in results) for outcome in STYLE}
     if options.output == "json":
-        print(as_json([verdict._asdict() for verdict in verdicts]))
+        print(as_json([result._asdict() for result in results]))
     else:
-        for verdict in sorted(verdicts, key=lambda each: [*STYLE].index(each.outcome)):
-            _print(verdict, options.verbose)
-        names = ", ".join(dict.fromkeys(each.revision for each in verdicts))
-        late = f"{counts['timeout']} not answered in time, " if counts["timeout"] else ""
+        for result in sorted(results, key=lambda each: [*STYLE].index(each.outcome)):
+            _print(result, options.verbose)
+        names = ", ".join(dict.fromkeys(each.revision for each in results))
+        timeouts = f"{counts['timeout']} timed out, " if counts["timeout"] else ""
         print(
-            f"{counts['pass']} passed, {counts['fail']} failed, {late}{counts['warn']} warnings, "
-            f"{counts['n/a']} do not apply; revisions {names}"
+            f"{counts['pass']} passed, {counts['fail']} failed, {timeouts}"
+            f"{counts['warn']} warnings, {counts['n/a']} do not apply; revisions {names}"
         )
     if options.junit is not None:
-        _write_junit(options.junit, options.target, verdicts)
-    if lost is not None:
-        return exit_code(lost) if isinstance(lost, McpError) else 3
-    return 1 if counts["fail"] else 4 if counts["timeout"] else 0
+        _write_junit(options.junit, options.target, results)
+    if failure is not None:
+        return exit_code(failure) if isinstance(failure, McpError) else 3
+    if counts["fail"]:
+        return 1
+    return 4 if counts["timeout"] else 0
 
 
-FLOODS = "the server floods"
+FLOODS = "the server sends too much"
 
 
-def _unchecked(row: str, check: ServerCheck, revision: Revision, seconds: float) -> CheckResult:
-    """Return the verdict on a check for which no time was left."""
-    told = f"not run: {seconds:g} s have passed (--total)"
-    return CheckResult(row, "timeout", check.about, told, revision.name, 0.0)
+def _not_run(row: str, check: ServerCheck, revision: Revision, seconds: float) -> CheckResult:
+    """Return the result of a check that was not run because the time was up."""
+    evidence = f"not run: the limit of {seconds:g} s has passed (--total)"
+    return CheckResult(row, "timeout", check.about, evidence, revision.name, 0.0)
 
 
 def _call_of(probe: Probe, name: str, *pairs: str) -> tuple[str, dict[str, Any]]:
-    """The tool of ``--call`` and its arguments, read as its schema asks. Raises UsageError: there
-    is no such tool."""
+    """Return the tool of ``--call`` and its arguments, converted as its schema says.
+
+    Raises:
+        UsageError: The server has no such tool.
+    """
     entries = probe.listed("tools/list") if "tools" in probe.capabilities else []
     probe.tool = find_tool({str(each.get("name")): each for each in entries}, name)
     return name, read_pairs(pairs, probe.tool.get("inputSchema") or {})
 
 
-# The outcomes as they are shown, those first that ask for something to be done.
+# The style of each outcome. The report has this order: results that need attention come first.
 STYLE = {"fail": "bold", "timeout": "bold", "warn": "cyan", "n/a": "dim", "pass": "green"}
 
 
-def _print(verdict: CheckResult, verbose: bool) -> None:
-    if verdict.outcome in ("pass", "n/a") and not verbose:
+def _print(result: CheckResult, verbose: bool) -> None:
+    if result.outcome in ("pass", "n/a") and not verbose:
         return
-    word = styled(
-        verdict.outcome.upper().ljust(5), STYLE[verdict.outcome], wants_colour(sys.stdout)
-    )
-    print(f"{word} {verdict.revision} {verdict.row}: {verdict.about}")
-    for line in verdict.evidence.splitlines():
+    word = styled(result.outcome.upper().ljust(5), STYLE[result.outcome], wants_color(sys.stdout))
+    print(f"{word} {result.revision} {result.row}: {result.about}")
+    for line in result.evidence.splitlines():
         print(f"      {line}")
 
 
-def _write_junit(path: str, target: str, verdicts: Sequence[CheckResult]) -> None:
+def _write_junit(path: str, target: str, results: Sequence[CheckResult]) -> None:
     from xml.etree import ElementTree as xml
 
-    failed, late, skipped = (
-        sum(each.outcome == word for each in verdicts) for word in ("fail", "timeout", "n/a")
+    failures, errors, skipped = (
+        sum(each.outcome == outcome for each in results) for outcome in ("fail", "timeout", "n/a")
     )
     suite = xml.Element(
         "testsuite",
         name=f"minimcp check {target}",
-        tests=str(len(verdicts)),
-        failures=str(failed),
+        tests=str(len(results)),
+        failures=str(failures),
         skipped=str(skipped),
-        errors=str(late),
+        errors=str(errors),
     )
-    for verdict in verdicts:
+    for result in results:
         case = xml.SubElement(
             suite,
             "testcase",
-            classname=verdict.revision,
-            name=f"{verdict.row} {verdict.about}",
-            time=f"{verdict.seconds:.3f}",
+            classname=result.revision,
+            name=f"{result.row} {result.about}",
+            time=f"{result.seconds:.3f}",
         )
-        kind = {"fail": "failure", "timeout": "error", "n/a": "skipped"}.get(verdict.outcome)
-        if kind is not None:
-            xml.SubElement(
-                case, kind, message=verdict.evidence.partition("\n")[0]
-            ).text = verdict.evidence
-        elif verdict.evidence:
-            xml.SubElement(case, "system-out").text = f"{verdict.outcome}: {verdict.evidence}"
+        tag = {"fail": "failure", "timeout": "error", "n/a": "skipped"}.get(result.outcome)
+        if tag is not None:
+            first_line = result.evidence.partition("\n")[0]
+            xml.SubElement(case, tag, message=first_line).text = result.evidence
+        elif result.evidence:
+            xml.SubElement(case, "system-out").text = f"{result.outcome}: {result.evidence}"
     xml.ElementTree(suite).write(path, "utf-8", xml_declaration=True)

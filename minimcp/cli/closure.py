@@ -1,7 +1,7 @@
-"""Which modules of this package a copy needs: the closure of the imports of a role.
+"""The modules that a copy of this package needs: the import closure of a role and its features.
 
-A role is a server or a client over stdio. Everything else is a feature with a name, `FEATURES`. The
-sources are read with `ast` and never run.
+A role is a server or a client over stdio. Everything else is a feature with a name in `FEATURES`.
+The sources are parsed with `ast` and never executed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import ast
 from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 ROLES = ("server", "client")
-"""Each is also the name of a folder."""
+"""The roles. Each is also the name of a folder."""
 
 FEATURES: Mapping[str, Sequence[str]] = {
     "prompts": ("features/prompts.py",),
@@ -52,16 +52,16 @@ FEATURES: Mapping[str, Sequence[str]] = {
     "apps": ("extensions/apps.py",),
     "stores": ("stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py"),
 }
-"""By the name for ``--with``, the modules that the feature begins with, in both roles."""
+"""For each feature of ``--with``, the modules whose imports it needs, in both roles."""
 
 NEEDS_MORE = frozenset({"http", "auth", "tasks", "skills", "apps", "stores"})
-"""The features that a copy has only if they are named. It has the others unless others are
-named."""
+"""The features that are copied only if ``--with`` names them."""
 
 OPTIONAL = frozenset(
     {"auth", "cli", "client", "extensions", "features", "http", "server", "stores", "testing"}
 )
-"""The folders of features, tools and roles: a late import into them is followed if it is wanted."""
+"""The folders of features, tools and roles. A late import into one of them is followed only if its
+target is wanted."""
 
 OF_SERVERS = frozenset({
     "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py",
@@ -70,37 +70,37 @@ OF_SERVERS = frozenset({
     "stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sessions.py",
     "stores/sqlite.py",
 })  # fmt: skip
-"""Modules of features that only a server uses, beside those in features/."""
+"""Modules of features that only a server uses, in addition to those in features/."""
 
 OF_CLIENTS = frozenset({
     "auth/grants.py", "auth/signin.py", "auth/store.py", "extensions/client_skills.py",
     "extensions/client_tasks.py", "extensions/host_tasks.py", "http/client.py",
     "http/client_sse.py",
 })  # fmt: skip
-"""Modules of features that only a client uses, beside those in client/."""
+"""Modules of features that only a client uses, in addition to those in client/."""
 
 
 class Import(NamedTuple):
-    """One import of a module of the package."""
+    """An import of a module of the package."""
 
     target: str
     """The path of the imported module, relative to the package."""
 
     late: bool
-    """Whether it is inside a function."""
+    """Whether the import is inside a function."""
 
 
 class Package:
     """The sources of a package and their imports.
 
     Args:
-        sources: The text of each module, by its path relative to the package.
+        sources: The source of each module, by its path relative to the package.
     """
 
     def __init__(self, sources: Mapping[str, bytes]) -> None:
         self.sources = sources
         self._known: dict[str, Sequence[Import]] = {}
-        # Packages whose names are imported on first use: the module of each name.
+        # For each package that imports names on first use, the module of each name.
         self._lazy = {
             path: dict(_lazy_names(path, ast.parse(text)))
             for path, text in sources.items()
@@ -108,7 +108,7 @@ class Package:
         }
 
     def needed(self, role: str, features: Iterable[str]) -> set[str]:
-        """Return the modules that a role needs together with these features."""
+        """Return the modules that a role with these features needs."""
         wanted = {path for name in features for path in self.modules_of(name, role)}
         found = {"__init__.py"}
         waiting = [*self.public_modules(role), *wanted]
@@ -127,7 +127,7 @@ class Package:
         return found
 
     def public_modules(self, role: str) -> list[str]:
-        """Return the modules of the public names that a role has without any feature."""
+        """Return the modules of the public names that a role has without features."""
         modules = {*self._lazy["__init__.py"].values(), *self._lazy["types/__init__.py"].values()}
         return [
             path
@@ -136,7 +136,7 @@ class Package:
         ]
 
     def modules_of(self, feature: str, role: str) -> list[str]:
-        """Return the modules that a feature begins with in one role."""
+        """Return the modules of a feature that belong to a role."""
         folders = {"server": ("client/",), "client": ("server/", "features/")}[role]
         others = OF_CLIENTS if role == "server" else OF_SERVERS
         return [
@@ -146,18 +146,17 @@ class Package:
         ]
 
     def left_out(self, role: str, files: set[str]) -> dict[str, str]:
-        """Return the modules that are missing from a copy, and could be asked for.
+        """Return the modules that a copy lacks but that its user may try to import.
 
-        A folder of which nothing is there stands for the modules in it, if all of them belong to
-        the same feature.
+        If a folder is missing altogether and its modules belong to one feature, the result has the
+        folder's ``__init__.py`` instead of the modules.
 
         Args:
             role: The role of the copy.
             files: The modules of the copy.
 
         Returns:
-            By the path of each module, how to get a copy with it, for the message of its
-            ImportError.
+            For the path of each module, a hint how to get it, for the message of its ImportError.
         """
         found = {}
         for folder in sorted({path.split("/")[0] for path in self.sources if "/" in path}):
@@ -170,16 +169,19 @@ class Package:
                 if path.startswith(f"{folder}/")
             }
             if len(names) < 2:
-                found[f"{folder}/__init__.py"] = _way(names)
-        asked_for = [(name, path) for name in FEATURES for path in self.modules_of(name, role)]
-        missing = {path: _way([name]) for name, path in asked_for if path not in files}
+                found[f"{folder}/__init__.py"] = _hint(names)
+        missing = {}
+        for name in FEATURES:
+            for path in self.modules_of(name, role):
+                if path not in files:
+                    missing[path] = _hint([name])
         for path in files:
             for target, _ in self.imports(path):
                 if target not in files:
-                    missing.setdefault(target, _way([]))  # of the other role
-        for path, way in missing.items():
+                    missing.setdefault(target, _hint([]))  # a module of the other role
+        for path, hint in missing.items():
             if f"{path.split('/')[0]}/__init__.py" not in found:
-                found[path] = way
+                found[path] = hint
         return found
 
     def imports(self, path: str) -> Sequence[Import]:
@@ -233,7 +235,7 @@ class Package:
 
 
 def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the children of a node that are evaluated at run time, which annotations are not."""
+    """Yield the children of a node that are evaluated at run time. Annotations are not."""
     skipped: list[object] = []
     if isinstance(node, ast.FunctionDef):
         skipped = [node.returns]
@@ -252,7 +254,7 @@ def _evaluated(node: ast.AST) -> Iterator[ast.AST]:
 def _lazy_names(path: str, tree: ast.Module) -> Iterator[tuple[str, str]]:
     """Yield the names that a package imports on first use, each with the path of its module.
 
-    They are in its table ``_MODULES``: relative names of modules, each with the names in it.
+    They are in the package's table ``_MODULES``, which maps each relative module to its names.
     """
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.dump(node.targets[0]).startswith(
@@ -270,6 +272,6 @@ def _feature_of(path: str) -> Optional[str]:
     return next((name for name, paths in FEATURES.items() if path in paths), None)
 
 
-def _way(names: Iterable[str]) -> str:
-    words = sorted(names)
-    return f"vendor it with --with {words[0]}" if words else "vendor it without --only"
+def _hint(names: Iterable[str]) -> str:
+    features = sorted(names)
+    return f"vendor it with --with {features[0]}" if features else "vendor it without --only"

@@ -1,8 +1,7 @@
-"""The commands that talk to a server: ``list``, ``call``, ``tasks``, ``read``, ``prompt`` and
-``ping``.
+"""The commands that connect to a server: ``list``, ``call``, ``tasks``, ``read``, ``prompt`` and
+``ping``; and those that manage its token: ``login``, ``logout`` and ``whoami``.
 
-And those about who asks: ``login``, ``logout`` and ``whoami``; `connect` uses the token that they
-keep.
+`connect` uses the token that ``login`` stores.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from ..errors import CapabilityNotSupported, McpError, MethodNotFound
 from ..extensions.client_tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..schema.mismatch import nearest
 from ..stdio.child import knows_python
-from . import Parser, UsageError, clean, complain, exit_code, one_line, tell
+from . import Parser, UsageError, clean, exit_code, one_line, print_error, print_stderr
 from .terminal import (
     STDIN,
     FormPrompter,
@@ -49,7 +48,7 @@ from .terminal import (
     read_pairs,
     required,
     split_pair,
-)  # fmt: skip
+)
 
 if TYPE_CHECKING:
     from ..auth.signin import SignIn
@@ -59,35 +58,39 @@ TARGET_HELP = (
     '("python -m server --flag")'
 )
 
-ENDINGS = (
-    "Exit codes: 0 done, 1 the tool reported an error, 2 wrong usage, 3 protocol or "
-    "connection, 4 timeout."
+EXIT_CODES = (
+    "Exit codes: 0 success, 1 the tool reported an error, 2 wrong usage, 3 protocol or "
+    "connection error, 4 timeout."
 )
 
-SIGN_ENDINGS = "Exit codes: 0 done, 1 there is no token, 2 wrong usage, 3 no token could be had."
+SIGN_EXIT_CODES = (
+    "Exit codes: 0 success, 1 no token is stored, 2 wrong usage, 3 the sign-in failed."
+)
 
-# Variables of the environment with secrets, which other users can read in a command line.
-SECRET, TOKEN = "MINIMCP_CLIENT_SECRET", "MINIMCP_TOKEN"
+# Environment variables for secrets. Other users could read the arguments of a command.
+SECRET_VARIABLE = "MINIMCP_CLIENT_SECRET"
+TOKEN_VARIABLE = "MINIMCP_TOKEN"
 
-# Lines of the server's stderr that are kept, the last ones; and how those begin by which this
-# library warns an author.
-KEPT_LINES, WARNED = 200, ("tool ", "resource ", "prompt ")
+# Maximum number of stderr lines kept; older ones are dropped.
+MAX_STDERR_LINES = 200
+# Beginnings of the warnings that this library logs for the author of a server.
+WARNING_PREFIXES = ("tool ", "resource ", "prompt ")
 
 T = TypeVar("T")
 
-# What a server may list: the name in JSON, the heading, the capability, and what asks for it.
+# What a server may list: the key in JSON, the heading, the capability and the client's method.
 SECTIONS = (
-    ("tools", "", "tools", Client.list_tools),  # most servers have nothing else
+    ("tools", "", "tools", Client.list_tools),  # no heading: most servers have only tools
     ("resources", "resources:\n\n", "resources", Client.list_resources),
     ("resourceTemplates", "resource templates:\n\n", "resources", Client.list_resource_templates),
     ("prompts", "prompts:\n\n", "prompts", Client.list_prompts),
 )
 
-# What a command has found: as JSON, as texts or bytes to print, and the exit code.
+# A command's result: a value for JSON, the texts or bytes to print, and the exit code.
 Found = tuple[Any, Sequence[Union[str, bytes]], int]
 
 
-# ------------------------------------------------------------ what the commands share
+# ------------------------------------------------------------ shared by the commands
 
 
 def _run(
@@ -98,21 +101,21 @@ def _run(
     prog: str,
     task: bool = False,
 ) -> int:
-    """Run a command against the server that the command line names, and print what it has found.
+    """Connect to the server named on the command line, run a command, and print its result.
 
-    What the server writes to stderr is held back: servers that do not know ``server/discover`` may
-    write pages about it. The error of a connection that fails shows its end, and `list` what this
-    library warns the author of.
+    The server's stderr is not shown, because servers that do not know ``server/discover`` may write
+    pages about it. If the connection fails, the error quotes the last lines. `list` also prints
+    this library's warnings to the author of the server.
 
     Args:
-        find: What the command does.
-        about: For ``--help``.
-        more: Its own parameters, as `add_argument` takes them.
-        arguments: Behind its name.
-        prog: As `Parser`.
-        task: Whether the server is told that this client knows tasks; ``--task`` says so too.
+        find: The function that runs the command.
+        about: The description for ``--help``.
+        more: The command's own parameters, as names and keyword arguments of `add_argument`.
+        arguments: The arguments after the command's name.
+        prog: The name of the program and the command.
+        task: Whether to declare support for tasks. ``--task`` does so too.
     """
-    parser = Parser(prog, about, ENDINGS)
+    parser = Parser(prog, about, EXIT_CODES)
     add_target(parser)
     for name, settings in more:
         parser.add_argument(name, **settings)
@@ -121,33 +124,32 @@ def _run(
         type=float,
         default=60.0,
         metavar="SECONDS",
-        help="for connecting, and again for each call (default: 60)",
+        help="limit for connecting and for each call (default: 60)",
     )
     parser.add_argument(
         "--revision",
         default="auto",
         metavar="NAME",
-        help='"auto" finds out (default), "handshake" uses the newest revision with a handshake, '
-        "a date asks for exactly that revision",
+        help='"auto" negotiates the revision (default); "handshake" selects the newest one with a '
+        "handshake; a date selects exactly that one",
     )
-    outputs = ("text", "json", "raw") if find in (_call, _get_task) else ("text", "json")
-    parser.add_argument(
-        "--output",
-        choices=outputs,
-        default="text",
-        help="what to print (default: text)"
-        + "; raw: the content alone, bytes as they are" * ("raw" in outputs),
-    )
+    outputs = ["text", "json"]
+    output_help = "output format (default: text)"
+    if find in (_call, _get_task):
+        outputs.append("raw")
+        output_help += "; raw prints only the content, and bytes unchanged"
+    parser.add_argument("--output", choices=outputs, default="text", help=output_help)
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="show what a server process writes to stderr (default: its end, if the connection "
+        help="show the stderr of a server process (default: its last lines if the connection "
         "fails)",
     )
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
-    options, bar = parser.parse_intermixed_args(arguments), ProgressBar()
-    asker = FormPrompter(bar.end, options.answer)
-    written: deque[str] = deque(maxlen=KEPT_LINES)
+    options = parser.parse_intermixed_args(arguments)
+    bar = ProgressBar()
+    prompter = FormPrompter(bar.end, options.answer)
+    written: deque[str] = deque(maxlen=MAX_STDERR_LINES)
     try:
         config = config_of(options)
         is_url = config is None and options.target.lower().startswith(("http://", "https://"))
@@ -157,80 +159,83 @@ def _run(
             revision=options.revision,
             timeout=options.timeout,
             connect_timeout=options.timeout,
-            elicit=asker,
+            elicit=prompter,
             **web_of(options, options.target),
-            extensions=_tasks() if options.task else None,
+            extensions=_tasks_extension() if options.task else None,
             stderr=None if options.verbose or is_url else written.append,
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
-    if config is not None and options.config is None:  # which may be anybody's
-        complain(prog, f"{options.target} is a server of {os.path.abspath(CONFIG_FILE)}")
-    if config is not None and options.config is not None:
-        _warn_of_host(config.target(options.target), prog)
+    if config is not None:
+        if options.config is None:
+            # Name the file: the current folder may belong to another person's project.
+            path = os.path.abspath(CONFIG_FILE)
+            print_error(prog, f"using the server {options.target} of {path}")
+        else:
+            _warn_about_command(config.target(options.target), prog)
     with client:
         try:
             value, texts, code = find(client, options, bar)
         finally:
             bar.end()
-    if asker.unused:
-        complain(prog, f"nobody asked for {', '.join(asker.unused)}: --answer was not used")
+    if prompter.unused:
+        unused = ", ".join(prompter.unused)
+        print_error(prog, f"--answer was not used: the server did not ask for {unused}")
     for line in written:
-        if find is _list and line.startswith(WARNED):
-            complain(prog, line)
+        if find is _list and line.startswith(WARNING_PREFIXES):
+            print_error(prog, line)
     for text in [as_json(value)] if options.output == "json" else texts:
         if isinstance(text, bytes):
             sys.stdout.flush()
             sys.stdout.buffer.write(text)
         elif code == 1 and options.output != "json":
-            tell(f"{prog}: {_with_class(str(text), written)}")
+            print_stderr(f"{prog}: {_with_exception_class(str(text), written)}")
         else:
             print(text)
     return code
 
 
-def _warn_of_host(server: Any, prog: str) -> None:
-    """Warn of what a host may not find, or find another of: it has a folder and a PATH of its
-    own."""
-    for word in getattr(server, "command", ()) if getattr(server, "cwd", None) is None else ():
+def _warn_about_command(server: Any, prog: str) -> None:
+    """Warn about words of a command that a host may resolve differently.
+
+    A host has its own current folder and PATH.
+    """
+    if getattr(server, "cwd", None) is not None:
+        return
+    for word in getattr(server, "command", ()):
         if os.path.isfile(word) and not os.path.isabs(word):
-            complain(
-                prog,
-                f"{word} is in this folder, and hosts start elsewhere: write "
-                f"{os.path.abspath(word)}",
+            path = os.path.abspath(word)
+            print_error(
+                prog, f"{word} is relative to this folder, but hosts start elsewhere: write {path}"
             )
         elif word in ("python", "python3") and knows_python():
-            complain(
-                prog, f"{word} may be another Python where a host starts it: write {sys.executable}"
-            )
+            print_error(prog, f"{word} may be a different Python in a host: write {sys.executable}")
 
 
-def _with_class(text: str, written: Iterable[str]) -> str:
-    """What a tool that failed says, with the class of the exception if the server's stderr has its
-    traceback."""
+def _with_exception_class(text: str, written: Iterable[str]) -> str:
+    """Put the exception's class before a tool's error, if the server's stderr has a traceback."""
     lines = (re.match(r"[ |]*([A-Za-z_][\w.]*): (.+)", line) for line in written)
     for line in filter(None, lines):
-        told = text if text.startswith(f"{line[1]}: ") else f"{line[1]}: {text}"
-        if told.startswith(line[0].strip(" |")):
-            return f"{told} (the traceback: --verbose)"
+        message = text if text.startswith(f"{line[1]}: ") else f"{line[1]}: {text}"
+        if message.startswith(line[0].strip(" |")):
+            return f"{message} (for the traceback: --verbose)"
     return text
 
 
-def _tasks() -> list[Any]:
-    """What a client is given that knows tasks."""
+def _tasks_extension() -> list[Any]:
     from .. import Tasks
 
     return [Tasks()]
 
 
 def _as_header(text: str) -> tuple[str, str]:
-    """A value of ``--header``."""
+    """Parse a value of ``--header``."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        # only the beginning of what may be a name: the rest may be a secret
-        shown = re.match("[A-Za-z-]*", text)[0]  # type: ignore[index]
-        more = "" if shown == text else "..."
-        raise argparse.ArgumentTypeError(f'{shown + more!r} is not "Name: value"')
+        # Show only characters of a header's name: the rest may be a secret.
+        start = re.match("[A-Za-z-]*", text)[0]  # type: ignore[index]
+        quoted = start if start == text else f"{start}..."
+        raise argparse.ArgumentTypeError(f'{quoted!r} is not "Name: value"')
     return name.strip(), value.strip()
 
 
@@ -238,56 +243,63 @@ def add_web(
     parser: argparse.ArgumentParser,
     token: str = "send this bearer token with every request to a URL",
 ) -> None:
-    """Add the options of a server with a URL, which `web_of` reads; ``token`` is the help of
-    ``--token``."""
+    """Add the options for a server with a URL, which `web_of` reads.
+
+    Args:
+        parser: The command's parser.
+        token: The first sentence of the help of ``--token``.
+    """
     parser.add_argument(
         "--header",
         action="append",
         type=_as_header,
         metavar='"Name: value"',
-        help="send this with every request to a URL; may be given several times",
+        help="send this header with every request to a URL; may be repeated",
     )
     parser.add_argument(
         "--token",
-        help=f"{token}. Other users can read it in the list of processes: set {TOKEN} instead, the "
-        "variable of the environment that is read without --token",
+        help=f"{token}. Other users can see it in the list of processes; to avoid that, set the "
+        f"environment variable {TOKEN_VARIABLE} instead",
     )
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add what names a server, which `config_of` and `web_of` read."""
+    """Add the parameters that name a server, which `config_of` and `web_of` read."""
     parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
     parser.add_argument(
         "--config",
         metavar="FILE",
-        help=f"TARGET is a name in this file, and nothing else (default: {CONFIG_FILE}, if it "
-        "has it)",
+        help="look up TARGET, which must be a server's name, in this file (default: "
+        f"{CONFIG_FILE} in this folder, if it has that name)",
     )
     add_web(parser)
 
 
 def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
-    """Return what `connect` takes of the options of `add_web`.
+    """Return the keyword arguments of `connect` that the options of `add_web` set.
 
-    The environment's token goes to a URL that the user has typed, and to nothing else: a name may
-    stand in the config of somebody else's project.
+    The token in the environment is sent only to a URL that the user has typed. A server's name may
+    be defined in the config of another person's project.
 
     Args:
-        options: The options.
-        target: TARGET.
+        options: The parsed options.
+        target: The value of TARGET.
     """
     given = {"auth": options.token, "headers": options.header and dict(options.header)}
     names = {name.lower() for name, _ in options.header or ()}
     is_url = target.lower().startswith(("http://", "https://"))
     if is_url and options.token is None and "authorization" not in names:
         userinfo = urlsplit(target).netloc.rpartition("@")[0]
-        given["auth"] = None if userinfo else os.environ.get(TOKEN) or None
+        given["auth"] = None if userinfo else os.environ.get(TOKEN_VARIABLE) or None
     return {name: value for name, value in given.items() if value is not None}
 
 
 def config_of(options: argparse.Namespace) -> Optional[Servers]:
-    """The config that has the target: the one named, or the current folder's if it knows a word
-    that is no file."""
+    """Return the config that defines the target, or None if the target is not a name in one.
+
+    It is the config that ``--config`` names, or the current folder's if that has the name and the
+    target is not a file.
+    """
     target, path = options.target, options.config
     if path is None and (
         os.path.exists(target) or len(target.split()) != 1 or not os.path.isfile(CONFIG_FILE)
@@ -304,9 +316,8 @@ def _server_name(client: Client) -> str:
     info = client.server_info
     if info is None:
         return "a server without a name"
-    return one_line(
-        info.name if info.version == "0" else f"{info.name} {info.version}"
-    )  # "0": nobody gave one
+    # "0" is the version of a server whose author gave none.
+    return one_line(info.name if info.version == "0" else f"{info.name} {info.version}")
 
 
 def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
@@ -315,25 +326,26 @@ def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
 
 
 def _block_text(block: Any) -> str:
-    """One content block as text; one that is no text is named, as bytes of a resource are."""
+    """Return the text of a content block, or its type, URI and size if it is not text."""
     text = getattr(block, "text", None)
     if isinstance(text, str):
         return clean(text) if sys.stdout.isatty() else text
-    data = getattr(block, "data", None)
-    words = [
+    details = [
         getattr(block, "type", "content"),
         getattr(block, "uri", None),
         getattr(block, "mime_type", None),
     ]
-    words.append(f"{len(data)} bytes" if isinstance(data, bytes) else None)
-    return clean(f"[{', '.join(str(word) for word in words if word)}]")
+    data = getattr(block, "data", None)
+    if isinstance(data, bytes):
+        details.append(f"{len(data)} bytes")
+    return clean(f"[{', '.join(str(detail) for detail in details if detail)}]")
 
 
 # ------------------------------------------------------------ list
 
 
 def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
-    """What a server offers; a list that fails is told on stderr, and the others are shown."""
+    """List what a server offers. If one list fails, report it and show the others."""
     lists: dict[str, Sequence[Any]] = {name: [] for name, *_ in SECTIONS}
     code = 0
     for name, _, capability, fetch in SECTIONS:
@@ -341,9 +353,9 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
             if capability in client.capabilities:
                 lists[name] = fetch(client)
         except MethodNotFound:
-            pass  # many servers have resources and no method for templates
+            pass  # many servers with resources do not implement the method for templates
         except McpError as error:
-            complain(options.prog, f"{name}: {error}")
+            print_error(options.prog, f"{name}: {error}")
             code = max(code, exit_code(error))
     heading = [
         f"{_server_name(client)}, revision {client.revision}",
@@ -357,42 +369,45 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         for name, title, *_ in SECTIONS
         if lists[name]
     ]
-    text = "\n\n".join(["\n".join(heading), *(texts or ([] if code else ["no tools"]))])
+    if not texts and code == 0:
+        texts = ["no tools"]
+    text = "\n\n".join(["\n".join(heading), *texts])
     listed = {name: [each.to_wire() for each in lists[name]] for name in lists}
     return {**listed, "extensions": extensions or {}}, [text], code
 
 
 def _signature(tool: Tool) -> str:
-    """A tool as a line of Python would declare it: ``price(bread: string, loaves: integer =
+    """Return a tool's signature in Python's syntax: ``price(bread: string, loaves: integer =
     1)``."""
     return one_line(f"{tool.name}({parameters(tool.input_schema, tool.input_schema)})")
 
 
-def _described(shown: Any) -> str:
-    """A tool, a resource, a template or a prompt: what it is called, what it does, and its
-    arguments."""
+def _described(item: Any) -> str:
+    """Return the name, description and arguments of a tool, resource, template or prompt."""
     fields: list[tuple[str, Any]] = []
-    if isinstance(shown, Tool):
-        head = _signature(shown)
-        known = properties(shown.input_schema).items()
+    if isinstance(item, Tool):
+        head = _signature(item)
+        known = properties(item.input_schema).items()
         fields = [
             (name, field.get("description")) for name, field in known if isinstance(field, Mapping)
         ]
-    elif isinstance(shown, Prompt):
-        fields = [(each.name, each.description) for each in shown.arguments or ()]
-        names = [each.name if each.required else f"[{each.name}]" for each in shown.arguments or ()]
-        head = f"{shown.name}({', '.join(names)})"
+    elif isinstance(item, Prompt):
+        fields = [(each.name, each.description) for each in item.arguments or ()]
+        names = [each.name if each.required else f"[{each.name}]" for each in item.arguments or ()]
+        head = f"{item.name}({', '.join(names)})"
     else:
-        size = getattr(shown, "size", None)
-        details = [shown.display_name, shown.mime_type, None if size is None else f"{size} bytes"]
-        uri = shown.uri if hasattr(shown, "uri") else shown.uri_template
-        head = f"{uri} ({', '.join(word for word in details if word)})"
-    told = [
+        details = [item.display_name, item.mime_type]
+        size = getattr(item, "size", None)
+        if size is not None:
+            details.append(f"{size} bytes")
+        uri = item.uri if hasattr(item, "uri") else item.uri_template
+        head = f"{uri} ({', '.join(detail for detail in details if detail)})"
+    descriptions = [
         f"      {one_line(name)}: {one_line(text)}"
         for name, text in fields
         if text and isinstance(text, str)
     ]
-    return "\n".join([one_line(head), *_indented(shown.description), *told])
+    return "\n".join([one_line(head), *_indented(item.description), *descriptions])
 
 
 # ------------------------------------------------------------ call
@@ -421,7 +436,7 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     except CapabilityNotSupported as error:
         if TASKS not in error.message:
             raise
-        raise UsageError(f"{error.message}: write call --task, and then tasks get --wait") from None
+        raise UsageError(f"{error.message}: use call --task, then tasks get --wait") from None
 
 
 def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
@@ -429,7 +444,7 @@ def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
         _saved(block, options.save) or _block_text(block) for block in result.content
     ]
     if result.is_error:
-        texts = [clean(result.text) or "the tool failed and does not say why"]
+        texts = [clean(result.text) or "the tool failed without a message"]
     elif not texts and result.has_structured_content:
         texts = [as_json(result.structured_content)]
     elif options.output == "raw":
@@ -440,32 +455,32 @@ def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
 def _raw(block: Any) -> Union[bytes, str]:
     """Return the bytes or the text of a content block, or its JSON if it has neither.
 
-    On a terminal, text is escaped, and bytes are named instead of written.
+    On a terminal, escape text, and describe bytes instead of writing them.
     """
     if sys.stdout.isatty():
         return _block_text(block)
-    for content in (getattr(block, "data", None), getattr(block, "text", None)):
-        if isinstance(content, (bytes, str)):
-            return (
-                content
-                if isinstance(content, bytes)
-                else content.encode("utf-8", "backslashreplace")
-            )
+    data = getattr(block, "data", None)
+    if isinstance(data, (bytes, str)):
+        return data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
+    text = getattr(block, "text", None)
+    if isinstance(text, (bytes, str)):
+        return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     return as_json(block.to_wire()).encode()
 
 
 def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
-    """Where the bytes of a content block were written to; None where it has none, or none are to be
-    written."""
+    """Write the bytes of a content block to a new file and return its path.
+
+    Return None if the block has no bytes or there is no folder to save to.
+    """
     data = getattr(block, "data", None)
     if folder is None or not isinstance(data, bytes):
         return None
     os.makedirs(folder, exist_ok=True)
-    ending = mimetypes.guess_extension(getattr(block, "mime_type", None) or "") or ".bin"
+    suffix = mimetypes.guess_extension(getattr(block, "mime_type", None) or "") or ".bin"
     for number in count(1):
-        path = os.path.join(
-            folder, f"{block.type}-{number}{ending}"
-        )  # a server does not name files here
+        # The server must not choose the names of local files.
+        path = os.path.join(folder, f"{block.type}-{number}{suffix}")
         with suppress(FileExistsError), open(path, "xb") as file:
             file.write(data)
             break
@@ -473,26 +488,36 @@ def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
 
 
 def find_tool(tools: Mapping[str, T], name: str) -> T:
-    """The tool of this name. Raises UsageError: there is none."""
+    """Return the tool with this name.
+
+    Raises:
+        UsageError: The server has no such tool.
+    """
     if name in tools:
         return tools[name]
-    near = nearest(name, tools)
-    hint = f", did you mean {near}? It" if near else ": it"
+    close = nearest(name, tools)
+    hint = f", did you mean {close}? It" if close else ": it"
     raise UsageError(f"the server has no tool {name!r}{hint} has {', '.join(tools) or 'none'}")
 
 
 def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
-    """Check that nothing required is missing; everything else about the arguments the server says
-    better."""
+    """Check that no required argument is missing.
+
+    The server checks everything else, and its messages are better.
+    """
     missing = [name for name in required(tool.input_schema) if name not in values]
-    if missing:
-        unknown = [name for name in values if name not in properties(tool.input_schema)]
-        near = nearest(missing[0], unknown)
-        other = f", and {', '.join(unknown)} is not known" if unknown else ""
-        hint = f", did you mean it by {near!r}?" if near else f"{other}: {_signature(tool)}"
-        raise UsageError(
-            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing{hint}"
-        )
+    if not missing:
+        return
+    unknown = [name for name in values if name not in properties(tool.input_schema)]
+    close = nearest(missing[0], unknown)
+    if close:
+        hint = f", did you mean it by {close!r}?"
+    elif unknown:
+        hint = f", and {', '.join(unknown)} is unknown: {_signature(tool)}"
+    else:
+        hint = f": {_signature(tool)}"
+    verb = "is" if len(missing) == 1 else "are"
+    raise UsageError(f"{', '.join(missing)} {verb} missing{hint}")
 
 
 # ------------------------------------------------------------ tasks
@@ -500,7 +525,7 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
 
 def _task_id(text: str) -> str:
     if not text:
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("the ID is empty")
     return text
 
 
@@ -522,7 +547,7 @@ def _list_tasks(client: Client, options: argparse.Namespace, bar: ProgressBar) -
 
 
 def _get_task(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
-    """What is known of a task; of one that has ended what the tool gave."""
+    """Show a task's status, or the tool's result if the task is finished."""
     task = client.task(options.id)
     status = task.wait(options.timeout) if options.wait else task.refresh()
     if status not in ENDED or status == "cancelled":
@@ -539,21 +564,18 @@ def _cancel_task(client: Client, options: argparse.Namespace, bar: ProgressBar) 
 
 
 def tasks_command(arguments: Sequence[str], prog: str) -> int:
-    """The command of this name, whose first argument says what is to be done."""
+    """Run ``tasks list``, ``tasks get`` or ``tasks cancel``."""
     action = arguments[0] if arguments else ""
     if action in TASK_COMMANDS:
         return TASK_COMMANDS[action](arguments[1:], f"{prog} {action}", task=True)
     if action not in ("-h", "--help"):
-        raise UsageError(
-            f"tasks goes on with {', '.join(TASK_COMMANDS)} and a TARGET (see {prog} --help)"
-        )
+        names = ", ".join(TASK_COMMANDS)
+        raise UsageError(f"after tasks write one of {names}, then TARGET (see {prog} --help)")
     print(
-        f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\nLook at calls that run "
-        "as tasks.\n"
-    )
-    print(
-        f"{prog} get --help says more. {prog.rpartition(' ')[0]} call --task begins one and "
-        "prints its ID."
+        f"usage: {prog} list TARGET | get TARGET ID | cancel TARGET ID\n\n"
+        "Inspect calls that run as tasks.\n\n"
+        f"See {prog} get --help for more. "
+        f"{prog.rpartition(' ')[0]} call --task starts a task and prints its ID."
     )
     return 0
 
@@ -588,20 +610,22 @@ def _ping(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
 
 
 def list_command(arguments: Sequence[str], prog: str) -> int:
-    """The command of this name."""
+    """List what a server offers, or with ``--all`` the servers in the hosts' config files."""
     if "--all" not in arguments:
-        about = "Show the tools, resources and prompts of a server, with their arguments"
-        return _run(
-            _list, f"{about}; or, by list --all, the servers of all hosts.", (), arguments, prog
+        about = (
+            "Show a server's tools, resources and prompts with their arguments. "
+            "list --all shows the servers of all hosts instead."
         )
+        return _run(_list, about, (), arguments, prog)
     from .install import list_all
 
     parser = Parser(
-        prog, "Show the servers in the config files of the hosts on this machine, and start none."
+        prog,
+        "Show the servers in the config files of the hosts on this machine, without starting them.",
     )
-    parser.add_argument("--all", action="store_true", help="all of them")
+    parser.add_argument("--all", action="store_true", help="show the servers of all hosts")
     parser.add_argument(
-        "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
+        "--output", choices=("text", "json"), default="text", help="output format (default: text)"
     )
     options = parser.parse_args(arguments)
     value, texts = list_all()
@@ -612,26 +636,25 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
 call_command = partial(
     _run,
     _call,
-    "Call a tool and print what it gives. A tool's own error goes to stderr.",
+    "Call a tool and print its result. If the tool reports an error, it goes to stderr.",
     (
-        ("tool", {"metavar": "TOOL", "help": "its name"}),
+        ("tool", {"metavar": "TOOL", "help": "the tool's name"}),
         (
             "arguments",
             {
                 "nargs": "*",
                 "default": [],
                 "metavar": "key=value",
-                "help": "an argument, read as the tool's schema asks (a list: JSON, or the key "
-                "several times); "
-                "key:=JSON; key=@FILE is what the file says; a lone - takes a JSON object from "
-                "stdin",
+                "help": "an argument, converted as the tool's schema says (for a list, write "
+                "JSON or repeat the key). key:=JSON passes a JSON value, key=@FILE the content "
+                "of a file. A single - reads a JSON object of arguments from stdin",
             },
         ),
         (
             "--json",
             {
                 "metavar": "OBJECT",
-                "help": "the arguments as one JSON object; key=value goes over it",
+                "help": "the arguments as one JSON object; key=value overrides its members",
             },
         ),
         (
@@ -640,24 +663,23 @@ call_command = partial(
                 "action": "append",
                 "metavar": "key=value",
                 "default": [],
-                "help": "fill in this field where the server asks for it; may be given several "
-                "times",
+                "help": "the value of a field, if the server asks for it; may be repeated",
             },
         ),
         (
             "--save",
             {
                 "metavar": "DIR",
-                "help": "write images, audio and other bytes to files in this folder",
+                "help": "write images, audio and other binary content to files in this folder",
             },
         ),
-        ("--quiet", {"action": "store_true", "help": "no progress bar on stderr"}),
+        ("--quiet", {"action": "store_true", "help": "show no progress bar on stderr"}),
         (
             "--task",
             {
                 "action": "store_true",
-                "help": "run it as a task of a server with a URL: print its id, and do not wait "
-                "(see: tasks get)",
+                "help": "run the call as a task (servers with a URL only): print its ID and "
+                "do not wait for the result (see tasks get)",
             },
         ),
     ),
@@ -665,47 +687,60 @@ call_command = partial(
 read_command = partial(
     _run,
     _read,
-    "Read a resource and print it; bytes as they are, but not to a terminal.",
-    (("uri", {"metavar": "URI", "help": "as the server lists it, or made from a template"}),),
+    "Read a resource and print it. Binary content is written unchanged, except to a terminal.",
+    (
+        (
+            "uri",
+            {"metavar": "URI", "help": "a URI that the server lists, or one built from a template"},
+        ),
+    ),
 )
 prompt_command = partial(
     _run,
     _prompt,
     "Get a prompt and print its messages.",
     (
-        ("name", {"metavar": "NAME", "help": "of the prompt"}),
+        ("name", {"metavar": "NAME", "help": "the prompt's name"}),
         (
             "arguments",
             {
                 "nargs": "*",
                 "default": [],
                 "metavar": "key=value",
-                "help": "an argument; all are text",
+                "help": "an argument of the prompt, passed as text",
             },
         ),
     ),
 )
-ping_command = partial(_run, _ping, "Ask whether a server is there, and how fast it answers.", ())
+ping_command = partial(
+    _run, _ping, "Check that a server answers, and measure how long it takes.", ()
+)
 
-_ID = ("id", {"metavar": "ID", "type": _task_id, "help": "of the task, as call --task prints it"})
+_ID = (
+    "id",
+    {"metavar": "ID", "type": _task_id, "help": "the task's ID, as printed by call --task"},
+)
 
 TASK_COMMANDS = {
     "list": partial(
-        _run, _list_tasks, "List the tasks of this client, where the server lists them.", ()
+        _run, _list_tasks, "List the tasks of this client, if the server supports that.", ()
     ),
     "get": partial(
         _run,
         _get_task,
-        "Show how a task is, or what the tool gave when it has ended.",
+        "Show the status of a task, or the tool's result if the task is finished.",
         (
             _ID,
             (
                 "--wait",
-                {"action": "store_true", "help": "wait for its end, and answer what it asks"},
+                {
+                    "action": "store_true",
+                    "help": "wait until the task is finished, and answer its questions",
+                },
             ),
         ),
     ),
-    "cancel": partial(_run, _cancel_task, "Have the server end a task.", (_ID,)),
+    "cancel": partial(_run, _cancel_task, "Cancel a task.", (_ID,)),
 }
 
 
@@ -718,7 +753,7 @@ _HEADER = (
         "action": "append",
         "type": _as_header,
         "metavar": '"Name: value"',
-        "help": "send this with every request to the server itself; may be given several times",
+        "help": "send this header with every request to the server itself; may be repeated",
     },
 )
 
@@ -730,26 +765,28 @@ def _sign(
     act: Callable[[SignIn, str, dict[str, str]], Any],
     more: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> int:
-    """Run a command about the token of one server, and print what it gives."""
+    """Run a command that manages the token of one server, and print its result."""
     from ..auth.signin import SignIn
 
-    parser = Parser(prog, about, SIGN_ENDINGS)
+    parser = Parser(prog, about, SIGN_EXIT_CODES)
     parser.add_argument(
-        "url", metavar="URL", help="of the server, as it is given to connect and to other commands"
+        "url", metavar="URL", help="the server's URL, as passed to connect and other commands"
     )
     for name, settings in more:
         parser.add_argument(name, **settings)
     parser.add_argument(
-        "--output", choices=("text", "json"), default="text", help="what to print (default: text)"
+        "--output", choices=("text", "json"), default="text", help="output format (default: text)"
     )
     options = parser.parse_args(arguments)
     others = ("url", "output", "header")
     given = {name: value for name, value in vars(options).items() if name not in others}
     if given.get("client_id"):
-        given["client_secret"] = os.environ.get(SECRET)
+        given["client_secret"] = os.environ.get(SECRET_VARIABLE)
         if given["client_secret"] is not None and given.get("issuer") is None:
-            what = "which authorization server the secret is for: write --issuer URL"
-            raise UsageError(f"{SECRET} is set, and nothing says {what}")
+            raise UsageError(
+                f"{SECRET_VARIABLE} is set, but its authorization server is not known: "
+                "write --issuer URL"
+            )
     headers = dict(getattr(options, "header", None) or {})
     try:
         known = act(SignIn(**given), options.url, headers)
@@ -760,33 +797,30 @@ def _sign(
     elif known:
         print(known if isinstance(known, str) else _token_lines(known))
     else:
-        complain(prog, f"there is no token for {options.url}")
+        print_error(prog, f"no token is stored for {options.url}")
     return 0 if known else 1
 
 
 def _token_lines(known: dict[str, Any]) -> str:
-    ends = known["expires_at"]
-    until = (
-        "no end is known"
-        if ends is None
-        else time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(ends))
-    )
+    expiry = "not known"
+    if known["expires_at"] is not None:
+        expiry = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(known["expires_at"]))
     lines = {
         "server": known["resource"],
-        "token of": known["issuer"],
-        "as client": known["client_id"],
-        "scopes": " ".join(known["scopes"]) or "none named",
-        "until": until,
-        "refreshed": "by itself" if known["can_be_refreshed"] else "no: log in again then",
+        "issuer": known["issuer"],
+        "client ID": known["client_id"],
+        "scopes": " ".join(known["scopes"]) or "not named",
+        "expires": expiry,
+        "refresh": "automatic" if known["can_be_refreshed"] else "not possible, log in again",
     }
     return "\n".join(f"{name + ':':<11}{one_line(value)}" for name, value in lines.items())
 
 
 def login_command(arguments: Sequence[str], prog: str) -> int:
-    """Sign in at a server."""
+    """Sign in to a server."""
     about = (
-        "Sign in at a server with your browser, and keep the token: programs and commands "
-        "use and refresh it."
+        "Sign in to a server with your browser, and store the token. Programs and the other "
+        "commands use it and refresh it."
     )
     return _sign(
         about,
@@ -799,8 +833,8 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                 "--no-browser",
                 {
                     "action": "store_true",
-                    "help": "print the address of the page, and take by paste where the browser "
-                    "was sent to",
+                    "help": "print the address of the page to open, then read the address that "
+                    "the browser was redirected to from stdin",
                 },
             ),
             (
@@ -810,35 +844,36 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                     "default": [],
                     "dest": "scopes",
                     "metavar": "NAME",
-                    "help": "ask for this too; may be given several times",
+                    "help": "request this scope too; may be repeated",
                 },
             ),
             (
                 "--client-id",
                 {
                     "metavar": "ID",
-                    "help": "of a client that the server's operator has registered; its secret, "
-                    f"if it has one, is read from the environment variable {SECRET}",
+                    "help": "the ID of a client that the server's operator has registered. Its "
+                    f"secret, if any, is read from the environment variable {SECRET_VARIABLE}",
                 },
             ),
             (
                 "--issuer",
                 {
                     "metavar": "URL",
-                    "help": "of the authorization server that this client is registered with; "
-                    "required if it has a secret",
+                    "help": "the authorization server that the client is registered with; "
+                    "required if the client has a secret",
                 },
             ),
             (
                 "--redirect-uri",
                 {
                     "metavar": "URL",
-                    "help": "where the browser is sent to (default: a free port here)",
+                    "help": "the address that the browser is redirected to (default: a free port "
+                    "of this machine)",
                 },
             ),
             (
                 "--client-metadata-url",
-                {"metavar": "URL", "help": "of a metadata document that describes the client"},
+                {"metavar": "URL", "help": "a metadata document that describes the client"},
             ),
             (
                 "--timeout",
@@ -846,7 +881,7 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                     "type": float,
                     "default": 300.0,
                     "metavar": "SECONDS",
-                    "help": "that you get to sign in (default: 300)",
+                    "help": "how long to wait for you to sign in (default: 300)",
                 },
             ),
         ),
@@ -854,10 +889,10 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
 
 
 def logout_command(arguments: Sequence[str], prog: str) -> int:
-    """Forget a token."""
+    """Delete a stored token."""
     about = (
-        "Forget the token of a server, have it revoked where that can be, and forget how this "
-        "program is registered."
+        "Delete the stored token of a server and this program's registration there. The token "
+        "is also revoked if the authorization server supports that."
     )
     return _sign(
         about,
@@ -871,9 +906,9 @@ def logout_command(arguments: Sequence[str], prog: str) -> int:
 
 
 def whoami_command(arguments: Sequence[str], prog: str) -> int:
-    """Show what is known of a token."""
+    """Describe a stored token."""
     about = (
-        "Show which token is kept for a server: where it came from, until when, and for "
-        "what. Never the token."
+        "Describe the stored token of a server: its issuer, expiry and scopes. The token itself "
+        "is never shown."
     )
     return _sign(about, arguments, prog, lambda auth, url, _: auth.whoami(url))

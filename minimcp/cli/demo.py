@@ -1,9 +1,9 @@
-"""``minimcp demo``: a server in a child process, a client here, and every message between them
-explained.
+"""``minimcp demo``: run a server in a child process, and explain each message between it and a
+client.
 
-Each chapter is a function: what the client does, and in its docstring what is told. The first
-paragraph is the title, the second says what it is about, the others explain the messages in their
-order: "message: explanation".
+Each chapter is a function that runs the client. Its docstring is printed: the first paragraph is
+the title, the second introduces the chapter, and the others explain the messages in order, as
+"message: explanation".
 """
 
 from __future__ import annotations
@@ -28,62 +28,62 @@ from .. import (
 )
 from ..stdio.child import this_python
 from ..testing import Entry, Transcript
-from . import Parser, UsageError, tell
-from .terminal import read_line, styled, wants_colour
+from . import Parser, UsageError, print_stderr
+from .terminal import read_line, styled, wants_color
 
-# Columns of everything printed, whatever the terminal has: the README shows the same lines.
+# Columns of the output. It does not depend on the terminal, because the README shows these lines.
 WIDTH = 79
 
 INDENT = " " * 6
 
-# Lines that the JSON of one message may take.
-MOST_LINES = 5
+# Maximum number of lines for the JSON of one message.
+MAX_LINES = 5
 
-# How much to show, most first: nesting, items of a list, characters of a text. The first that fits
-# is taken.
+# Maximum nesting, list items and characters of a string that are shown of a message. The first
+# entry with which the message fits into `MAX_LINES` is used.
 DETAIL = ((7, 9, 70), (7, 2, 50), (6, 2, 40), (5, 1, 40), (4, 1, 40), (3, 1, 30), (2, 1, 30))
 
-# Comes before or after the answer of the call that caused it; shown after it.
+# This notification may arrive before or after the response of the call that caused it. The demo
+# shows it after the response.
 UNORDERED = "notifications/resources/updated"
 
 SHELF = "bakery://shelf"
 
-# What this package is called: a copy may have any name.
+# The name of this package, which may be a copy with another name.
 PACKAGE = __name__.partition(".cli.")[0]
 
-# Chapters that are shown when nobody asks for others.
+# Number of chapters that are shown by default.
 FIRST = 3
 
 
 def _starting(client: Client, transcript: Transcript) -> None:
     """Starting
 
-    The protocol exists in revisions, named by dates. The newest that both sides know is {revision}.
-    In it nothing is agreed on beforehand: every request says by itself who asks and in which
-    revision.
+    The protocol has several revisions, named by dates. The newest one that both sides support is
+    {revision}. It is stateless: nothing is negotiated in advance, and every request names its
+    client and its revision.
 
-    server/discover: The client asks what the server is. In _meta it says its revision, who it is
-    and what it can do; every request carries that, from here on as {...}.
+    server/discover: The client asks what the server offers. _meta has the client's revision, name
+    and capabilities. Every request has this metadata; from here on it is shown as {...}.
 
-    answer to server/discover: The server lists the revisions that it speaks and what it offers:
-    tools, resources, prompts, log messages. The answer has the number of the request, so answers
-    may come in any order.
+    answer to server/discover: The server lists the revisions that it supports and what it offers:
+    tools, resources, prompts, log messages. The answer has the id of the request, so answers may
+    arrive in any order.
     """
 
 
 def _listing_tools(client: Client, transcript: Transcript) -> None:
     """Which tools are there?
 
-    A server offers tools: functions that a model may ask to have called. The host shows them to its
+    A server offers tools: functions that a model may want to call. The host shows them to its
     model.
 
     tools/list: Please list your tools.
 
     answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of
-    its arguments.
-    minimcp makes them from a Python function: its name, its docstring and its annotations. ttlMs is
-    how long the answer
-    may be kept, and cacheScope for whom: private is for this client alone.
+    its arguments. minimcp derives them from a Python function: from its name, docstring and
+    annotations. ttlMs says how long the client may cache the answer, and cacheScope for whom:
+    private means for this client only.
     """
     client.list_tools()
 
@@ -91,31 +91,31 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 def _calling(client: Client, transcript: Transcript) -> None:
     """Calling a tool
 
-    This is what the protocol is for: the model picked a tool, and its arguments.
+    This is what the protocol is for: the model has chosen a tool and its arguments.
 
     tools/call: Call the tool named price with these arguments.
 
-    answer to tools/call: What the tool returned: as text for the model, and as structuredContent
-    for programs. The host gives it to the model, which goes on writing.
+    answer to tools/call: The result of the tool: as text for the model, and as structuredContent
+    for programs. The host gives it to the model, which continues to write.
     """
     client.call_tool("price", {"bread": "rye", "loaves": 2})
 
 
 def _progress(client: Client, transcript: Transcript) -> None:
-    """A call that takes longer, with progress
+    """A long call with progress
 
-    A client that wants to hear how far a call is puts a progressToken into it.
+    A client that wants progress reports adds a progressToken to the call.
 
-    tools/call: Bake three loaves, and report progress under this token.
+    tools/call: Bake three loaves, and report progress with this token.
 
-    notifications/progress: The tool tells how far it is: 1 of 3. This is a notification: it has no
-    number and gets no answer.
+    notifications/progress: The tool reports its progress: 1 of 3. This is a notification: it has no
+    id and gets no answer.
 
     notifications/progress: 2 of 3.
 
     notifications/progress: 3 of 3.
 
-    answer to tools/call: Done. No progress comes after the answer.
+    answer to tools/call: Done. No progress is reported after the answer.
     """
     client.call_tool("bake", {"loaves": 3}, on_progress=lambda progress: None)
 
@@ -123,11 +123,11 @@ def _progress(client: Client, transcript: Transcript) -> None:
 def _failing(client: Client, transcript: Transcript) -> None:
     """A tool that fails
 
-    The call worked, the tool did not: that is a result, which a model can read and learn from.
+    The call succeeded, but the tool failed. This is a result, which the model can read and use.
 
     tools/call: What does banana bread cost?
 
-    answer to tools/call: isError says that the tool failed; the text says why.
+    answer to tools/call: isError says that the tool failed, and the text says why.
     """
     client.call_tool("price", {"bread": "banana"}, raise_on_error=False)
 
@@ -137,10 +137,10 @@ def _wrong_arguments(client: Client, transcript: Transcript) -> None:
 
     The arguments are checked against the schema before the tool is called.
 
-    tools/call: A number of loaves is asked for, and the client sends a word.
+    tools/call: The schema requires a number of loaves, but the client sends a word.
 
-    answer to tools/call: The server names the argument, what it expected and what came. Nothing was
-    baked.
+    answer to tools/call: The server names the argument, the expected type and the received value.
+    Nothing was baked.
     """
     client.call_tool("bake", {"loaves": "many"}, raise_on_error=False)
 
@@ -148,16 +148,15 @@ def _wrong_arguments(client: Client, transcript: Transcript) -> None:
 def _reading(client: Client, transcript: Transcript) -> None:
     """Something to read
 
-    Beside tools a server may offer resources: texts and files that a client reads, each under a URI
-    of its own.
+    A server may also offer resources: texts and files that a client can read. Each has a URI.
 
     resources/list: Please list your resources.
 
-    answer to resources/list: There is one: its URI, and what it is.
+    answer to resources/list: There is one, with its URI, name, description and type.
 
-    resources/read: Read it.
+    resources/read: Please send its content.
 
-    answer to resources/read: Its content: a text here, of the type that was promised.
+    answer to resources/read: The content: a text of the type that the list named.
     """
     client.list_resources()
     client.read_resource(SHELF)
@@ -166,15 +165,15 @@ def _reading(client: Client, transcript: Transcript) -> None:
 def _prompting(client: Client, transcript: Transcript) -> None:
     """Something to say
 
-    And it may offer prompts: texts for a model that a person chooses, often from a menu.
+    A server may also offer prompts: texts for a model, which a person selects, often from a menu.
 
     prompts/list: Please list your prompts.
 
-    answer to prompts/list: There is one, and it wants to know a kind of bread.
+    answer to prompts/list: There is one. Its argument is a kind of bread.
 
-    prompts/get: Give me that prompt, for rye.
+    prompts/get: Please send that prompt, for rye.
 
-    answer to prompts/get: The messages to hand to the model.
+    answer to prompts/get: The messages for the model.
     """
     client.list_prompts()
     client.get_prompt("advertise", {"bread": "rye"})
@@ -183,46 +182,45 @@ def _prompting(client: Client, transcript: Transcript) -> None:
 def _asking(client: Client, transcript: Transcript) -> None:
     """A question to the user
 
-    A tool may need to know something that only a person can tell: asking for it is called
-    elicitation. In this revision a server sends no requests: it answers a call with its questions,
-    and the client calls again with the answers.
+    A tool may need information that only a person has. Asking the user is called elicitation. In
+    this revision a server does not send requests: it answers a call with its questions, and the
+    client repeats the call with the answers.
 
-    tools/call: Order rye bread, please.
+    tools/call: Please order rye bread.
 
-    answer to tools/call: This is no result yet. inputRequests holds the question, with a schema of
-    the form to fill in; requestState is a note of the server to itself, which the client brings
-    back. It is signed, so that nobody else writes one.
+    answer to tools/call: This is not a result yet. inputRequests has the question, with a schema
+    for the form to fill in. requestState is data for the server that the client sends back. It is
+    signed, so that the client cannot change it.
 
-    tools/call: The client has shown the question to its user. It makes the same call again, as a
-    new request, with the answer and what it was to bring back.
+    tools/call: The client has shown the question to its user. It repeats the call as a new request,
+    with the answer and the requestState.
 
-    answer to tools/call: The tool has waited at its question, and now went on to the end. Over HTTP
-    it would begin
-    anew, and get the answer at once where it asked before: that is why a tool asks first and acts
-    last.
+    answer to tools/call: The tool waited at its question, and has now finished. Over HTTP it would
+    run again from its first line and get the answer where it asked before. This is why a tool
+    should ask first and act last.
     """
     client.call_tool("order", {"bread": "rye"})
 
 
 def _listening(client: Client, transcript: Transcript) -> None:
-    """Hearing of changes
+    """Receiving changes
 
-    A client that keeps what it has read wants to know when that is out of date. It listens: a
-    request that stays open.
+    A client that caches what it has read needs to know when it changes. It sends a request that
+    stays open.
 
-    subscriptions/listen: Tell me when the shelf changes.
+    subscriptions/listen: Please notify me when the shelf changes.
 
-    notifications/subscriptions/acknowledged: The server agrees to that, and says so before anything
-    else.
+    notifications/subscriptions/acknowledged: The server confirms the subscription. This is always
+    the first notification.
 
-    tools/call: Meanwhile two loaves are baked, which end up on the shelf.
+    tools/call: Bake two loaves, which are then put on the shelf.
 
     answer to tools/call: They are ready.
 
-    notifications/resources/updated: The shelf has changed: what it holds now the client may read.
-    _meta says for which request this is. It may come before the answer, too.
+    notifications/resources/updated: The shelf has changed, and the client may read it again. _meta
+    names the request that this belongs to. The notification may also arrive before the answer.
 
-    notifications/cancelled: The client has heard enough: the request that stayed open is over.
+    notifications/cancelled: The client needs no more notifications, and ends the open request.
     """
     with client.listen(resource_subscriptions=[SHELF]) as changes:
         client.call_tool("bake", {"loaves": 2})
@@ -230,16 +228,16 @@ def _listening(client: Client, transcript: Transcript) -> None:
 
 
 def _cancelling(client: Client, transcript: Transcript) -> None:
-    """Changing one's mind
+    """Cancelling a call
 
-    A client need not wait for the end.
+    A client does not have to wait for the result.
 
-    tools/call: Bake a thousand loaves, a minute each.
+    tools/call: Bake a thousand loaves, one minute each.
 
-    notifications/progress: It has begun.
+    notifications/progress: The tool has started.
 
-    notifications/cancelled: The client no longer waits for that request. The tool is told and
-    stops; no answer comes.
+    notifications/cancelled: The client no longer waits for that request. The server cancels the
+    tool and does not answer the request.
     """
     token = CancelToken()
     many = {"loaves": 1000, "seconds_each": 60}
@@ -255,47 +253,46 @@ def _cancelling(client: Client, transcript: Transcript) -> None:
 
 
 def _pinging(client: Client, transcript: Transcript) -> None:
-    """Still there?
+    """Is the server still there?
 
-    This revision has no method of its own for that: the first question does.
+    This revision has no ping, so the client repeats its first request.
 
-    server/discover: The first question once more. It is as good as any to see that somebody
-    answers.
+    server/discover: Any answer shows that the server still runs.
 
-    answer to server/discover: The server is there, and free: the thousand loaves are forgotten.
+    answer to server/discover: The server is there, and no longer bakes the thousand loaves.
     """
     client.ping()
 
 
 def _shaking_hands(client: Client, transcript: Transcript) -> None:
-    """The same server, the older way
+    """The same server with an older client
 
-    Up to revision {revision} both sides agree first and then stay in a session. A server of minimcp
-    speaks all of it; the client now pretends not to know anything newer. (This is a second
-    connection: the numbers start again.)
+    Up to revision {revision}, a connection begins with a handshake, which opens a session. minimcp
+    supports all revisions; in this chapter the client uses an older one. (This is a new connection,
+    so the ids start again.)
 
-    initialize: The client proposes a revision and says who it is and what it can do.
+    initialize: The client proposes a revision, and sends its name and capabilities.
 
-    answer to initialize: The server agrees to the revision and says what it offers.
+    answer to initialize: The server accepts the revision and describes what it offers.
 
-    notifications/initialized: The client has understood: the session is open, and requests need not
-    repeat any of this.
+    notifications/initialized: The client is ready. The session is open, so requests do not repeat
+    any of this.
     """
 
 
 def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
     """A call in a session
 
-    The tools are the same ones.
+    The session has the same tools.
 
-    tools/list: Please list your tools, as in chapter 2. No _meta is needed.
+    tools/list: Please list your tools, as in chapter 2. _meta is not needed.
 
-    answer to tools/list: The same tools, as this revision writes them: what a tool returns is
-    always an object here, so minimcp puts the number of price into one, and says so.
+    answer to tools/list: The same tools in the form of this revision. Here a structured result must
+    be an object, so minimcp wraps the number that price returns, and declares this in the schema.
 
     tools/call: The same call as in chapter 3.
 
-    answer to tools/call: The same answer. The client takes the number out of the object again.
+    answer to tools/call: The same answer. The client unwraps the number.
     """
     client.list_tools()
     client.call_tool("price", {"bread": "rye", "loaves": 2})
@@ -304,16 +301,17 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
 def _asking_in_a_session(client: Client, transcript: Transcript) -> None:
     """A question in a session
 
-    In a session the server can ask by itself: requests go both ways, each side counts its own.
+    In a session the server can send requests, too. Each side numbers its own requests.
 
-    tools/call: Order rye bread, as in chapter 9.
+    tools/call: Please order rye bread, as in chapter 9.
 
-    elicitation/create: Now it is the server that asks, and the client that must answer. The tool
-    waits.
+    elicitation/create: This is a request from the server to the client. The tool waits for the
+    answer.
 
-    answer to elicitation/create: The user accepts, with two loaves.
+    answer to elicitation/create: The user accepts and orders two loaves.
 
-    answer to tools/call: The tool went on where it had stopped. It is the same tool, written once.
+    answer to tools/call: The tool continued where it had waited. Its code is the same as in chapter
+    9.
     """
     client.call_tool("order", {"bread": "rye"})
 
@@ -321,7 +319,7 @@ def _asking_in_a_session(client: Client, transcript: Transcript) -> None:
 def _pinging_in_a_session(client: Client, transcript: Transcript) -> None:
     """A ping in a session
 
-    This revision has a method that asks whether the other side is still there.
+    This revision has a method that checks whether the other side is still there.
 
     ping: Are you there?
 
@@ -330,7 +328,7 @@ def _pinging_in_a_session(client: Client, transcript: Transcript) -> None:
     client.ping()
 
 
-# The connections: the revision that `connect` is given, and the chapters.
+# For each connection, the revision for `connect` and the chapters.
 CONVERSATIONS = (
     (
         "auto",
@@ -359,51 +357,50 @@ CONVERSATIONS = (
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
-    A language model only reads and writes text. The program around it, the host (a chat, an
-    editor), lets it act: it has a client for each server, which asks what the server offers. The
-    host shows that to its model and has the client call what the model picks. No model is at work
-    here: this demo is the host, and picks by itself. The server is a bakery, started just now as a
-    child process.
+    A language model only reads and writes text. The program around it, called the host (a chat, an
+    editor), lets it act. The host has a client for each server, which asks what the server offers.
+    The host shows the offers to its model, and the client calls what the model chooses. This demo
+    is a host without a model, so it makes the choices itself. The server is a bakery that the demo
+    has started as a child process.
 
-    Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout: a request has an id
-    (no. 1 below) and a method, its answer has the same id. Here the JSON is shortened: ... stands
-    for what was left out.
+    Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
+    (no. 1 below) and a method, and its answer has the same id. The JSON is shortened here: ...
+    replaces what is left out.
 
     That is all: the client closes the server's stdin, and the server exits.
     """
-    parser = Parser(prog, "Watch a small server and a client talk, message by message, explained.")
+    parser = Parser(prog, "Watch a small server and a client talk, with each message explained.")
     parser.add_argument(
         "chapters",
         nargs="*",
         type=int,
         metavar="CHAPTER",
-        help=f"a number: show this chapter only (default: 1 to {FIRST})",
+        help=f"the number of a chapter to show (default: 1 to {FIRST})",
     )
     parser.add_argument("--all", action="store_true", help="show all chapters")
     parser.add_argument(
-        "--step", action="store_true", help="show all, and wait for Enter after each"
+        "--step", action="store_true", help="show all chapters, and wait for Enter after each"
     )
     options = parser.parse_intermixed_args(arguments)
     if sys.flags.optimize > 1:
         raise UsageError(
-            "python -OO leaves out docstrings, and the demo tells them: use python or python -O"
+            "python -OO removes docstrings, which the demo prints: use python or python -O"
         )
     titles = [_paragraphs(chapter)[0] for _, chapters in CONVERSATIONS for chapter in chapters]
-    shown = options.chapters or range(
-        1, 1 + (len(titles) if options.all or options.step else FIRST)
-    )
+    last_shown = len(titles) if options.all or options.step else FIRST
+    shown = options.chapters or range(1, 1 + last_shown)
     if not set(shown) <= set(range(1, 1 + len(titles))):
-        raise UsageError(f"there is no such chapter: they are 1 to {len(titles)}")
-    colour = wants_colour(sys.stdout)
-    title, *leads, closing = _paragraphs(demo_command)
+        raise UsageError(f"there is no such chapter: the chapters are 1 to {len(titles)}")
+    color = wants_color(sys.stdout)
+    title, *introduction, closing = _paragraphs(demo_command)
     if not options.chapters:
-        print(styled(title, "bold", colour))
-        _say_wrapped(*leads)
+        print(styled(title, "bold", color))
+        _print_wrapped(*introduction)
     number = 0
     for revision, chapters in CONVERSATIONS:
-        first, last = number + 1, number + len(chapters)
-        number = last
-        wanted = [at for at in shown if first <= at <= last]
+        first = number + 1
+        number += len(chapters)
+        wanted = [at for at in shown if first <= at <= number]
         if not wanted:
             continue
         transcript = Transcript()
@@ -416,46 +413,46 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
             trace=transcript,
             elicit=lambda question: {"loaves": 2},
         ) as client:
-            for at, chapter in enumerate(
-                chapters[: max(wanted) - first + 1], first
-            ):  # what came before leaves traces
+            # Run the earlier chapters too, because later ones depend on their effects.
+            for at, chapter in enumerate(chapters[: max(wanted) - first + 1], first):
                 chapter(client, transcript)
-                _, lead, *explanations = _paragraphs(chapter)
+                _, introduction_of_chapter, *explanations = _paragraphs(chapter)
                 if at in wanted:
-                    print("\n" + styled(f"{at}. {titles[at - 1]}", "bold", colour))
-                    _say_wrapped(lead.replace("{revision}", client.revision))
+                    print("\n" + styled(f"{at}. {titles[at - 1]}", "bold", color))
+                    _print_wrapped(introduction_of_chapter.replace("{revision}", client.revision))
                     for entry, explanation in zip(_in_order(list(transcript)), explanations):
-                        _say_message(entry, explanation.partition(": ")[2], seen, colour)
+                        _print_message(entry, explanation.partition(": ")[2], seen, color)
                 transcript.clear()
-                if options.step and at < len(titles) and not _goes_on():
+                if options.step and at < len(titles) and not _wait_for_enter():
                     return 0
     if not options.chapters:
-        others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
-        more = (
-            f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: "
-            f"{prog} --all, or --step."
-        )
         print()
-        _say_wrapped(closing, *[more] * bool(others))
-        _say_next(prog.rpartition(" ")[0], colour)
+        _print_wrapped(closing)
+        others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
+        if others:
+            _print_wrapped(
+                f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: "
+                f"{prog} --all, or --step."
+            )
+        _print_next_steps(prog.rpartition(" ")[0], color)
     return 0
 
 
-def _goes_on() -> bool:
-    """Wait for Enter, if anybody is there to press it; False when the user has closed the input."""
+def _wait_for_enter() -> bool:
+    """Wait for Enter if stdin is a terminal. Return False if the user closed it with Ctrl-D."""
     sys.stdout.flush()
     with suppress(EOFError):
         if sys.stdin is not None and sys.stdin.isatty():
-            read_line("\n(Enter goes on, Ctrl-D ends) ")
+            read_line("\n(Enter continues, Ctrl-D quits) ")
         return True
-    tell("")
+    print_stderr("")
     return False
 
 
-def _say_next(program: str, colour: bool) -> None:
+def _print_next_steps(program: str, color: bool) -> None:
     """What to do next
 
-    1. Write a server of your own, server.py:
+    1. Write your own server, server.py:
 
         from {package} import Server
 
@@ -475,16 +472,16 @@ def _say_next(program: str, colour: bool) -> None:
             "args": [{file}]}}}}}}
     4. Read on: python -m pydoc {package}.Server (or .connect, for clients)
     """
-    title, _, steps = cleandoc(_say_next.__doc__ or "").partition("\n\n")
+    title, _, steps = cleandoc(_print_next_steps.__doc__ or "").partition("\n\n")
     file = json.dumps(os.path.abspath("server.py"))
     host = textwrap.fill(
-        f"3. Give it to a host, by its config file (often called mcp.json). {_which_python()}:",
+        f"3. Add it to a host's config file (often called mcp.json). {_which_python()}:",
         WIDTH,
         subsequent_indent=" " * 3,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    print("\n" + styled(title, "bold", colour))
+    print("\n" + styled(title, "bold", color))
     print(
         steps.format(
             program=program,
@@ -497,46 +494,50 @@ def _say_next(program: str, colour: bool) -> None:
 
 
 def _which_python() -> str:
-    """What the Python that a host starts must have: the host starts it in a folder of its own."""
+    """Return a sentence about the Python that a host has to start.
+
+    Hosts start it in another folder, where it must still find this package.
+    """
     folder = Path(__file__).resolve().parents[2]
-    if folder == Path.cwd() and not _is_elsewhere(folder):
-        note = f"{PACKAGE} is not installed in this Python: server.py has to stay in {folder}"
+    if folder == Path.cwd() and not _is_importable_elsewhere(folder):
+        note = f"{PACKAGE} is not installed in this Python: server.py must stay in {folder}"
         if (folder / "setup.cfg").is_file():
             note += (
-                "; or pip install that folder into a venv, and write the path of the venv's Python"
+                "; or install that folder into a venv with pip, and write the path of the venv's "
+                "Python"
             )
         return note
     return (
-        f"This is the Python of the environment where {PACKAGE} is installed; another one "
-        "would not find it"
+        f"This is the Python of the environment where {PACKAGE} is installed; other Pythons do "
+        "not find it"
     )
 
 
-def _is_elsewhere(folder: Path) -> bool:
-    """Whether this Python would find the package from another folder than this one."""
+def _is_importable_elsewhere(folder: Path) -> bool:
+    """Return whether this Python would find the package if started in another folder."""
     paths = [Path(each).resolve() for each in sys.path]
     others = [str(path) for path in paths if path != folder]
-    finders = [
-        finder for finder in sys.meta_path if finder is not PathFinder
-    ]  # of installs that can be edited
+    # An editable install adds its own finder.
+    finders = [finder for finder in sys.meta_path if finder is not PathFinder]
     found = PathFinder.find_spec(PACKAGE, others) or any(
         finder.find_spec(PACKAGE, None) for finder in finders
     )
     return bool(found) or paths.count(folder) > 1
 
 
-def _paragraphs(told: Callable[..., object]) -> list[str]:
-    return [" ".join(paragraph.split()) for paragraph in (told.__doc__ or "").split("\n\n")]
+def _paragraphs(function: Callable[..., object]) -> list[str]:
+    return [" ".join(paragraph.split()) for paragraph in (function.__doc__ or "").split("\n\n")]
 
 
 def demo_server() -> StdioServer:
-    """How to start the demo's server with this Python, whatever this package is called and wherever
-    it was copied to.
+    """Return the demo's server, to be started with this Python.
+
+    It also works if this package is a copy with another name.
 
     Raises:
-        ConnectionFailed: This program is frozen, or embeds Python.
+        ConnectionFailed: This program is frozen or embeds Python.
     """
-    python = this_python(f"run the demo by an interpreter: python3 -m {PACKAGE} demo")
+    python = this_python(f"run the demo with an interpreter: python3 -m {PACKAGE} demo")
     options = ["-S"] if sys.flags.no_site else []
     search = os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
     return StdioServer(
@@ -544,53 +545,57 @@ def demo_server() -> StdioServer:
     )
 
 
-# ------------------------------------------------------------ messages as a person reads them
+# ------------------------------------------------------------ printing messages
 
 
-def _say_wrapped(*texts: str, indent: str = "") -> None:
+def _print_wrapped(*texts: str, indent: str = "") -> None:
     for text in texts:
         print(textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent))
 
 
 def _in_order(entries: list[Entry]) -> list[Entry]:
-    """The messages, with those that may come before or after the last answer put behind it."""
+    """Return the messages, with the unordered notifications after the last response."""
     moving = [entry for entry in entries if entry.method == UNORDERED]
     staying = [entry for entry in entries if entry.method != UNORDERED]
-    behind = 1 + max((at for at, entry in enumerate(staying) if entry.kind == "result"), default=-1)
-    return [*staying[:behind], *moving, *staying[behind:]]
+    end = 1 + max((at for at, entry in enumerate(staying) if entry.kind == "result"), default=-1)
+    return [*staying[:end], *moving, *staying[end:]]
 
 
-def _say_message(entry: Entry, explanation: str, seen: set[str], colour: bool) -> None:
-    """Print a message and what it means.
+def _print_message(entry: Entry, explanation: str, seen: set[str], color: bool) -> None:
+    """Print a message and its explanation.
 
     Args:
         entry: The message.
-        explanation: What it means.
+        explanation: The text below the message.
         seen: Kinds of messages of this connection whose ``_meta`` was shown in full.
-        colour: Whether lines may be in colour.
+        color: Whether to print in color.
     """
     kind = "message" if "method" in entry.message else "answer"
     label = entry.method if kind == "message" else f"answer to {entry.method}"
     number = f"no. {entry.message['id']}" if "id" in entry.message else "notification"
-    arrow = styled(
-        f"client {entry.direction} server", "cyan" if entry.direction == "-->" else "green", colour
-    )
+    style = "cyan" if entry.direction == "-->" else "green"
+    arrow = styled(f"client {entry.direction} server", style, color)
     print(f"\n  {arrow}   {label} ({number})")
     for line in shortened(entry.message, in_full=kind not in seen):
-        print(INDENT + styled(line, "dim", colour))
+        print(INDENT + styled(line, "dim", color))
     seen.add(kind)
-    _say_wrapped(explanation, indent=INDENT)
+    _print_wrapped(explanation, indent=INDENT)
 
 
 def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:
-    """A message as a few lines of JSON, with ... for what was left out."""
+    """Return a message as at most `MAX_LINES` lines of JSON, with ... for omitted parts.
+
+    Args:
+        message: The message.
+        in_full: Whether to show its ``_meta``.
+    """
     lines: list[str] = []
     for nesting, items, characters in DETAIL:
         text = _shorten(message, nesting, items, characters, in_full)
         lines = textwrap.wrap(
             text, WIDTH - len(INDENT), break_long_words=False, break_on_hyphens=False
         )
-        if len(lines) <= MOST_LINES:
+        if len(lines) <= MAX_LINES:
             break
     return lines
 
@@ -607,13 +612,14 @@ def _shorten(value: Any, nesting: int, items: int, characters: int, in_full: boo
         return "[" + ", ".join(parts + ["..."] * (len(value) > items)) + "]"
     parts = []
     for name, member in value.items():
-        shown = _shorten(member, nesting - 1, items, characters, in_full)
         if name == "requestState":
-            shown = '"..."'  # signed: another one each time
+            text = '"..."'  # its signature differs each time
         elif name == "_meta" and not in_full:
-            token = (
-                f'"progressToken": {member["progressToken"]}, ' if "progressToken" in member else ""
-            )
-            shown = f"{{{token}...}}"
-        parts.append(f'"{name}": {shown}')
+            token = ""
+            if "progressToken" in member:
+                token = f'"progressToken": {member["progressToken"]}, '
+            text = f"{{{token}...}}"
+        else:
+            text = _shorten(member, nesting - 1, items, characters, in_full)
+        parts.append(f'"{name}": {text}')
     return "{" + ", ".join(parts) + "}"

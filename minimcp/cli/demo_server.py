@@ -1,4 +1,4 @@
-"""The server of ``minimcp demo``: a bakery. It is an example too; run it like any other."""
+"""The server of ``minimcp demo``: a bakery. It is also an example; run it like any other server."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from .. import Context, Server, ToolError
 
 PRICES = {"rye": 4.5, "wheat": 3.2, "corn": 3.8}
 
-server = Server("bakery", version="1.0", instructions="Bakes bread and tells what it costs.")
+server = Server("bakery", version="1.0", instructions="Bakes and sells bread.")
 
 shelf = {"rye": 6, "wheat": 0, "corn": 1}
-# Handlers run on several threads at once: what they share needs a lock.
+# Handlers run on several threads at once, so shared data needs a lock.
 shelf_lock = threading.Lock()
 
 
 def put(bread: str, loaves: int) -> int:
-    """Put loaves on the shelf (or take them, below zero), tell who wants to know, and return how
-    many are there."""
+    """Put loaves on the shelf and return how many are there. A negative number takes loaves away.
+
+    Clients that have subscribed to the shelf are notified.
+    """
     with shelf_lock:
         if shelf[bread] + loaves < 0:
-            raise ToolError(f"We have {shelf[bread]} loaves of {bread} only.")
+            raise ToolError(f"We have only {shelf[bread]} loaves of {bread}.")
         shelf[bread] += loaves
         left = shelf[bread]
     server.resource_updated("bakery://shelf")
@@ -29,14 +31,14 @@ def put(bread: str, loaves: int) -> int:
 
 @server.tool
 def price(bread: str, loaves: int = 1) -> float:
-    """Tell what some loaves of bread cost.
+    """Return the price of loaves of bread.
 
     Args:
-        bread: Its kind.
-        loaves: How many.
+        bread: The kind of bread.
+        loaves: The number of loaves.
     """
     if bread not in PRICES:
-        raise ToolError(f"We have no {bread} bread. There is {', '.join(PRICES)}.")
+        raise ToolError(f"We have no {bread} bread. We have {', '.join(PRICES)}.")
     return PRICES[bread] * loaves
 
 
@@ -45,8 +47,8 @@ def bake(loaves: int, ctx: Context, seconds_each: float = 0.05) -> str:
     """Bake loaves of wheat bread, one after the other.
 
     Args:
-        loaves: How many.
-        seconds_each: How long one of them takes.
+        loaves: The number of loaves.
+        seconds_each: The seconds that each loaf takes.
     """
     for done in range(1, loaves + 1):
         ctx.progress(done, loaves, f"loaf {done} is in the oven")
@@ -57,32 +59,33 @@ def bake(loaves: int, ctx: Context, seconds_each: float = 0.05) -> str:
 
 @server.tool
 def order(bread: str, ctx: Context) -> str:
-    """Order bread; the user is asked how many loaves.
+    """Order bread. The user is asked for the number of loaves.
 
     Args:
-        bread: Its kind.
+        bread: The kind of bread.
     """
     answer = ctx.elicit(f"How many loaves of {bread} bread?", {"loaves": int})
     if not answer:
         return "Nothing was ordered."
     loaves = answer.require()["loaves"]
-    put(bread, -loaves)  # ask first, act last: over HTTP a handler runs again up to its question
+    # Ask first, act last: over HTTP a handler runs again from its first line to its question.
+    put(bread, -loaves)
     return f"{loaves} loaves of {bread} bread are yours."
 
 
 @server.resource("bakery://shelf", mime_type="application/json")
 def on_the_shelf() -> dict[str, int]:
-    """How many loaves there are of each kind."""
+    """The number of loaves of each kind."""
     with shelf_lock:
         return dict(shelf)
 
 
 @server.prompt(complete={"bread": list(PRICES)})
 def advertise(bread: str) -> str:
-    """Have a slogan written.
+    """Ask for a slogan.
 
     Args:
-        bread: Its kind.
+        bread: The kind of bread.
     """
     return f"Write one line that makes people want {bread} bread."
 

@@ -1,8 +1,7 @@
-"""The command ``install``, which writes a server into the config file of a host; and what all these
-files have.
+"""``minimcp install``, which writes a server into a host's config file, and ``list --all``, which
+lists the servers of all hosts.
 
-Where each host keeps its file, and what the object of servers is called in it, is no part of the
-specification.
+The specification does not define where a host keeps its file or what the servers' object is called.
 """
 
 from __future__ import annotations
@@ -29,13 +28,13 @@ CLAUDE, CODE = "Claude/claude_desktop_config.json", "Code/User/mcp.json"
 
 
 class HostFile(NamedTuple):
-    """Where a host keeps its servers.
+    """The config files of a host.
 
     Args:
-        title: What people call it.
-        user: Its file for the user; "{data}" is where programs keep their settings on this system.
-        project: Its file in the folder of a project; None where it has none.
-        table: What the object of servers is called in it.
+        title: The host's name.
+        user: The user's file; "{data}" is this system's folder for the settings of programs.
+        project: The file in a project's folder; None if the host has none.
+        table: The key of the object that holds the servers.
     """
 
     title: str
@@ -45,7 +44,7 @@ class HostFile(NamedTuple):
 
     @property
     def user_path(self) -> str:
-        """The file for the user, as a whole path."""
+        """The absolute path of the user's file."""
         data = {
             "darwin": "~/Library/Application Support",
             "win32": os.environ.get("APPDATA", "~/AppData/Roaming"),
@@ -61,47 +60,56 @@ HOSTS = {
     "vscode": HostFile("VS Code", "{data}/" + CODE, ".vscode/mcp.json", "servers"),
 }
 
-# Seconds that a server may take to answer before it is written down.
+# Time limit for the server to answer before it is written into a config file.
 CHECK_SECONDS = 30.0
 
-# Behind the name of a file, the copy of how it was before this command came.
+# Suffix of the backup, which has the file's content before this command changed it.
 BACKUP = ".before-minimcp"
 
 
 def install_command(arguments: Sequence[str], prog: str) -> int:
-    """The command of this name."""
+    """Write a server into a host's config file, or remove it."""
     parser = Parser(
-        prog, "Write a server into the config file of a host, with whole paths and this Python."
+        prog,
+        "Write a server into a host's config file, with absolute paths and this Python "
+        "interpreter.",
     )
     parser.add_argument(
-        "file", metavar="FILE[:NAME]", help="the Python file of the server, as `run` takes it"
+        "file", metavar="FILE[:NAME]", help="the server's Python file, in the form of minimcp run"
     )
     parser.add_argument("--client", required=True, choices=HOSTS, help="the host")
     parser.add_argument(
-        "--project", action="store_true", help="write the host's file of the project in this folder"
+        "--project",
+        action="store_true",
+        help="write the host's file for the project in this folder",
     )
     parser.add_argument(
-        "--name", help="what the host calls the server (default: what it calls itself)"
+        "--name", help="the server's name in the host (default: the name that the server reports)"
     )
     parser.add_argument(
-        "--env", action="append", default=[], metavar="KEY=VALUE", help="set this for the server"
+        "--env",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="set this environment variable for the server; may be repeated",
     )
-    parser.add_argument("--dry-run", action="store_true", help="show the change, and write nothing")
-    parser.add_argument("--remove", action="store_true", help="take the server out again")
-    parser.add_argument("--force", action="store_true", help="replace another server of this name")
+    parser.add_argument("--dry-run", action="store_true", help="show the change without writing it")
+    parser.add_argument("--remove", action="store_true", help="remove the server from the file")
     parser.add_argument(
-        "--no-check", action="store_true", help="do not start the server to see that it answers"
+        "--force", action="store_true", help="replace a different server with the same name"
+    )
+    parser.add_argument(
+        "--no-check", action="store_true", help="do not start the server to check that it answers"
     )
     options = parser.parse_args(arguments)
     host = HOSTS[options.client]
     path = _path_of(host, options)
     old = _text_of(path)
     if options.remove:
-        names = (
-            _installed(path, old, host.table, _whole(options.file))
-            if options.name is None
-            else [options.name]
-        )
+        if options.name is None:
+            names = _installed(path, old, host.table, _absolute(options.file))
+        else:
+            names = [options.name]
         entry = None
     else:
         name, entry = _entry(host, options)
@@ -112,37 +120,32 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
     if new == old:
         print(f"{path}: nothing to change")
     elif options.dry_run:
-        print(clean("".join(unified_diff(
-            old.splitlines(True), new.splitlines(True), path, "the same with this change",
-        ))).rstrip("\n"))  # fmt: skip
+        lines = unified_diff(
+            old.splitlines(True), new.splitlines(True), path, f"{path} with this change"
+        )
+        print(clean("".join(lines)).rstrip("\n"))
     else:
         backup = _write(path, new)
-        done = f"has {names[0]}" if entry else f"has no {', '.join(names)} any more"
-        print(
-            one_line(
-                f"{path} {done}{f'; {backup} is how it was' if backup else ''}: start "
-                f"{host.title} anew"
-            )
-        )
+        action = f"added {names[0]} to" if entry else f"removed {', '.join(names)} from"
+        copy = f" (backup: {backup})" if backup else ""
+        print(one_line(f"{action} {path}{copy}: restart {host.title}"))
     return 0
 
 
 def _path_of(host: HostFile, options: Any) -> str:
     if options.project:
         if host.project is None:
-            raise UsageError(f"{host.title} has no file for a project: leave out --project")
+            raise UsageError(f"{host.title} has no file for projects: leave out --project")
         _refuse_links(host.project)
         return os.path.abspath(host.project)
     folder = os.path.dirname(host.user_path)
     if not os.path.isdir(folder) and not options.dry_run:
-        instead = (
-            f", or write its file for this folder: --project ({host.project})"
-            if host.project
-            else ""
-        )
+        hint = ""
+        if host.project:
+            hint = f", or write its file for this folder with --project ({host.project})"
         raise UsageError(
             f"{host.title} seems not to be installed: there is no folder {folder}. Start it "
-            f"once{instead}"
+            f"once{hint}"
         )
     return host.user_path
 
@@ -150,8 +153,8 @@ def _path_of(host: HostFile, options: Any) -> str:
 def _refuse_links(path: str) -> None:
     """Check that no part of a path below the current folder is a link.
 
-    A checkout may come from anybody. A link in it would have this command change a file elsewhere,
-    such as the configuration for all projects.
+    The project may come from an untrusted author. Through a link in it, this command would change
+    a file elsewhere, such as the configuration for all projects.
 
     Raises:
         UsageError: A part is a link.
@@ -160,10 +163,9 @@ def _refuse_links(path: str) -> None:
     for name in path.split("/"):
         part = os.path.join(part, name)
         if os.path.islink(part):
-            where = os.readlink(part)
             raise UsageError(
-                f"{part} is a link to {where}: nothing is written through a link in a project. "
-                "Remove the link, or leave out --project"
+                f"{part} is a link to {os.readlink(part)}, and links in a project are not "
+                "followed. Remove the link, or leave out --project"
             )
 
 
@@ -174,45 +176,47 @@ def _text_of(path: str) -> str:
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is no text in UTF-8") from None
+        raise UsageError(f"{path} is not UTF-8 text") from None
 
 
-def _whole(file: str) -> str:
-    """FILE[:NAME] with a whole path."""
+def _absolute(file: str) -> str:
+    """Return FILE[:NAME] with an absolute path."""
     path, name = split_file(file)
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path!r} in {os.getcwd()}")
     return os.path.abspath(path) + (f":{name}" if name else "")
 
 
-# ------------------------------------------------------------ what is written
+# ------------------------------------------------------------ changing a config
 
 
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
-    """The name of the server and its entry, after the server has answered."""
+    """Return the server's name and entry. Unless told otherwise, check that the server answers."""
     python = this_python("run this command with the Python interpreter that the host shall start")
-    file = _whole(options.file)
+    file = _absolute(options.file)
     env = dict(map(split_pair, options.env))
-    ways = [["-m", __name__.partition(".")[0], "run", file]]
+    candidates = [["-m", __name__.partition(".")[0], "run", file]]
     if os.path.isfile(file):
-        ways.insert(0, [file])  # as the README has it: the file itself serves
+        candidates.insert(0, [file])  # a file may serve when it is run, as in the README
     name = options.name or os.path.splitext(os.path.basename(file))[0]
-    args = ways[0]
+    args = candidates[0]
     if not options.no_check:
-        args, called = _that_answers(ways, env)
-        name = options.name or called or name
+        args, reported_name = _first_that_answers(candidates, env)
+        name = options.name or reported_name or name
     entry: dict[str, Any] = {"type": "stdio"} if host.table == "servers" else {}
     entry.update(command=python, args=args)
     return name, {**entry, "env": env} if env else entry
 
 
-def _that_answers(
-    ways: Sequence[list[str]], env: Mapping[str, str]
+def _first_that_answers(
+    candidates: Sequence[list[str]], env: Mapping[str, str]
 ) -> tuple[list[str], Optional[str]]:
-    """The first arguments with which the server answers when it is started as hosts do, and what it
-    calls itself."""
+    """Return the first arguments with which the server answers, and the name that it reports.
+
+    The server is started as a host would start it.
+    """
     problem: Optional[McpError] = None
-    for args in ways:
+    for args in candidates:
         server = StdioServer([sys.executable, *args], env=env, cwd=os.path.abspath(os.sep))
         try:
             with connect(server, connect_timeout=CHECK_SECONDS, stderr=lambda line: None) as client:
@@ -220,65 +224,73 @@ def _that_answers(
         except McpError as error:
             problem = problem or error
     raise UsageError(
-        f"the server does not answer, so nothing was written (--no-check writes it): {problem}"
+        "the server does not answer, so nothing was written (to write it anyway: --no-check): "
+        f"{problem}"
     )
 
 
 def _changed(
     path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool
 ) -> str:
-    """The text of a config with one entry put in, replaced or, by None, taken out.
+    """Return the text of a config with one entry added or replaced; None removes the entry.
 
     Raises:
-        UsageError: It is no such file, has another entry of this name, or comments, which would be
-            lost.
+        UsageError: The text is not a config, has a different entry with this name, or has comments,
+            which would be lost.
     """
     plain = text.lstrip("\ufeff")
     try:
         whole = read_json(plain) if plain.strip() else {}
     except (ValueError, RecursionError) as error:
-        raise UsageError(f"{path} is no JSON, and was not changed: {error}") from None
+        raise UsageError(f"{path} is not valid JSON and was not changed: {error}") from None
     servers = whole.setdefault(table, {}) if isinstance(whole, dict) else None
     if not isinstance(servers, dict):
-        raise UsageError(f"{path} has no object of {table}, and was not changed")
+        raise UsageError(f"{path} was not changed: {table} is not an object")
     if servers.get(name) == entry:
         return text
     if entry is not None and name in servers and not force:
         raise UsageError(
-            f"{path} has another server {name!r}: --force replaces it, --name gives this one "
-            "another name"
+            f"{path} has a different server {name!r}: replace it with --force, or choose another "
+            "name with --name"
         )
     if strict_json(plain) != plain:
-        how = "take out" if entry is None else "put in"
+        action = "remove" if entry is None else "add"
+        value = json.dumps(entry or servers[name], ensure_ascii=False)
         raise UsageError(
-            f"{path} has comments, or a comma after the last item, which would be lost: {how} by "
-            "hand, "
-            f"in {table}: {json.dumps(name)}: "
-            f"{json.dumps(entry or servers[name], ensure_ascii=False)}"
+            f"{path} has comments or trailing commas, which would be lost: {action} by hand, "
+            f"in {table}: {json.dumps(name)}: {value}"
         )
     if entry is None:
         del servers[name]
     else:
         servers[name] = entry
-    step = re.search(r"\n([ \t]+)\S", plain)
-    written = json.dumps(whole, indent=step[1] if step else 2, ensure_ascii=False) + "\n"
+    indentation = re.search(r"\n([ \t]+)\S", plain)
+    indent = indentation[1] if indentation else 2
+    written = json.dumps(whole, indent=indent, ensure_ascii=False) + "\n"
     return written.replace("\n", "\r\n") if "\r\n" in text else written
 
 
 def _write(path: str, text: str) -> Optional[str]:
-    """Put a text in the place of a file, whole or not at all; where the copy of the first one is,
-    if this made it."""
+    """Replace a file's content atomically.
+
+    The first time, keep a backup of the file. Return the path of the backup if this call made it.
+    """
     path = os.path.realpath(path)
-    backup = path + BACKUP if os.path.exists(path) and not os.path.lexists(path + BACKUP) else None
+    backup: Optional[str] = None
+    if os.path.exists(path) and not os.path.lexists(path + BACKUP):
+        backup = path + BACKUP
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    made, name = tempfile.mkstemp(dir=os.path.dirname(path))
+    descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path))
     try:
-        with open(made, "w", encoding="utf-8", newline="") as file:
+        with open(descriptor, "w", encoding="utf-8", newline="") as file:
             file.write(text)
         if os.path.exists(path):
             shutil.copymode(path, name)
         if backup is not None:
-            with open(path, "rb") as source, open(backup, "xb") as copy:  # "x" follows no link
+            with (
+                open(path, "rb") as source,
+                open(backup, "xb") as copy,
+            ):  # "x" does not follow links
                 shutil.copyfileobj(source, copy)
             shutil.copystat(path, backup)
         os.replace(name, path)
@@ -289,7 +301,7 @@ def _write(path: str, text: str) -> Optional[str]:
 
 
 def _installed(path: str, text: str, table: str, file: str) -> list[str]:
-    """The names of the entries that start this file."""
+    """Return the names of the entries that start this file."""
     servers = read_servers(path).table if text.strip() else {}
     names = [
         name
@@ -307,14 +319,16 @@ def _installed(path: str, text: str, table: str, file: str) -> list[str]:
 
 MASK = "***"
 
-# Names of options, and beginnings of values, that hold a secret.
+# Names of options whose values are secret, and beginnings of values that are.
 SECRET_OPTION = re.compile(r"(?i)key|token|secret|passw|auth|credential|header|cookie|\bpat\b")
 SECRET_VALUE = re.compile(r"sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|eyJ|AKIA|AIza")
 
 
 def list_all() -> tuple[Any, list[str]]:
-    """Every server of every host's file on this machine, none of which is started: as JSON, and as
-    texts."""
+    """Return the servers in the config files of all hosts, as a value for JSON and as lines.
+
+    No server is started.
+    """
     files = [
         (host.title, path)
         for host in HOSTS.values()
@@ -329,52 +343,61 @@ def list_all() -> tuple[Any, list[str]]:
             servers = read_servers(path)
         except (OSError, ValueError) as error:
             if path.endswith(".claude.json") and "has neither" in str(error):
-                continue  # it keeps much else there
+                continue  # Claude Code's file holds other settings too
             texts.append(one_line(f"{title}: {error}"))
             continue
         texts.append(one_line(f"{title}: {os.path.abspath(path)}"))
         for name, entry in servers.table.items():
-            told = _told(entry)
+            line = _command_or_url(entry)
             try:
                 servers.target(name)
             except ValueError as error:
-                asks = "${input:" in str(error)
                 reason = str(error).partition(f"{name!r}: ")[2]
-                told += f"  ({'the host asks for an input' if asks else reason})"
-            texts.append("    " + one_line(f"{name}: {told}"))
+                if "${input:" in str(error):
+                    reason = "the host asks for an input"
+                line += f"  ({reason})"
+            texts.append("    " + one_line(f"{name}: {line}"))
             found.append(
-                {"host": title, "file": os.path.abspath(path), "name": name, "entry": _shown(entry)}
+                {
+                    "host": title,
+                    "file": os.path.abspath(path),
+                    "name": name,
+                    "entry": _without_secrets(entry),
+                }
             )
-    return {"servers": found}, texts or ["no host's file was found"]
+    return {"servers": found}, texts or ["no config file of a host was found"]
 
 
-def _told(entry: Any) -> str:
-    """How a server is started or reached, as it is written; of what is secret only the names."""
+def _command_or_url(entry: Any) -> str:
+    """Return the command or URL of an entry as one line, without secrets."""
     if not isinstance(entry, Mapping):
-        return "no object"
-    shown = _shown(entry)
+        return "not an object"
+    safe = _without_secrets(entry)
     for name in URLS:
-        if name in shown:
-            return str(shown[name])
-    args = shown.get("args")
-    words = [shown.get("command", "?"), *(args if isinstance(args, list) else ())]
+        if name in safe:
+            return str(safe[name])
+    args = safe.get("args")
+    words = [safe.get("command", "?"), *(args if isinstance(args, list) else ())]
     return " ".join(shlex.quote(str(word)) for word in words)
 
 
-def _shown(entry: Any) -> Any:
-    """Return an entry without what may be secret: of environments and headers only the names are
-    left, of URLs no user and no query, and of arguments no value that looks like a key."""
+def _without_secrets(entry: Any) -> Any:
+    """Return an entry without the values that may be secret.
+
+    Of environments and headers, only the names remain. Users and queries of URLs, and arguments
+    that look like keys, are masked.
+    """
     if not isinstance(entry, Mapping):
         return entry
-    shown = dict(entry)
+    safe = dict(entry)
     for name, value in entry.items():
         if name in ("env", "headers", "http_headers") and isinstance(value, Mapping):
-            shown[name] = list(value)
+            safe[name] = list(value)
         elif name in URLS and isinstance(value, str):
-            shown[name] = _masked_url(value)
+            safe[name] = _masked_url(value)
         elif name == "args" and isinstance(value, list):
-            shown[name] = _masked(value)
-    return shown
+            safe[name] = _masked(value)
+    return safe
 
 
 def _masked_url(url: str) -> str:
@@ -385,23 +408,23 @@ def _masked_url(url: str) -> str:
 
 def _masked(words: Sequence[Any]) -> list[Any]:
     """Return arguments with every value that may be secret replaced by ``***``."""
-    shown: list[Any] = []
-    is_value = False  # of the option before it, which names a secret
+    masked: list[Any] = []
+    is_secret_value = False  # True after an option that takes a secret
     for word in words:
         if not isinstance(word, str):
-            shown.append(word)
+            masked.append(word)
             continue
         option, equals, value = word.partition("=")
         names_secret = SECRET_OPTION.search(option) is not None
         if "://" in word:
-            shown.append(_masked_url(word))
-        elif is_value and not word.startswith("-"):
-            shown.append(MASK)
+            masked.append(_masked_url(word))
+        elif is_secret_value and not word.startswith("-"):
+            masked.append(MASK)
         elif equals and (names_secret or SECRET_VALUE.match(value)):
-            shown.append(f"{option}={MASK}")
+            masked.append(f"{option}={MASK}")
         elif SECRET_VALUE.match(word) or re.search(r"(?i)\b(bearer|basic) \S", word):
-            shown.append(MASK)
+            masked.append(MASK)
         else:
-            shown.append(word)
-        is_value = names_secret and word.startswith("-") and not equals
-    return shown
+            masked.append(word)
+        is_secret_value = names_secret and word.startswith("-") and not equals
+    return masked

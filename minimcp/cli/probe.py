@@ -1,5 +1,4 @@
-"""`Probe`: asks a server one thing after the other for the command ``check``, and keeps what it
-sent."""
+"""The connection of ``minimcp check`` to a server: a `Probe` sends requests and records messages."""
 
 from __future__ import annotations
 
@@ -23,48 +22,58 @@ from . import one_line
 
 INFO = {"name": "minimcp check", "version": VERSION}
 
-# Pages of one list that are asked for.
-MOST_PAGES = 1000
+# Maximum pages of one list. A server could page forever.
+MAX_PAGES = 1000
 
-# Bytes of one message of the server, and characters of what was sent or came that are shown.
-MOST_BYTES, MOST_SHOWN = 8 * 1024 * 1024, 240
+# Maximum size of one message from the server.
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 
-# Messages and bytes of a server in all checks of one revision, and bytes of messages that are not
-# the awaited answers; with more of them it floods. A server that behaves well sends a few hundred
-# messages.
-MAX_MESSAGES, MAX_TOTAL_BYTES, MAX_UNASKED_BYTES = 10_000, 32 * 1024 * 1024, 2 * 1024 * 1024
+# Maximum length of a message in the report; longer ones are cut.
+MAX_SHOWN_CHARACTERS = 240
 
-# If no answer comes in time, but more than this, the server is not slow: it floods.
-MAX_MESSAGES_WITHOUT_ANSWER, MAX_BYTES_WITHOUT_ANSWER = 1_000, 1024 * 1024
+# Limits for all checks of one revision. A server that exceeds one of them is flooding the client;
+# a correct server sends a few hundred messages. Unasked bytes are those of messages that do not
+# answer the pending request.
+MAX_MESSAGES = 10_000
+MAX_TOTAL_BYTES = 32 * 1024 * 1024
+MAX_UNASKED_BYTES = 2 * 1024 * 1024
 
-# Pings that are answered while one answer is awaited. More answers could fill the pipe to a server
-# that never reads.
+# If a request times out although the server has sent more than this, the server is not slow: it is
+# flooding the client.
+MAX_MESSAGES_WITHOUT_ANSWER = 1_000
+MAX_BYTES_WITHOUT_ANSWER = 1024 * 1024
+
+# Maximum number of pings answered during one request. More answers could fill the pipe to a server
+# that does not read.
 MAX_PINGS = 100
 
-# Lines that were no messages, of which the reasons are kept.
+# Maximum number of invalid lines whose reasons are kept.
 MAX_INVALID = 100
 
-# Seconds of a whole run, as long as --total says nothing else.
+# Default time limit of a whole run.
 TOTAL_SECONDS = 120.0
 
-BOTH = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+HTTP_HEADERS = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+}
 
 
 class Failed(Exception):
-    """The server did not do what the requirement says; the text is the evidence."""
+    """The server violates a requirement; the message is the evidence."""
 
 
 class Flooded(Exception):
-    """The server sends without end. No further check is run."""
+    """The server sends too much. No further check is run."""
 
 
 class Intake:
-    """Counts what comes from one server, so that a flood ends the run before it fills the memory.
+    """Counters for the server's messages, so that a flood ends the run before it fills the memory.
 
-    One thread at a time counts; another one may look.
+    One thread at a time may count; other threads may read.
 
     Args:
-        total: When the whole run ends.
+        total: The end of the whole run.
     """
 
     def __init__(self, total: Deadline) -> None:
@@ -76,61 +85,64 @@ class Intake:
         self._before = (0, 0)
 
     def await_answer(self) -> None:
-        """Expect one answer from now on."""
+        """Start to wait for the answer to a request."""
         self._is_awaited = True
         self._before = (self._messages, self._bytes)
 
     def count(self, size: int) -> None:
-        """Count bytes, whatever they are.
+        """Count bytes of any kind.
 
         Raises:
-            Flooded: There were too many.
+            Flooded: The server has sent too many bytes.
         """
         self._bytes += size
         if self._bytes > MAX_TOTAL_BYTES:
-            raise Flooded(f"{self._bytes} bytes came, of at most {MAX_TOTAL_BYTES}")
+            raise Flooded(f"the server sent {self._bytes} bytes, more than {MAX_TOTAL_BYTES}")
 
-    def count_message(self, size: int, read: Any) -> None:
+    def count_message(self, size: int, value: Any) -> None:
         """Count a message.
 
         Args:
-            size: Bytes of it, which `count` has counted, too.
-            read: Its JSON; anything else for what is not JSON.
+            size: The message's bytes, which `count` has already counted.
+            value: The decoded JSON; anything but a dict if the message is not a JSON object.
 
         Raises:
-            Flooded: There were too many.
+            Flooded: The server has sent too many messages.
         """
         self._messages += 1
         if self._messages > MAX_MESSAGES:
-            raise Flooded(f"{self._messages} messages came, of at most {MAX_MESSAGES}")
-        if self._is_awaited and isinstance(read, dict) and "method" not in read and "id" in read:
+            raise Flooded(f"the server sent {self._messages} messages, more than {MAX_MESSAGES}")
+        if self._is_awaited and isinstance(value, dict) and "method" not in value and "id" in value:
             self._is_awaited = False
             return
         self._unasked_bytes += size
         if self._unasked_bytes > MAX_UNASKED_BYTES:
-            what = "bytes of messages came that are not the awaited answer"
-            raise Flooded(f"{self._unasked_bytes} {what}, of at most {MAX_UNASKED_BYTES}")
+            raise Flooded(
+                f"the server sent {self._unasked_bytes} bytes of messages that do not answer a "
+                f"request, more than {MAX_UNASKED_BYTES}"
+            )
 
-    def late(self, seconds: float) -> Exception:
-        """Return what to raise if there is no answer within so many seconds."""
-        messages, size = self._messages - self._before[0], self._bytes - self._before[1]
+    def timeout_error(self, seconds: float) -> Exception:
+        """Return the exception to raise if there is no answer within this time."""
+        messages = self._messages - self._before[0]
+        size = self._bytes - self._before[1]
         if messages > MAX_MESSAGES_WITHOUT_ANSWER or size > MAX_BYTES_WITHOUT_ANSWER:
-            return Flooded(f"{messages} messages and {size} bytes came, and no answer")
+            return Flooded(f"the server sent {messages} messages and {size} bytes, but no answer")
         return RequestTimeout(f"no answer within {seconds:g} s")
 
 
 class NotApplicable(Exception):
-    """The requirement says nothing about this server; the text says why."""
+    """The requirement does not apply to this server; the message says why."""
 
 
 class Reply(NamedTuple):
-    """What came for what was sent.
+    """The answer to a message.
 
     Args:
-        answer: The JSON of the answer with the id that was asked for; None where there is none.
-        status: Of the HTTP response; 0 over stdio.
-        headers: Of it, names without regard to case.
-        body: Of it, as far as it is no event stream.
+        answer: The decoded JSON-RPC response to the request; None if there is none.
+        status: The status of the HTTP response; 0 over stdio.
+        headers: The headers of the HTTP response, with case-insensitive names.
+        body: The body of the HTTP response, unless it is an event stream.
     """
 
     answer: Any
@@ -140,47 +152,53 @@ class Reply(NamedTuple):
 
     @property
     def error(self) -> dict[str, Any]:
-        """The error that the answer is; empty where it is none."""
+        """The response's error object; empty if the response is not an error."""
         found = self.answer.get("error") if isinstance(self.answer, dict) else None
         return found if isinstance(found, dict) else {}
 
     def __str__(self) -> str:
         if self.answer is not None:
-            return _cut(json.dumps(self.answer, ensure_ascii=False).encode())
-        return f"HTTP status {self.status} {_cut(self.body)}".rstrip() if self.status else "nothing"
+            return _shortened(json.dumps(self.answer, ensure_ascii=False).encode())
+        if self.status:
+            return f"HTTP status {self.status} {_shortened(self.body)}".rstrip()
+        return "nothing"
 
 
-# ------------------------------------------------------------ the two ways to a server
+# ------------------------------------------------------------ connections: stdio and HTTP
 
 
 class _CountedChild(ChildTransport):
-    """The pipes of a server process, of which every byte is counted.
+    """The pipes of a server process; every byte that the server sends is counted.
 
     Args:
-        intake: Counts them.
-        server: The server.
+        intake: The counters.
+        server: The server to start.
     """
 
     def __init__(self, intake: Intake, server: StdioServer) -> None:
         self._intake = intake
-        super().__init__(server, stderr=lambda line: None, limit=MOST_BYTES, grace=1.0)
+        super().__init__(server, stderr=lambda line: None, limit=MAX_MESSAGE_BYTES, grace=1.0)
 
     def read(self) -> Optional[bytes]:
-        """As the base class does. Raises Flooded: there were too many bytes."""
+        """Read and count bytes of the server's stdout.
+
+        Raises:
+            Flooded: The server has sent too many bytes.
+        """
         chunk = super().read()
         self._intake.count(len(chunk or b""))
         return chunk
 
 
 class Pipe(ScriptedPeer):
-    """A server process, spoken to line by line. For one thread."""
+    """A stdio connection to a server process. Not thread-safe."""
 
     is_web = False
 
     def __init__(
-        self, server: StdioServer, seconds: float, take: Callable[[bytes], Any], intake: Intake
+        self, server: StdioServer, seconds: float, note: Callable[[bytes], Any], intake: Intake
     ) -> None:
-        self._note = take
+        self._note = note
         self._intake = intake
         self._flood: Optional[Flooded] = None
         self.stuck_seconds = intake.total.within(seconds).seconds or 0.0
@@ -189,18 +207,23 @@ class Pipe(ScriptedPeer):
     def _read(self) -> None:
         try:
             super()._read()
-        except Flooded as flood:  # nothing is read any more, so the server has to wait
+        except Flooded as flood:  # stop reading, so that the server has to wait
             self._flood = flood
-            self._received.put(ConnectionLost("the server floods"))
+            self._received.put(ConnectionLost("the server sends too much"))
 
     def _take(self, frame: Any) -> None:
         is_line = isinstance(frame, bytes)
         found = self._note(frame) if is_line else None
-        self._intake.count_message(len(frame) if is_line else MOST_BYTES, found)
+        self._intake.count_message(len(frame) if is_line else MAX_MESSAGE_BYTES, found)
         self._received.put(found if isinstance(found, dict) else {"noise": True})
 
     def write(self, data: bytes) -> None:
-        """As the base class does. Raises Flooded: the server sends without end."""
+        """Write bytes to the server's stdin.
+
+        Raises:
+            ConnectionLost: The connection is closed.
+            Flooded: The server has sent too much.
+        """
         try:
             super().write(data)
         except ConnectionLost:
@@ -214,7 +237,7 @@ class Pipe(ScriptedPeer):
     def exchange(
         self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
     ) -> Reply:
-        """Send a line, and wait for the answer to a request if its id is given."""
+        """Send a line. If the id of a request is given, wait for its response."""
         deadline = self._intake.total.within(self.timeout)
         self._intake.await_answer()
         self.write(body + b"\n")
@@ -224,7 +247,7 @@ class Pipe(ScriptedPeer):
             try:
                 found = self._received.get(timeout=max(deadline.to_wait() or 0.0, 0.001))
             except Empty:
-                raise self._intake.late(deadline.seconds or 0.0) from None
+                raise self._intake.timeout_error(deadline.seconds or 0.0) from None
             if isinstance(found, ConnectionLost):
                 self._received.put(found)
                 self._check_flood()
@@ -232,14 +255,13 @@ class Pipe(ScriptedPeer):
             if found.get("method") == "ping" and "id" in found and pings < MAX_PINGS:
                 pings += 1
                 self.answer(found, {})
-            if "method" not in found and str(found.get("id")) == str(
-                id
-            ):  # whether its type is right is a check
+            # Compare as strings, because a check of its own covers the type of the id.
+            if "method" not in found and str(found.get("id")) == str(id):
                 return Reply(found)
         return Reply(None)
 
-    def ends_with_its_input(self) -> bool:
-        """Close the server's input; whether its process then ends."""
+    def exits_with_its_input(self) -> bool:
+        """Close the server's stdin. Return whether its process exits within the time limit."""
         child: Any = self.pipe
         child.close_writing()
         deadline = self._intake.total.within(self.timeout)
@@ -249,74 +271,75 @@ class Pipe(ScriptedPeer):
 
 
 class Web:
-    """A server with a URL, asked request by request. For one thread."""
+    """An HTTP connection to a server. Not thread-safe."""
 
     is_web = True
 
     def __init__(
-        self, server: Any, seconds: float, take: Callable[[bytes], Any], intake: Intake
+        self, server: Any, seconds: float, note: Callable[[bytes], Any], intake: Intake
     ) -> None:
         self._fetcher = server.fetcher()
         self._seconds = seconds
-        self._take = take
+        self._note = note
         self._intake = intake
 
     def exchange(
         self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
     ) -> Reply:
-        """Send an HTTP request; its response is read until the answer to the request with this id,
-        or to its end."""
+        """Send an HTTP request and read its response until the answer to the request with this id.
+
+        Without an id, read the whole response, or only the head of an event stream.
+        """
         from ..http.fetch import AbortableRequest
 
         deadline = self._intake.total.within(self._seconds)
         seconds = deadline.seconds or 0.0
         request = AbortableRequest(deadline)
         self._intake.await_answer()
-        forget = timer.after(seconds, request.abort)
+        cancel_timer = timer.after(seconds, request.abort)
+        headers = {**HTTP_HEADERS, **headers}
         try:
-            with closing(
-                self._fetcher.send(request, method, {**BOTH, **headers}, body or None)
-            ) as response:
-                kind = response.headers.get("Content-Type", "")
-                if not kind.startswith("text/event-stream"):
-                    received = response.body(MOST_BYTES)
+            with closing(self._fetcher.send(request, method, headers, body or None)) as response:
+                content_type = response.headers.get("Content-Type", "")
+                if not content_type.startswith("text/event-stream"):
+                    received = response.body(MAX_MESSAGE_BYTES)
                     self._intake.count(len(received))
-                    text = self._fetcher.masked_bytes(received)  # a report shows it
-                    answer = self._answer(text, id) if kind.startswith("application/json") else None
+                    text = self._fetcher.masked_bytes(received)  # the report may show it
+                    answer = None
+                    if content_type.startswith("application/json"):
+                        answer = self._answer(text, id)
                     return Reply(answer, response.status, response.headers, text)
-                events, found = EventReader(MOST_BYTES), None
-                piece = (
-                    response.read() if id is not None else b""
-                )  # a stream without an answer has no end
-                while piece and found is None:
-                    self._intake.count(len(piece))
-                    for event in events.feed(piece):
+                events = EventReader(MAX_MESSAGE_BYTES)
+                found = None
+                # Without an id no event is awaited, and the stream may never end.
+                chunk = response.read() if id is not None else b""
+                while chunk and found is None:
+                    self._intake.count(len(chunk))
+                    for event in events.feed(chunk):
                         data = self._fetcher.masked_bytes(event.data.encode())
                         found = found or self._answer(data, id)
-                    piece = response.read() if found is None else b""
+                    chunk = response.read() if found is None else b""
                 if found is None and request.aborted.is_set():
-                    raise self._intake.late(seconds)
+                    raise self._intake.timeout_error(seconds)
                 return Reply(found, response.status, response.headers)
         except McpError:
             if request.aborted.is_set():
-                raise self._intake.late(seconds) from None
+                raise self._intake.timeout_error(seconds) from None
             raise
         finally:
-            forget()
+            cancel_timer()
 
     def _answer(self, data: bytes, id: Any) -> Any:
-        found = self._take(data) if data else None
+        """Note a message. Return it if it is the response to the request with this id."""
+        found = self._note(data) if data else None
         self._intake.count_message(len(data), found)
         if not isinstance(found, dict) or "method" in found:
             return None
-        return (
-            found
-            if id is None or found.get("id", 0) is None or str(found.get("id")) == str(id)
-            else None
-        )
+        is_answer = id is None or found.get("id", 0) is None or str(found.get("id")) == str(id)
+        return found if is_answer else None
 
     def close(self) -> None:
-        """Let go of its connections."""
+        """Close the HTTP connections."""
         self._fetcher.close()
 
 
@@ -324,22 +347,25 @@ class Web:
 
 
 class Probe:
-    """A server in one revision, and what has come from it. For one thread.
+    """A server that is checked in one revision, and the messages received from it.
+
+    Not thread-safe.
 
     Args:
-        connect: Opens a way to the server; it gets what takes in each message that comes.
-        revision: That is spoken.
+        connect: Opens a `Pipe` or `Web`. Its argument is a callback for each received message.
+        revision: The revision to use.
 
     Attributes:
-        call: The name and the arguments of the tool that may be called; None calls none.
-        tool: As it is listed.
-        alone: Whether requests stand alone, in this revision.
-        ping: The method that asks for nothing.
-        opening: The result of `initialize` or `server/discover`; None as long as there is none.
-        invalid: What came and is no message: why, and its beginning.
-        log: What was sent and came in the running check, as it is shown.
-        came: The JSON of what came in it.
-        endless: Of each list whose end cannot be found, why.
+        call: The name and the arguments of the tool that may be called; None calls no tool.
+        tool: The entry of that tool in ``tools/list``.
+        is_stateless: Whether the revision has no handshake.
+        ping: A method that every server of the revision answers.
+        opening: The result of `initialize` or `server/discover`; None before it is received.
+        invalid: For each invalid message, the reason and its beginning.
+        log: The messages of the running check, shortened for the report.
+        received: The decoded JSON of the messages received in the running check.
+        endless: For each list without an end, the reason.
+        connection: The open connection, or None.
     """
 
     def __init__(
@@ -349,73 +375,79 @@ class Probe:
         self.revision = revision
         self.call: Optional[tuple[str, dict[str, Any]]] = None
         self.tool: Any = {}
-        self.alone = not revision.handshake
-        self.ping = "server/discover" if self.alone else "ping"
+        self.is_stateless = not revision.handshake
+        self.ping = "server/discover" if self.is_stateless else "ping"
         self.opening: Any = None
         self.invalid: list[str] = []
         self.log: list[str] = []
-        self.came: list[Any] = []
+        self.received: list[Any] = []
         self.endless: list[str] = []
         self.session: Optional[str] = None
         self._ids = 0
         self._lists: dict[str, list[Any]] = {}
-        self.way: Any = None
+        self.connection: Any = None
 
-    def take(self, data: bytes) -> Any:
-        """Note a message; its JSON, or None where it is none."""
-        self.log.append(f"<-- {_cut(data)}")
-        read = decode(data, exact=True)
-        for each in read if isinstance(read, list) else [read]:
+    def note(self, data: bytes) -> Any:
+        """Record a received message. Return its JSON, or None if it is not valid JSON."""
+        self.log.append(f"<-- {_shortened(data)}")
+        messages = decode(data, exact=True)
+        for each in messages if isinstance(messages, list) else [messages]:
             if isinstance(each, InvalidMessage) and len(self.invalid) < MAX_INVALID:
-                self.invalid.append(f"{each.reason}: {_cut(data)}")
+                self.invalid.append(f"{each.reason}: {_shortened(data)}")
         try:
-            self.came.append(json.loads(data))
-            return self.came[-1]
+            self.received.append(json.loads(data))
+            return self.received[-1]
         except (ValueError, RecursionError):
             return None
 
     def open(self) -> None:
-        """Connect, and agree on the revision. Errors as `request`."""
-        self.way = self.connect(self.take)
+        """Connect to the server and open the session, if the revision has one.
+
+        Raises:
+            ConnectionFailed: The server requires a token.
+            Failed: The first response is not a result.
+            ConnectionLost, RequestTimeout: See `request`.
+        """
+        self.connection = self.connect(self.note)
         self.session = None
-        if self.alone:
+        if self.is_stateless:
             self.opening = self.result("server/discover")
             return
         reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
         if reply.status == 401:
             raise ConnectionFailed(
-                "the server wants a token: give one by --token, or sign in by 'minimcp login URL'"
+                "the server requires a token: use --token, or sign in with 'minimcp login URL'"
             )
         self.opening = _result("initialize", reply)
         self.session = reply.headers.get("Mcp-Session-Id")
         self.notify("notifications/initialized")
 
     def close(self) -> None:
-        """Let the server go; the next check opens it anew. Idempotent."""
-        way = self.way
-        self.way = None
-        if way is not None:
-            way.close()
+        """Close the connection; the next check opens a new one. Idempotent."""
+        connection = self.connection
+        self.connection = None
+        if connection is not None:
+            connection.close()
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
-        """What the server has declared."""
+        """The capabilities that the server declares."""
         found = self.opening.get("capabilities") if isinstance(self.opening, dict) else None
         return found if isinstance(found, dict) else {}
 
     def headers(self, method: str = "", params: Mapping[str, Any] = {}) -> dict[str, str]:
-        """What a client sends along with a message by HTTP; nothing over stdio."""
-        if not self.way.is_web:
+        """Return the HTTP headers that a client sends with a message; empty over stdio."""
+        if not self.connection.is_web:
             return {}
         from ..http.client import RequestHeaders
         from ..http.headers import METHOD_HEADER, SESSION_HEADER, VERSION_HEADER
 
-        found = (
-            {VERSION_HEADER: self.revision.name} if self.opening is not None or self.alone else {}
-        )
+        found: dict[str, str] = {}
+        if self.opening is not None or self.is_stateless:
+            found[VERSION_HEADER] = self.revision.name
         if self.session is not None:
             found[SESSION_HEADER] = self.session
-        if self.alone and method:
+        if self.is_stateless and method:
             header_params = RequestHeaders("check", {})
             if method == "tools/call" and self.call is not None:
                 header_params.usable_tools([Tool.from_wire(self.tool)], NEVER)
@@ -431,44 +463,42 @@ class Probe:
         headers: Mapping[str, Optional[str]] = {},
         envelope: Optional[Mapping[str, Any]] = None,
     ) -> Reply:
-        """Send a request and wait for its answer.
+        """Send a request and wait for its response.
 
         Args:
-            method: What is asked.
-            params: None sends none, but for the envelope.
-            id: Of the request; None takes a number.
-            headers: Over HTTP, in the place of the usual ones; None as a value leaves one out.
-            envelope: In the place of the usual ``_meta``.
+            method: The method of the request.
+            params: The params; None sends none except the request metadata.
+            id: The id of the request; None generates one.
+            headers: HTTP headers that replace the usual ones; None as a value removes one.
+            envelope: The request metadata (``_meta``); None sends the usual one.
 
         Raises:
-            ConnectionLost, ConnectionFailed: The server is gone.
-            RequestTimeout: It does not answer.
+            ConnectionLost, ConnectionFailed: The connection is lost.
+            RequestTimeout: The server does not answer in time.
         """
         self._ids += 1
         id = f"check-{self._ids}" if id is None else id
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
         given = dict(params or {})
-        if self.alone:
-            given["_meta"] = (
-                PerRequest.envelope_for(self.revision, INFO, {})
-                if envelope is None
-                else dict(envelope)
-            )
+        if self.is_stateless:
+            if envelope is None:
+                envelope = PerRequest.envelope_for(self.revision, INFO, {})
+            given["_meta"] = dict(envelope)
         if given:
             message["params"] = given
-        sent = {**self.headers(method, given), **headers}
-        return self.send(
-            message, id, {name: value for name, value in sent.items() if value is not None}
-        )
+        all_headers = {**self.headers(method, given), **headers}
+        sent = {name: value for name, value in all_headers.items() if value is not None}
+        return self.send(message, id, sent)
 
     def send(
         self, message: Any, id: Any = None, headers: Optional[Mapping[str, str]] = None
     ) -> Reply:
-        """Send whatever this is, as JSON, or bytes as they are; wait for an answer if an id is
-        given."""
+        """Send any value as JSON, or bytes unchanged. If an id is given, wait for the response."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        self.log.append(f"--> {_cut(body)}")
-        reply: Reply = self.way.exchange(body, id, self.headers() if headers is None else headers)
+        self.log.append(f"--> {_shortened(body)}")
+        reply: Reply = self.connection.exchange(
+            body, id, self.headers() if headers is None else headers
+        )
         if reply.status and reply.status != 200:
             self.log.append(f"<-- HTTP status {reply.status}")
         return reply
@@ -483,22 +513,34 @@ class Probe:
     def result(
         self, method: str, params: Optional[Mapping[str, Any]] = None, **more: Any
     ) -> dict[str, Any]:
-        """The result of a request. Raises Failed: it is an error, or no object."""
+        """Return the result of a request.
+
+        Raises:
+            Failed: The response is an error, or its result is not an object.
+        """
         return _result(method, self.request(method, params, **more))
 
     def is_alive(self) -> str:
-        """See that requests are answered, be it by an error. Raises Failed: they are not."""
+        """Check that the server still answers requests, even if with an error.
+
+        Raises:
+            Failed: The server does not answer.
+        """
         try:
             reply = self.request(self.ping)
         except McpError as error:
             self.close()
-            raise Failed(f"then it does not answer any more: {error}") from None
+            raise Failed(f"afterwards the server does not answer: {error}") from None
         if reply.answer is None:
-            raise Failed(f"then it does not answer any more, but with {reply}")
-        return "it goes on"
+            raise Failed(f"afterwards the server answers with {reply}")
+        return "the server still answers"
 
     def listed(self, method: str) -> list[Any]:
-        """All that a list has, over its pages. Raises NotApplicable: there is no such list."""
+        """Return the entries of a list, from all of its pages.
+
+        Raises:
+            NotApplicable: The server does not offer this list.
+        """
         member, capability = LISTS[method]
         if capability not in self.capabilities:
             raise NotApplicable(f"the server does not declare {capability}")
@@ -507,27 +549,26 @@ class Probe:
             cursors: set[str] = set()
             reply = self.request(method)
             if method == TEMPLATES and reply.error.get("code") == METHOD_NOT_FOUND:
-                raise NotApplicable(
-                    "the server has resources, but no templates"
-                )  # there is no capability for them
+                # Templates have no capability of their own.
+                raise NotApplicable("the server has resources, but no templates")
             while True:
                 result = _result(method, reply)
                 entries = result.get(member)
                 if not isinstance(entries, list) or not all(
                     isinstance(each, dict) for each in entries
                 ):
-                    raise Failed(f"{method}: {member} is no list of objects")
+                    raise Failed(f"{method}: {member} is not a list of objects")
                 found += entries
                 cursor = result.get("nextCursor")
-                if cursor is None and (self.alone or "nextCursor" not in result):
+                if cursor is None and (self.is_stateless or "nextCursor" not in result):
                     break
                 if not isinstance(cursor, str) or cursor in cursors:
                     self.endless.append(
-                        f"{method}: nextCursor {cursor!r:.60} is no text, or comes again"
+                        f"{method}: nextCursor {cursor!r:.60} is not a string, or is repeated"
                     )
                     break
-                if len(cursors) == MOST_PAGES:
-                    raise Flooded(f"{method} has more than {MOST_PAGES} pages")
+                if len(cursors) == MAX_PAGES:
+                    raise Flooded(f"{method} has more than {MAX_PAGES} pages")
                 cursors.add(cursor)
                 reply = self.request(method, {"cursor": cursor})
             self._lists[method] = found
@@ -536,7 +577,7 @@ class Probe:
 
 TEMPLATES = "resources/templates/list"
 
-# The member of the result of each list, and the capability that says it is there.
+# For each list method, the member of its result and the capability that declares it.
 LISTS = {
     "tools/list": ("tools", "tools"),
     "resources/list": ("resources", "resources"),
@@ -547,48 +588,52 @@ LISTS = {
 
 def _result(method: str, reply: Reply) -> dict[str, Any]:
     if not isinstance(reply.answer, dict) or not isinstance(reply.answer.get("result"), dict):
-        raise Failed(f"{method} gets no result, but {reply}")
+        raise Failed(f"{method} returned {reply}, not a result")
     found: dict[str, Any] = reply.answer["result"]
     return found
 
 
-def _cut(data: bytes) -> str:
-    text = data[: 4 * MOST_SHOWN].decode("utf-8", "replace")
-    return one_line(text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "...")
+def _shortened(data: bytes) -> str:
+    text = data[: 4 * MAX_SHOWN_CHARACTERS].decode("utf-8", "replace")
+    if len(text) > MAX_SHOWN_CHARACTERS:
+        text = text[:MAX_SHOWN_CHARACTERS] + "..."
+    return one_line(text)
 
 
-# ------------------------------------------------------------ verdicts
+# ------------------------------------------------------------ checks
 
 
 class ServerCheck(NamedTuple):
-    """One check.
+    """A check.
 
     Args:
-        about: What the server has to do.
-        row: The requirement in revisions with a handshake; None where it says nothing there.
-        row_alone: The requirement where requests stand alone; likewise.
-        run: Does it. Returns the evidence; raises `Failed` or `NotApplicable`.
-        must: Whether a breach is a failure where there is a handshake; else it is a warning.
-        must_alone: The same where requests stand alone; None is as `must`.
-        web: Whether it is about HTTP (True) or stdio (False) only; None is about both.
-        when: Tells of a revision whether the requirement stands in it.
+        about: A sentence that says what the server has to do.
+        row: The id of the requirement in revisions with a handshake; None if it has none there.
+        row_stateless: The id of the requirement in stateless revisions; None if it has none there.
+        run: Runs the check and returns the evidence, or raises `Failed` or `NotApplicable`.
+        must: Whether a violation in a revision with a handshake is a failure or only a warning.
+        must_stateless: The same in stateless revisions; None means the value of `must`.
+        web: True limits the check to HTTP, False to stdio; None means both.
+        when: Returns whether the requirement exists in a revision.
     """
 
     about: str
     row: Optional[str]
-    row_alone: Optional[str]
+    row_stateless: Optional[str]
     run: Callable[[Probe], Optional[str]]
     must: bool = True
-    must_alone: Optional[bool] = None
+    must_stateless: Optional[bool] = None
     web: Optional[bool] = None
     when: Callable[[Revision], bool] = lambda revision: True
 
     def row_in(self, revision: Revision) -> Optional[str]:
-        """The requirement in a revision; None where it says nothing."""
-        row = self.row if revision.handshake else self.row_alone
+        """Return the id of the requirement in a revision, or None if it does not exist there."""
+        row = self.row if revision.handshake else self.row_stateless
         return row if self.when(revision) else None
 
     def failed_in(self, revision: Revision) -> str:
-        """What a breach is in a revision: "fail" or "warn"."""
-        is_as_before = revision.handshake or self.must_alone is None
-        return "fail" if (self.must if is_as_before else self.must_alone) else "warn"
+        """Return the outcome of a violation in a revision: "fail" or "warn"."""
+        must = self.must
+        if not revision.handshake and self.must_stateless is not None:
+            must = self.must_stateless
+        return "fail" if must else "warn"

@@ -1,8 +1,8 @@
 """``minimcp vendor``: copy this package into another tree, or check such a copy.
 
-A copy is a folder, or a zip file that holds the package. It has a file `MANIFEST` beside its own,
-with the version and a hash of each of them. Every other file in it counts as a difference, except
-what Python compiles. Symbolic links are not followed.
+A copy is a folder, or a zip file that contains the package. The file `MANIFEST` in it has the
+version and a hash of each file. Every file that is not listed there counts as a difference, except
+compiled bytecode. Symbolic links are not followed.
 """
 
 from __future__ import annotations
@@ -21,33 +21,34 @@ from ..schema.mismatch import nearest
 from . import Parser, UsageError, one_line
 from .closure import FEATURES, NEEDS_MORE, ROLES, Package
 
-# The folder of the package that runs now.
+# The folder of the running package.
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 MANIFEST = "vendored.json"
 
-# The name of the package in a zip file.
+# The package's name in a zip file.
 NAME = "minimcp"
 
-ENDINGS = (
-    "Exit codes: 0 done, or the copy is whole and unchanged, 1 it is not, 2 wrong usage, 3 "
-    "it cannot be written."
+EXIT_CODES = (
+    "Exit codes: 0 success, or the copy is complete and unchanged, 1 the copy differs, "
+    "2 wrong usage, 3 the copy cannot be written."
 )
 
-# At the top of each module of a copy, so that the tools of its user's tree leave it alone.
+# The first lines of each module of a copy, so that type checkers and linters in its user's tree
+# ignore it.
 HEADER = b"# mypy: ignore-errors\n# ruff: noqa\n"
 
 NO_FILE = b"not a plain file"
 
-# The files of a package beside its modules.
+# Suffixes of data files that a copy includes.
 DATA = (".js", ".html", ".txt")
 
-# What every copy of a role has beside modules.
+# Files without such a suffix that every copy includes.
 ALWAYS = ("py.typed", "LICENSE")
 
 
 class Role(NamedTuple):
-    """What a copy is for.
+    """The role and the features of a copy.
 
     Args:
         only: "server" or "client"; empty for the whole package.
@@ -82,9 +83,7 @@ class Copy(NamedTuple):
 
 def vendor_command(arguments: Sequence[str], prog: str) -> int:
     """Copy the package, or check a copy."""
-    parser = Parser(
-        prog, "Copy this package into a tree of your own, or look at such a copy.", ENDINGS
-    )
+    parser = Parser(prog, "Copy this package into your own tree, or check such a copy.", EXIT_CODES)
     parser.add_argument(
         "folder", metavar="DIR", help="the copy; the last part of this path is the name to import"
     )
@@ -92,131 +91,131 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
         "--only",
         choices=ROLES,
         default=None,
-        help="copy what this role needs over stdin and stdout, with the standard library alone "
-        "(default: everything, or as in the copy that is replaced)",
+        help="copy only the modules of this role over stdin and stdout, which need only the "
+        "standard library (default: the role of the copy that is replaced, or everything)",
     )
     parser.add_argument(
         "--with",
         dest="features",
         metavar="NAMES",
         default=None,
-        help="the features of a copy for one role, with commas between them, or 'all' or "
-        "'nothing': "
+        help="the features of a copy for one role, separated by commas, or 'all' or 'nothing': "
         f"{', '.join(FEATURES)} (default: all but {', '.join(sorted(NEEDS_MORE))})",
     )
     parser.add_argument(
         "--one-file",
         action="store_true",
-        help="write one importable zip; DIR is its name, FILE.zip",
+        help="write an importable zip file; DIR is its name, FILE.zip",
     )
     parser.add_argument(
         "--check",
         action="store_true",
-        help="copy nothing; say which version DIR is, and what in it is missing, changed or added",
+        help="copy nothing; print the version of DIR and the files that are missing, changed or "
+        "added",
     )
     options = parser.parse_args(arguments)
-    shown = options.folder
+    path = options.folder
     if options.check:
         if options.only or options.features is not None or options.one_file:
-            raise UsageError("--check goes with no other option")
-        return _check(shown)
-    target = os.path.abspath(shown)
+            raise UsageError("--check cannot be combined with other options")
+        return _check(path)
+    target = os.path.abspath(path)
     is_zip = options.one_file
-    if is_zip != shown.endswith(".zip"):
-        raise UsageError("a copy in one file is called FILE.zip, and made with --one-file")
-    earlier = _check_target(target, shown, is_zip)
+    if is_zip != path.endswith(".zip"):
+        raise UsageError("for a copy in one file, write FILE.zip and --one-file")
+    earlier = _check_target(target, path, is_zip)
     role = _role(options.only, options.features, earlier)
     copy, sizes = write_copy(target, role, is_zip=is_zip)
-    print(f"{shown} is now {copy}, {sizes}; {MANIFEST} lists them for --check")
+    print(f"{path} is now {copy}, {sizes}; to check it: vendor --check")
     return 0
 
 
-def _check(shown: str) -> int:
-    copy = read_manifest(shown)
-    found = differences(shown, copy)
+def _check(path: str) -> int:
+    copy = read_manifest(path)
+    found = differences(path, copy)
     for line in found:
         print(one_line(line))
-    state = "but not as it was copied" if found else "whole and unchanged"
-    print(f"{shown} is {copy}, {state}")
+    state = "but was changed after it was copied" if found else "complete and unchanged"
+    print(f"{path} is {copy}, {state}")
     return 1 if found else 0
 
 
 def usual_features() -> list[str]:
-    """Return the features that a copy for one role has if none are named."""
+    """Return the features that a copy for one role has by default."""
     return [name for name in FEATURES if name not in NEEDS_MORE]
 
 
 def _role(only: Optional[str], names: Optional[str], earlier: Optional[Copy]) -> Role:
-    """Return what a copy is for: as the options say, else as the earlier copy in its place.
+    """Return the role of the new copy: from the options, or from the earlier copy.
 
     Raises:
-        UsageError: A feature does not exist, or the copy has all of them.
+        UsageError: A feature does not exist, or ``--with`` is given for the whole package.
     """
     before = Role() if earlier is None else earlier.role
     role = before.only if only is None else only
     if names is None:
-        kept = role == before.only and earlier is not None
-        features: Sequence[str] = before.features if kept else usual_features()
-        return Role(role, tuple(features)) if role else Role()
+        if not role:
+            return Role()
+        if earlier is not None and role == before.only:
+            return Role(role, tuple(before.features))
+        return Role(role, tuple(usual_features()))
     if not role:
-        raise UsageError("--with goes with --only: a copy of the whole package has every feature")
+        raise UsageError("--with needs --only: a copy of the whole package has every feature")
     if names in ("all", "nothing"):
         return Role(role, tuple(FEATURES) if names == "all" else ())
     given = [name.strip() for name in names.split(",")]
     for name in given:
         if name not in FEATURES:
-            near = nearest(name, FEATURES)
-            hint = f", did you mean {near}?" if near else f": there are {', '.join(FEATURES)}"
-            raise UsageError(f"--with: no feature is called {one_line(name)!r}{hint}")
+            close = nearest(name, FEATURES)
+            hint = f", did you mean {close}?" if close else f"; there are {', '.join(FEATURES)}"
+            raise UsageError(f"--with: unknown feature {one_line(name)!r}{hint}")
     return Role(role, tuple(name for name in FEATURES if name in given))
 
 
-def _check_target(target: str, shown: str, is_zip: bool) -> Optional[Copy]:
-    """Check that a copy may be written there, and return the unchanged copy that it replaces.
+def _check_target(target: str, path: str, is_zip: bool) -> Optional[Copy]:
+    """Check that a copy may be written to the target, and return the copy that it replaces.
 
     Raises:
-        UsageError: Something else is there, or the copy was changed; or the name cannot be used.
+        UsageError: Something other than a copy is there, the copy was changed, or the name cannot
+            be imported.
     """
     name = os.path.basename(target)
     if not is_zip and (not name.isidentifier() or iskeyword(name)):
-        raise UsageError(
-            f"no statement can import a package called {name!r}: use letters, digits and _"
-        )
+        raise UsageError(f"a package called {name!r} cannot be imported: use letters, digits and _")
     package = os.path.join(os.path.realpath(PACKAGE), "")
     if os.path.join(os.path.realpath(target), "").startswith(package):
-        raise UsageError(f"{shown} is this package itself, or lies in it")
+        raise UsageError(f"{path} is this package itself, or inside it")
     if os.path.islink(target) or (os.path.exists(target) and os.path.isdir(target) == is_zip):
-        raise UsageError(f"{shown} is there already, and is no {'file' if is_zip else 'folder'}")
+        raise UsageError(f"{path} exists and is not a {'file' if is_zip else 'folder'}")
     if not os.path.exists(target) or (not is_zip and not os.listdir(target)):
         return None
     copy = read_manifest(target)
     found = differences(target, copy)
     if found:
         raise UsageError(
-            f"{shown} was changed since it was copied ({found[0]}): see --check, or delete it"
+            f"{path} was changed after it was copied ({found[0]}): see --check, or delete it"
         )
     return copy
 
 
-# ------------------------------------------------------------ what is copied
+# ------------------------------------------------------------ the files of a copy
 
 
 def own_files(role: Role = EVERYTHING) -> dict[str, bytes]:
-    """Return the files of a copy of the package that runs now, by path.
+    """Return the files for a copy of the running package, by path.
 
     Args:
-        role: What the copy is for. A module of a feature that it does not have raises an
-            ImportError that says how to get it.
+        role: The role and features of the copy. A module that is left out raises an ImportError
+            that says how to get it.
 
     Raises:
-        UsageError: The package is not in a folder, as in an archive; or it is a copy itself that
-            was changed.
+        UsageError: The package is not in a folder (but in an archive), or is itself a copy that was
+            changed.
     """
     if not os.path.isdir(PACKAGE):
-        raise UsageError("this package lies in no folder that could be copied")
-    if os.path.lexists(os.path.join(PACKAGE, MANIFEST)) and differences(
-        PACKAGE, read_manifest(PACKAGE)
-    ):
+        raise UsageError("this package is not in a folder, so it cannot be copied")
+    is_copy = os.path.lexists(os.path.join(PACKAGE, MANIFEST))
+    if is_copy and differences(PACKAGE, read_manifest(PACKAGE)):
         raise UsageError(f"{PACKAGE} is a copy that was changed: copy the original")
     files = {
         path: data
@@ -228,7 +227,7 @@ def own_files(role: Role = EVERYTHING) -> dict[str, bytes]:
         package = Package(modules)
         needed = package.needed(role.only, role.features)
         left_out = package.left_out(role.only, needed)
-        stubs = {path: _stub(way) for path, way in left_out.items()}
+        stubs = {path: _stub(hint) for path, hint in left_out.items()}
         for path in left_out:
             needed.add(f"{path.split('/')[0]}/__init__.py")
         files = {
@@ -243,20 +242,20 @@ def own_files(role: Role = EVERYTHING) -> dict[str, bytes]:
     }
 
 
-def _stub(way: str) -> bytes:
-    return f'raise ImportError(f"{{__name__}} is not in this copy: {way}")\n'.encode()
+def _stub(hint: str) -> bytes:
+    return f'raise ImportError(f"{{__name__}} is not in this copy: {hint}")\n'.encode()
 
 
 def _is_data_of(path: str, modules: set[str]) -> bool:
-    """Whether a file is read by the module that has its name."""
-    stem, ending = os.path.splitext(path)
-    return ending in DATA and f"{stem}.py" in modules
+    """Return whether a data file has the name of one of the modules, which then reads it."""
+    stem, suffix = os.path.splitext(path)
+    return suffix in DATA and f"{stem}.py" in modules
 
 
 def _files(folder: str, inside: str = "") -> Iterator[tuple[str, bytes]]:
-    """Yield the files in a folder and the folders below it, except compiled ones and the manifest.
+    """Yield the files in a folder and its subfolders, except bytecode and the manifest.
 
-    The content of anything but a plain file, such as a symbolic link, is `NO_FILE`.
+    Instead of the content of a symbolic link or another special file, yield `NO_FILE`.
     """
     for entry in os.scandir(os.path.join(folder, inside)):
         path = inside + entry.name
@@ -269,33 +268,31 @@ def _files(folder: str, inside: str = "") -> Iterator[tuple[str, bytes]]:
 
 
 def _files_in_zip(file: str) -> dict[str, bytes]:
-    """Return the files of the package in a zip file, without the manifest.
-
-    Files outside of the package have their whole path.
-    """
+    """Return the files in a zip file by path relative to the package, without the manifest."""
+    files = {}
     with zipfile.ZipFile(file) as archive:
-        return {
-            name[len(NAME) + 1 :] if name.startswith(f"{NAME}/") else f"../{name}": archive.read(
-                name
-            )
-            for name in archive.namelist()
-            if name != f"{NAME}/{MANIFEST}"
-        }
+        for name in archive.namelist():
+            if name == f"{NAME}/{MANIFEST}":
+                continue
+            inside = name.startswith(f"{NAME}/")
+            path = name[len(NAME) + 1 :] if inside else f"../{name}"
+            files[path] = archive.read(name)
+    return files
 
 
 # ------------------------------------------------------------ manifests
 
 
 def read_manifest(place: str) -> Copy:
-    """Return what a copy says of itself.
+    """Return the contents of a copy's manifest.
 
     Raises:
-        UsageError: There is no copy, or its manifest makes no sense.
+        UsageError: There is no copy, or its manifest is invalid.
     """
     path = Path(place, MANIFEST)
     is_zip = Path(place).is_file()
     if not is_zip and not path.parent.is_dir():
-        raise UsageError(f"{place} is no folder")
+        raise UsageError(f"{place} is not a folder")
     try:
         if is_zip:
             with zipfile.ZipFile(place) as archive:
@@ -317,12 +314,12 @@ def read_manifest(place: str) -> Copy:
         zipfile.BadZipFile,
     ):
         raise UsageError(
-            f"{place} is no copy made by this command: it has no {MANIFEST} of it"
+            f"{place} is not a copy made by this command: it has no valid {MANIFEST}"
         ) from None
 
 
 def differences(place: str, copy: Copy) -> list[str]:
-    """Return what is not as the manifest says, one line for each file."""
+    """Return one line for each file that differs from the manifest."""
     files = _files_in_zip(place) if os.path.isfile(place) else dict(_files(place))
     hashes = {path: _hash(data) for path, data in files.items()}
     found = []
@@ -337,7 +334,7 @@ def differences(place: str, copy: Copy) -> list[str]:
 
 
 def _hash(data: bytes) -> str:
-    # Version control may have changed the line ends.
+    # Version control may have changed the line endings.
     return hashlib.sha256(data.replace(b"\r\n", b"\n")).hexdigest()
 
 
@@ -345,7 +342,7 @@ def _hash(data: bytes) -> str:
 
 
 class Sizes(NamedTuple):
-    """How large a copy is."""
+    """The size of a copy; `lines` counts its modules only."""
 
     files: int
     lines: int
@@ -356,19 +353,19 @@ class Sizes(NamedTuple):
 
 
 def write_copy(target: str, role: Role = EVERYTHING, *, is_zip: bool = False) -> tuple[Copy, Sizes]:
-    """Write a copy of the package that runs now, in place of an earlier copy.
+    """Write a copy of the running package, and replace an earlier copy.
 
-    The new copy is made beside the target and then takes its place, so a reader sees the old one or
-    the new one.
+    The new copy is written next to the target and then renamed, so that readers see either the old
+    copy or the new one.
 
     Args:
-        target: An absolute path. It does not exist, or it is an empty folder or an earlier copy.
-        role: As `own_files`.
+        target: An absolute path of nothing, an empty folder, or an earlier copy.
+        role: The role and features of the copy.
         is_zip: Whether the copy is a zip file instead of a folder.
 
     Raises:
-        UsageError: As `own_files`.
-        OSError: It cannot be written; what was there is still there.
+        UsageError: See `own_files`.
+        OSError: The copy cannot be written; an earlier copy is unchanged.
     """
     files = own_files(role)
     copy = Copy(VERSION, role, {path: _hash(data) for path, data in files.items()})
@@ -393,34 +390,34 @@ def write_copy(target: str, role: Role = EVERYTHING, *, is_zip: bool = False) ->
 
 
 def _write_folder(folder: str, files: Mapping[str, bytes]) -> None:
-    made = f"{folder}.new-{os.getpid()}"
+    new = f"{folder}.new-{os.getpid()}"
     old = f"{folder}.old-{os.getpid()}"
-    os.makedirs(made)
+    os.makedirs(new)
     try:
         for path, data in files.items():
-            os.makedirs(os.path.dirname(os.path.join(made, path)), exist_ok=True)
-            Path(made, path).write_bytes(data)
+            os.makedirs(os.path.dirname(os.path.join(new, path)), exist_ok=True)
+            Path(new, path).write_bytes(data)
         if os.path.isdir(folder):
             os.rename(folder, old)
-        os.rename(made, folder)
+        os.rename(new, folder)
     finally:
-        rmtree(made, ignore_errors=True)
+        rmtree(new, ignore_errors=True)
         if os.path.isdir(old) and not os.path.isdir(folder):
             os.rename(old, folder)
     rmtree(old, ignore_errors=True)
 
 
 def _write_zip(file: str, files: Mapping[str, bytes]) -> None:
-    made = f"{file}.new-{os.getpid()}"
+    new = f"{file}.new-{os.getpid()}"
     os.makedirs(os.path.dirname(file), exist_ok=True)
     try:
-        with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as archive:
             for path, data in files.items():
-                # The same sources make the same bytes, whenever they are copied.
+                # A fixed time, so that the same sources always produce the same bytes.
                 entry = zipfile.ZipInfo(f"{NAME}/{path}", (1980, 1, 1, 0, 0, 0))
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 archive.writestr(entry, data)
-        os.replace(made, file)
+        os.replace(new, file)
     finally:
-        if os.path.exists(made):
-            os.unlink(made)
+        if os.path.exists(new):
+            os.unlink(new)

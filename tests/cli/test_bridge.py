@@ -319,7 +319,7 @@ def test_a_question_that_belongs_to_no_call() -> None:
 def test_idle_servers_of_clients_without_sessions_make_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("minimcp.cli.bridge.MOST_LINKS", 3)
+    monkeypatch.setattr("minimcp.cli.bridge.MAX_LINKS", 3)
     behind = Behind(OLD)
 
     def calls(url: str, name: str, revision: str = NEW) -> None:
@@ -345,7 +345,7 @@ def test_idle_servers_of_clients_without_sessions_make_room(
 def test_one_client_without_a_session_has_its_share_of_servers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("minimcp.cli.bridge.MOST_LINKS", 8)
+    monkeypatch.setattr("minimcp.cli.bridge.MAX_LINKS", 8)
     behind, begun = Behind(OLD), Semaphore(0)
     behind.server.middleware(lambda ctx, call_next: (begun.release(), call_next())[1])
     principals = {"ada": {"sub": "ada", "aud": "t"}, "bob": {"sub": "bob", "aud": "t"}}
@@ -407,7 +407,7 @@ def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
         first = client.call_tool("pid").text
         with pytest.raises(
             InternalError,
-            match="no answer of the server behind the bridge, the next call begins anew",
+            match="no answer from the server behind the bridge, the next call opens a new connection",
         ):
             client.call_tool("die")
         assert client.call_tool("pid").text != first
@@ -415,7 +415,7 @@ def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
 
 def test_a_server_that_cannot_start_is_told(tmp_path: Path) -> None:
     with front(StdioServer([str(tmp_path / "none")]), "http") as url:
-        with pytest.raises(Exception, match="no answer of the server behind the bridge"):
+        with pytest.raises(Exception, match="no answer from the server behind the bridge"):
             connect(url, revision=OLD, timeout=WAIT)
     with front(StdioServer([str(tmp_path / "none")]), "memory", is_local=True) as server:
         with pytest.raises(Exception, match="there is no such program"):
@@ -549,19 +549,19 @@ def test_a_request_that_the_server_did_not_run_is_sent_again(status: int, revisi
 
 @pytest.mark.parametrize(("words", "told"), [
     ([], "write minimcp bridge --http 8000 -- COMMAND, or minimcp bridge URL"),
-    (["server.py"], "'server.py' is no URL: a command is served by minimcp bridge --http 8000 -- server.py"),
-    (["node", "it.js"], "'node it.js' is no URL: a command is served by minimcp bridge --http 8000 -- node it.js"),
+    (["server.py"], "'server.py' is not a URL: to serve a command: minimcp bridge --http 8000 -- server.py"),
+    (["node", "it.js"], "'node it.js' is not a URL: to serve a command: minimcp bridge --http 8000 -- node it.js"),
     (["--", "a", "b"], "write minimcp bridge --http 8000 -- a b, or minimcp bridge URL"),
     (["--http", "8000"], "write minimcp bridge --http 8000 -- COMMAND"),
     (["--http", "8000", "server.py"], "write minimcp bridge --http 8000 -- server.py"),
     (["--http", "8000", "python", "it.py"], "write minimcp bridge --http 8000 -- python it.py"),
-    (["--http", "8000", "--header", "A: b", "--", "x"], "--header goes with URL alone"),
-    (["--http", "x", "--", "y"], "'x' is no [HOST:]PORT, as in 8000"),
-    (["--http", "0.0.0.0:0", "--", "y"], "write --token TOKEN, which clients have to send, and --allow-host NAME"),
+    (["--http", "8000", "--header", "A: b", "--", "x"], "--header is only for a URL"),
+    (["--http", "x", "--", "y"], "'x' is not [HOST:]PORT, as in 8000"),
+    (["--http", "0.0.0.0:0", "--", "y"], "write --token TOKEN, which clients must send, and --allow-host NAME"),
     (["--http", "0", "--idle", "0", "--", "y"], "as in --idle 600"),
     (["--http", "0", "--", "http://x/mcp"], "write minimcp bridge http://x/mcp"),
     (["--http", "0", "--token", "a b", "--", "y"], "a token has letters"),
-    (["--shared", "http://x/mcp"], "go with --http"),
+    (["--shared", "http://x/mcp"], "need --http"),
     (["http://"], "URL"),
 ])  # fmt: skip
 def test_wrong_usage_is_told_what_to_type(
@@ -641,7 +641,7 @@ def test_a_question_goes_to_no_other_client(shared: bool) -> None:
             thread.start()
             assert behind.begun.wait(WAIT)
             if shared:
-                with pytest.raises(ToolError, match="does not say whom it asks"):
+                with pytest.raises(ToolError, match="cannot be assigned to a client"):
                     one.call_tool("ask")
             else:
                 assert one.call_tool("ask").text == "xx"

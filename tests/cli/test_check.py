@@ -231,7 +231,7 @@ def test_a_revision_that_is_not_spoken_is_no_breach(minimcp: Callable[..., Done]
     plain = quoted(sys.executable, "-S", ODD_SERVER, "nothing")
     done = minimcp("check", plain, "--revision", "2024-11-05")
     assert (done.code, done.out) == (3, "") and done.err.endswith(
-        ": the server speaks 2025-11-25, not 2024-11-05\n"
+        ": the server supports 2025-11-25, not 2024-11-05\n"
     )
 
 
@@ -247,7 +247,9 @@ def test_a_server_that_dies_or_is_silent_is_started_again(
         return exchange(pipe, body, *rest, **more)
 
     verdicts = check("STDIO-10")
-    assert _of(verdicts, "warn") == {"STDIO-10"} and "does not answer any more" in str(verdicts)
+    assert _of(verdicts, "warn") == {"STDIO-10"} and "afterwards the server does not answer" in str(
+        verdicts
+    )
     monkeypatch.setattr(Pipe, "exchange", where_it_is_silent)
     verdicts = check("silence", "--timeout", str(WAIT))
     assert _of(verdicts, "timeout") == {"BASE-17"} and not _of(verdicts, "fail", "warn")
@@ -315,7 +317,7 @@ def test_our_server_passes_over_stdio_in_both_eras(
     )
     assert (
         cases[0].get("name")
-        == "LIFE-02 the opening says revision, capabilities and who the server is"
+        == "LIFE-02 the first result names the revision, the capabilities and the server"
     )
 
 
@@ -335,14 +337,14 @@ def test_a_breach_over_http_is_found_and_what_does_not_apply_is_said(
     sessions = [
         each["evidence"] for each in verdicts if each["row"] in ("SHTTP-63", "SHTTP-65", "SHTTP-66")
     ]
-    assert sessions == ["there are no sessions"] * 3
+    assert sessions == ["the server has no sessions"] * 3
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
         ([], 2, "the following arguments are required: TARGET"),
-        (["shop.py", "--only", "TOOL-99"], 2, "there is no check of TOOL-99: there are BASE-01, "),
+        (["shop.py", "--only", "TOOL-99"], 2, "unknown check TOOL-99; the checks are BASE-01, "),
         (["no-such-file.py"], 3, "there is no file 'no-such-file.py'"),
         (["shop.py", "--revision", "1999-01-01"], 2, "invalid choice: '1999-01-01'"),
         (["http://127.0.0.1:9/mcp"], 3, "127.0.0.1:9"),
@@ -365,7 +367,7 @@ def test_one_check_alone(shop_url: str, minimcp: Callable[..., Done]) -> None:
 
 
 def test_every_check_is_about_a_row_of_the_manifest() -> None:
-    rows = {row for check in CHECKS for row in (check.row, check.row_alone) if row is not None}
+    rows = {row for check in CHECKS for row in (check.row, check.row_stateless) if row is not None}
     assert (
         rows <= REQUIREMENTS.keys() and len({check.about for check in CHECKS}) == len(CHECKS) >= 36
     )

@@ -231,9 +231,7 @@ def test_what_the_library_warns_the_author_of_is_shown(
 def test_a_fault_of_a_tool_is_told_with_its_class(shop: str, minimcp: Callable[..., Done]) -> None:
     _write("bug.py", BUG)
     done = minimcp("call", "bug.py", "half", "of=3")
-    told = (
-        "TypeError: unsupported operand type(s) for /: 'str' and 'int' (the traceback: --verbose)\n"
-    )
+    told = "TypeError: unsupported operand type(s) for /: 'str' and 'int' (for the traceback: --verbose)\n"
     assert (done.code, done.out) == (1, "") and done.err.endswith(f" call: {told}")
     assert (
         "Traceback (most recent call last)"
@@ -292,7 +290,7 @@ def test_call_reads_arguments_by_the_schema(
 def test_call_shows_progress_on_stderr(
     shop: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal, "BETWEEN_LINES", WAIT)
+    monkeypatch.setattr(terminal, "PROGRESS_SECONDS", WAIT)
     assert minimcp("call", shop, "order", "item=a").err.splitlines() == [
         "[#####...............]  25% step 1",  # a line from time to time, and the last one
         "[####################] 100% step 4",
@@ -375,7 +373,7 @@ def test_any_text_comes_out_where_the_encoding_has_no_letters_for_it(shelf_url: 
         (["order", "count=2", "--json", '{"gift": true}'], "item is missing: order(item: string, "),
         (["order", "item=a", "count=many"], "count: expected an integer, got the string 'many'"),
         (["order", "item"], "'item' is not key=value"),
-        (["order", "--json", "[]"], "--json: a JSON object was expected"),
+        (["order", "--json", "[]"], "--json: not a JSON object"),
     ],
 )
 def test_wrong_usage_of_call(
@@ -499,7 +497,7 @@ def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Do
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-06-18")
         assert (done.code, done.out) == (3, "") and "2025-06-18 has no tasks" in done.err
         done = minimcp("tasks", command, shop_url, "")
-        assert (done.code, done.out) == (2, "") and "argument ID: it is empty" in done.err
+        assert (done.code, done.out) == (2, "") and "argument ID: the ID is empty" in done.err
 
 
 def test_a_tool_that_is_a_task_only_is_called(
@@ -510,7 +508,7 @@ def test_a_tool_that_is_a_task_only_is_called(
         2,
         "",
     ) and "'ask' needs a client with the extension" in done.err
-    assert done.err.endswith(": write call --task, and then tasks get --wait\n")
+    assert done.err.endswith(": use call --task, then tasks get --wait\n")
     assert (
         minimcp("call", bakery_url, "ask", "--token", "a", "--revision", "2025-11-25").out
         == "decline\n"
@@ -520,7 +518,10 @@ def test_a_tool_that_is_a_task_only_is_called(
 @pytest.mark.parametrize("words", [[], ["bake"]])
 def test_wrong_usage_of_tasks(words: List[str], minimcp: Callable[..., Done]) -> None:
     done = minimcp("tasks", *words)
-    assert (done.code, done.out) == (2, "") and "list, get, cancel and a TARGET" in done.err
+    assert (done.code, done.out) == (
+        2,
+        "",
+    ) and "after tasks write one of list, get, cancel, then TARGET" in done.err
 
 
 # ------------------------------------------------------------ read, prompt, ping
@@ -603,16 +604,14 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     done = minimcp("ping", "my-shop")
     assert done.out.startswith("shop 3 answered in ")
     assert (
-        done.err.endswith(f": my-shop is a server of {os.path.abspath('mcp.json')}\n")
+        done.err.endswith(f": using the server my-shop of {os.path.abspath('mcp.json')}\n")
         and done.err.count("\n") == 1
     )
     assert minimcp("ping", "there", "--config", "other.json").err == ""
     done = minimcp("ping", "my-shop", "--config", "other.json")
     assert done.code == 0 and f"hosts start elsewhere: write {os.path.abspath(shop)}" in done.err
     done = minimcp("ping", "any", "--config", "other.json")
-    assert (
-        f"python3 may be another Python where a host starts it: write {sys.executable}" in done.err
-    )
+    assert f"python3 may be a different Python in a host: write {sys.executable}" in done.err
     assert (
         " for the server 'shop.py' of other.json: "
         in minimcp("ping", "shop.py", "--config", "other.json").err

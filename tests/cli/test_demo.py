@@ -15,7 +15,7 @@ from typing import Any, Callable, List, Tuple
 import pytest
 
 from minimcp.cli.demo import CONVERSATIONS, WIDTH, _in_order, _which_python, demo_server, shortened
-from minimcp.cli.terminal import styled, wants_colour
+from minimcp.cli.terminal import styled, wants_color
 from minimcp.errors import ConnectionFailed
 from minimcp.testing import Entry
 
@@ -214,7 +214,7 @@ def test_it_says_which_python_a_host_has_to_start(
             assert "the Python of the environment where minimcp is installed" in told
         else:
             assert (
-                f"not installed in this Python: server.py has to stay in {ROOT}; or pip install"
+                f"not installed in this Python: server.py must stay in {ROOT}; or install that folder"
                 in told
             )
 
@@ -228,7 +228,7 @@ def test_a_step_waits_for_enter_at_a_terminal(keys: bytes, chapters: int, printe
     finally:
         os.close(ours)
         os.close(theirs)
-    assert (done.code, done.err.count("(Enter goes on")) == (0, min(chapters, 15))
+    assert (done.code, done.err.count("(Enter continues")) == (0, min(chapters, 15))
     assert len(re.findall(r"^\d+\. [A-Z?]", told(done.out), re.M)) == chapters
     assert ("What to do next" in done.out) is (chapters == 16)
 
@@ -244,7 +244,7 @@ def test_a_python_that_cannot_run_it_is_told_why(
     monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
 ) -> None:
     done = run_process("demo", env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONOPTIMIZE": "2"})
-    assert (done.code, done.out) == (2, "") and "python -OO leaves out docstrings" in done.err
+    assert (done.code, done.out) == (2, "") and "python -OO removes docstrings" in done.err
     monkeypatch.setattr(sys, "executable", "")
     with pytest.raises(ConnectionFailed, match="embeds Python"):
         demo_server()
@@ -267,7 +267,7 @@ def test_colour_is_for_terminals_that_want_it(
     variables: Any, wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "environ", variables)
-    assert (wants_colour(_Terminal()), wants_colour(None)) == (wanted, False)
+    assert (wants_color(_Terminal()), wants_color(None)) == (wanted, False)
     assert (styled("a", "bold", True), styled("a", "bold", False)) == ("\x1b[1ma\x1b[0m", "a")
 
 

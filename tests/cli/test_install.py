@@ -75,7 +75,7 @@ def test_a_server_is_written_once_and_taken_out_again(
     assert (done.code, done.err) == (
         0,
         "",
-    ) and f"{path} has shop: start {HOSTS[client].title} anew" in done.out
+    ) and f"added shop to {path}: restart {HOSTS[client].title}" in done.out
     entry = json.loads(path.read_text("utf-8"))[table]["shop"]
     assert (entry["command"], entry["args"]) == (sys.executable, [os.path.abspath(shop)])
     assert entry.get("type") == ("stdio" if client == "vscode" else None) and "env" not in entry
@@ -111,7 +111,7 @@ def test_the_file_of_a_project_variables_and_another_name(
     path = Path(".cursor", "mcp.json")
     assert json.loads(path.read_text("utf-8")) == {"mcpServers": {"my shop": entry}}
     for more, said in (
-        (["--env", "A=d"], "has another server 'my shop': --force replaces it"),
+        (["--env", "A=d"], "has a different server 'my shop': replace it with --force"),
         (["--env", "A"], "'A' is not key=value"),
     ):
         done = minimcp(*words, *more)
@@ -140,7 +140,7 @@ def test_all_that_is_there_stays(shop: str, home: Path, minimcp: Callable[..., D
     assert '+\t\t"shop": {\n' in done.out and "\n-" not in done.out.partition("@@")[2]
     assert path.read_text("utf-8") == PLAIN and os.listdir(path.parent) == [path.name]
     done = minimcp("install", shop, "--client", "vscode")
-    assert done.code == 0 and f"{path}{BACKUP} is how it was" in done.out
+    assert done.code == 0 and f"(backup: {path}{BACKUP})" in done.out
     assert list(json.loads(path.read_text("utf-8"))["servers"]) == ["near", "shop"]
     assert path.stat().st_mode & 0o777 == 0o640
     assert minimcp("install", shop, "--client", "vscode", "--remove").code == 0
@@ -152,12 +152,10 @@ def test_a_file_with_comments_is_left_to_the_user(
 ) -> None:
     path = _file("vscode", COMMENTED)
     done = minimcp("install", shop, "--client", "vscode")
-    assert (
-        done.code == 2 and 'which would be lost: put in by hand, in servers: "shop": {' in done.err
-    )
+    assert done.code == 2 and 'which would be lost: add by hand, in servers: "shop": {' in done.err
     assert os.path.abspath(shop) in done.err
     done = minimcp("install", shop, "--client", "vscode", "--remove", "--name", "near")
-    assert done.code == 2 and 'take out by hand, in servers: "near": {' in done.err
+    assert done.code == 2 and 'remove by hand, in servers: "near": {' in done.err
     assert path.read_text("utf-8") == COMMENTED and os.listdir(path.parent) == [path.name]
 
 
@@ -188,7 +186,11 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
     shop: str, home: Path, minimcp: Callable[..., Done]
 ) -> None:
     done = minimcp("install", shop, "--client", "claude", "--dry-run")
-    assert done.code == 0 and "+++ the same with this change" in done.out and shop in done.out, done
+    assert (
+        done.code == 0
+        and f"+++ {HOSTS['claude'].user_path} with this change" in done.out
+        and shop in done.out
+    ), done
     assert not Path(HOSTS["claude"].user_path).parent.exists()
 
 
@@ -200,7 +202,7 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
         (["shop.py", "--client", "emacs"], "invalid choice: 'emacs'"),
         (
             ["shop.py", "--client", "claude", "--project"],
-            "Claude Desktop has no file for a project",
+            "Claude Desktop has no file for projects",
         ),
         (
             ["shop.py", "--client", "claude"],
@@ -208,13 +210,16 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
         ),
         (
             ["shop.py", "--client", "vscode"],
-            "or write its file for this folder: --project (.vscode/mcp.json)",
+            "or write its file for this folder with --project (.vscode/mcp.json)",
         ),
         (
             ["broken.py", "--client", "cursor"],
-            "the server does not answer, so nothing was written (--no-check writes",
+            "the server does not answer, so nothing was written (to write it anyway: --no-check)",
         ),
-        (["shop.py", "--client", "claude-code"], "is no JSON, and was not changed: Expecting"),
+        (
+            ["shop.py", "--client", "claude-code"],
+            "is not valid JSON and was not changed: Expecting",
+        ),
     ],
 )
 def test_what_cannot_be_installed(
@@ -273,7 +278,7 @@ def test_what_is_no_config_is_not_changed(text: str) -> None:
 def test_all_servers_of_all_hosts_are_listed(
     shop: str, home: Path, minimcp: Callable[..., Done]
 ) -> None:
-    assert minimcp("list", "--all") == Done(0, "no host's file was found\n", "")
+    assert minimcp("list", "--all") == Done(0, "no config file of a host was found\n", "")
     _file("vscode", COMMENTED)
     entries = {
         "on": {"command": "x", "args": ["a b"], "env": {"KEY": "secret"}},
@@ -294,7 +299,7 @@ def test_all_servers_of_all_hosts_are_listed(
         "    off: y  (disabled: it is)",
         "    bad: 5  (command: must be a string, not the number 5)",
         "    ${X}: http://${NO_SUCH_HOST}/  (url: the environment variable NO_SUCH_HOST is not set)",
-        "    no: no object  (must be an object, not the number 1)",
+        "    no: not an object  (must be an object, not the number 1)",
         f"VS Code: {HOSTS['vscode'].user_path}",
         "    far: http://far.example/mcp  (the host asks for an input)",
         "    near: npx -y it",

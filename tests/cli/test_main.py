@@ -35,10 +35,10 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["chek"], "there is no command 'chek', did you mean check? There are demo, list,"),
+        (["chek"], "unknown command 'chek', did you mean check? The commands are demo, list,"),
         (
             ["bake"],
-            "there is no command 'bake': demo, list, call, tasks, read, prompt, ping, login, logout, whoami,",
+            "unknown command 'bake'; the commands are demo, list, call, tasks, read, prompt, ping, login, logout, whoami,",
         ),
         (["call"], "the following arguments are required: TARGET, TOOL"),
         (["read", "x.py"], "the following arguments are required: URI"),
@@ -52,7 +52,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
         (["ping", ""], "an empty command starts nothing"),
         (["demo", "now"], "invalid int value: 'now'"),
-        (["demo", "17"], "they are 1 to 16"),
+        (["demo", "17"], "the chapters are 1 to 16"),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(

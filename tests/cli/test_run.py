@@ -19,7 +19,7 @@ import pytest
 
 from minimcp import connect
 from minimcp.cli import UsageError
-from minimcp.cli.run import address, find_server, load, look
+from minimcp.cli.run import address, find_server, load, stamps_of
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line, run_process
@@ -98,11 +98,11 @@ def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        (TWO, "", "has several servers, say which: {path}:first, {path}:second"),
-        (TWO, ":third", "has no variable 'third': its servers are first, second"),
-        ("x = 1\n", ":x", "'x' in {path} is no server but int"),
+        (TWO, "", "has several servers, choose one: {path}:first, {path}:second"),
+        (TWO, ":third", "has no variable 'third'; its servers are first, second"),
+        ("x = 1\n", ":x", "'x' in {path} is not a server but int"),
         ("from minimcp import Server\n", "", "has no server object: write"),
-        ("from minimcp import Server\n", ":Server", "is no server but type"),
+        ("from minimcp import Server\n", ":Server", "is not a server but type"),
         ("x = 1\n", ":y", "has no variable 'y'\n"),
         (
             "x = 1\nx = 1 / 0\n",
@@ -128,13 +128,13 @@ def test_mistakes_in_a_file(
     [
         (["no/such.py"], "there is no file 'no/such.py'"),
         (["no/such.py:server"], "there is no file 'no/such.py'"),
-        (["shop.txt"], "shop.txt is no Python file"),
+        (["shop.txt"], "shop.txt is not a Python file"),
         (["C:\\a.py"], "there is no file 'C:\\\\a.py'"),
-        (["shop.py", "--http", "here"], "is no [HOST:]PORT"),
-        (["shop.py", "--http", ":80"], "is no [HOST:]PORT"),
-        (["shop.py", "--http", "65536"], "is no [HOST:]PORT"),
-        (["shop.py", "--sse"], "--sse goes with --http"),
-        (["shop.py", "--reload"], "--reload goes with --http"),
+        (["shop.py", "--http", "here"], "is not [HOST:]PORT"),
+        (["shop.py", "--http", ":80"], "is not [HOST:]PORT"),
+        (["shop.py", "--http", "65536"], "is not [HOST:]PORT"),
+        (["shop.py", "--sse"], "--sse needs --http"),
+        (["shop.py", "--reload"], "--reload needs --http"),
         (["shop.py", "--http", "0.0.0.0:0"], "allowed_hosts"),
     ],
 )
@@ -295,7 +295,7 @@ def test_it_is_started_anew_when_a_file_changes(
     assert answer() == "two"
     _file(tmp_path, "x = (\n", "shop.py")
     served.next("cannot be imported: line 1: SyntaxError")
-    served.next("it is started again when a file changes")
+    served.next("waiting for a change to restart")
     _file(tmp_path, SERVER.replace("return ANSWER", "return ANSWER * 2"), "shop.py")
     assert served.next(r"serves at (\S+)") == served.url
     assert answer() == "twotwo"
@@ -308,6 +308,6 @@ def test_what_is_watched(tmp_path: Path) -> None:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     os.symlink("nowhere.py", tmp_path / "broken.py")
-    assert sorted(look(str(tmp_path / "shop.py"))) == sorted(
+    assert sorted(stamps_of(str(tmp_path / "shop.py"))) == sorted(
         str(tmp_path / name) for name in watched
     )

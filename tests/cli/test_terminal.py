@@ -95,7 +95,7 @@ def test_a_form_is_filled_in_field_by_field(
     assert json.loads(done.out) == {"action": "accept", "content": content}
     assert done.err == (
         "curious asks: Who\\x1b[31m travels?\n"
-        "(Enter takes what stands in brackets, Ctrl-D cancels)\n"
+        "(press Enter for the value in brackets, Ctrl-D to cancel)\n"
         "  As on the ticket.\n"
         "  Your name (string):   name: expected at least 2 characters, got 0\n"
         "  Your name (string):   name: expected at least 2 characters, got 1\n"
@@ -120,7 +120,7 @@ def test_a_form_is_filled_in_field_by_field(
             "y\n",
             ["call", "pay_odd"],
             "accept\n",
-            "if you trust xn--pple-43d.example (a name with letters beyond ASCII: it may look like another one):\nhttps://xn--",
+            "if you trust xn--pple-43d.example (this name has non-ASCII letters and may imitate another):\nhttps://xn--",
         ),
         ("\n", ["call", "pay"], "decline\n", ""),
         ("\x04", ["call", "pay"], "cancel\n", "\ncancelled\n"),
@@ -175,7 +175,7 @@ def test_without_a_terminal_everything_is_declined(
     done = minimcp("call", curious, "book", "--quiet")
     assert (done.code, json.loads(done.out)) == (0, {"action": "decline", "content": None})
     assert done.err == (
-        "curious asks: Who\\x1b[31m travels?\ndeclined: stdin is no terminal at which to ask, "
+        "curious asks: Who\\x1b[31m travels?\ndeclined: stdin is not a terminal, "
         "and there is no --answer name=...\n"
     )
     assert minimcp("read", curious, "ask://me").code == 3
@@ -196,7 +196,7 @@ def test_without_a_terminal_everything_is_declined(
         ),
         (["name=Ada"], None, "and there is no --answer size=..."),
         (["name=A", "size=l"], None, "declined: --answer: name: expected at least 2 characters"),
-        (["nmae=Ada", "size=l"], None, "nobody asked for nmae: --answer was not used"),
+        (["nmae=Ada", "size=l"], None, "--answer was not used: the server did not ask for nmae"),
         (["name=Ada", "size=l", "name=@no file"], None, "--answer: name=@no file: No such file"),
     ],
 )
@@ -257,9 +257,7 @@ def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
     request = ElicitRequest("?", mode="url", url="nonsense")
     request.server = Implementation("a\nb", "1")
     assert FormPrompter()(request).action == "decline"
-    assert (
-        "a | b asks: ?\nOpen this yourself, if you trust it:\nnonsense\n" in capfd.readouterr().err
-    )
+    assert "a | b asks: ?\nOpen this page if you trust it:\nnonsense\n" in capfd.readouterr().err
 
 
 def test_questions_come_one_at_a_time(types: Callable[[str], object], capfd: Any) -> None:
@@ -277,7 +275,7 @@ def test_questions_come_one_at_a_time(types: Callable[[str], object], capfd: Any
     for thread in threads:
         thread.join(WAIT)
     assert sorted(answers) == [1, 2]
-    said = "the server asks: ?\n(Enter takes what stands in brackets, Ctrl-D cancels)\n  x (integer) []: "
+    said = "the server asks: ?\n(press Enter for the value in brackets, Ctrl-D to cancel)\n  x (integer) []: "
     assert capfd.readouterr().err == 2 * said
 
 
@@ -361,8 +359,8 @@ def test_a_value_is_read_by_its_schema(schema: Any, text: str, value: Any) -> No
             ["x=5"],
             "x is missing: the schema refers to itself without end",
         ),
-        ({}, ["x"], "'x' is not key=value, such as name=Ada"),
-        ({}, ["=x"], "'=x' is not key=value, such as name=Ada"),
+        ({}, ["x"], "'x' is not key=value, as in name=Ada"),
+        ({}, ["=x"], "'=x' is not key=value, as in name=Ada"),
     ],
 )
 def test_a_value_that_does_not_fit_is_wrong_usage(schema: Any, words: List[str], said: str) -> None:
@@ -396,11 +394,11 @@ def test_a_file_and_json_as_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         name = word.partition("=")[0].rstrip(":")
         assert read_pairs([word], schema) == {name: value}, word
     for word, said in {
-        "text=@bytes": "it is no text in UTF-8, and text is no base64",
+        "text=@bytes": "the file is not UTF-8, and the schema of text is not base64",
         "text=@": "No such file",
-        "text=@none": "No such file or directory (the text itself is written 'text:=\"@none\"')",
-        "text:={": "text:={ is no JSON",
-        "list=@bytes": "it is no text",
+        "text=@none": "No such file or directory (for the text itself write 'text:=\"@none\"')",
+        "text:={": "text:={ is not valid JSON",
+        "list=@bytes": "the file is not UTF-8",
         ":=1": "is not key=value",
     }.items():
         with pytest.raises(UsageError) as caught:

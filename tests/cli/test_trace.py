@@ -138,7 +138,7 @@ def test_a_server_that_a_signal_ends_looks_like_that_to_the_host() -> None:
             _, err = process.communicate(timeout=WAIT)
         assert (
             process.returncode == -number
-            and f"signal {int(number)} has ended the server" in err.decode()
+            and f"signal {int(number)} ended the server" in err.decode()
         )
 
 
@@ -193,11 +193,11 @@ def test_a_host_and_a_server(shop: str, tmp_path: Path, minimcp: Callable[..., D
     assert all(re.match(r"\d\d:\d\d:\d\d\.\d{3} |             ", line) for line in lines)
     shown = "\n".join(line[13:] for line in lines)
     for part in (
-        r"^the server is started: .*python\S* shop.py\nhost --> initialize #1  {",
+        r"^the server was started: .*python\S* shop.py\nhost --> initialize #1  {",
         "revision that the client wants",
         r'\nhost --> tools/call #(\d+)  {"name": "order", .*\n\d+ B: call the tool "order"\nhost <-- notif',
         r"\nhost <-- result of tools/call #\d+  {.*\n\d+ B after \d+\.\d ms\n",
-        r"\nthe server has exited with code 0$",
+        r"\nthe server exited with code 0$",
     ):
         assert re.search(part, shown), part
     assert "!" not in shown
@@ -281,7 +281,7 @@ def test_no_control_character_reaches_a_terminal(tmp_path: Path, is_message: boo
 
 
 def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "MOST_BYTES", 100)
+    monkeypatch.setattr(trace, "MAX_BYTES", 100)
     line = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
     file = tmp_path / "rows.jsonl"
     recorder = recorder_of(file)
@@ -343,6 +343,6 @@ def test_a_server_that_cannot_be_started() -> None:
         out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, out) == (2, b"")
     assert (
-        b"cannot start no-such-program: No such file or directory: after -- stands the program"
+        b"cannot start no-such-program: No such file or directory: after -- write the program"
         in err
     )

@@ -43,13 +43,13 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
     done = minimcp("vendor", "mcp_copy/", *option)
     assert (done.code, done.err) == (0, "")
     assert done.out.startswith(f"mcp_copy/ is now minimcp {VERSION}{kind}, ")
-    whole = f"mcp_copy is minimcp {VERSION}{kind}, whole and unchanged\n"
+    whole = f"mcp_copy is minimcp {VERSION}{kind}, complete and unchanged\n"
     assert minimcp("vendor", "--check", "mcp_copy") == Done(0, whole, "")
     assert minimcp("vendor", "mcp_copy").code == 0, "an unchanged copy may be replaced"
     Path("mcp_copy", "errors.py").write_text("# mine\n")
     Path("mcp_copy", "odd\x1b[31m").write_text("")
     done = minimcp("vendor", "mcp_copy", "--check")
-    lines = f"changed: errors.py\nadded: odd\\x1b[31m\nmcp_copy is minimcp {VERSION}{kind}, but not as it was copied\n"
+    lines = f"changed: errors.py\nadded: odd\\x1b[31m\nmcp_copy is minimcp {VERSION}{kind}, but was changed after it was copied\n"
     assert done == Done(1, lines, "")
     done = minimcp("vendor", "mcp_copy")
     assert (done.code, done.out) == (2, "") and "changed: errors.py" in done.err
@@ -60,28 +60,31 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["full"], "full is no copy made by this command"),
-        (["file"], "file is there already, and is no folder"),
-        (["link"], "link is there already, and is no folder"),
-        (["dangling"], "dangling is there already, and is no folder"),
-        (["no/mcp-copy"], "no statement can import"),
-        (["mcp-copy"], "no statement can import a package called 'mcp-copy'"),
-        (["class"], "no statement can import"),
+        (["full"], "full is not a copy made by this command"),
+        (["file"], "file exists and is not a folder"),
+        (["link"], "link exists and is not a folder"),
+        (["dangling"], "dangling exists and is not a folder"),
+        (["no/mcp-copy"], "cannot be imported"),
+        (["mcp-copy"], "a package called 'mcp-copy' cannot be imported"),
+        (["class"], "cannot be imported"),
         ([str(PACKAGE)], "is this package itself"),
-        (["by_link/inside"], "is this package itself, or lies in it"),
-        (["gone", "--check"], "gone is no folder"),
-        ([".", "--check"], "no copy made by this command"),
-        (["mcp_copy", "--check", "--only", "server"], "--check goes with no other option"),
-        (["gone", "--check", "--one-file"], "--check goes with no other option"),
-        (["gone.zip"], "FILE.zip, and made with --one-file"),
-        (["gone", "--one-file"], "FILE.zip, and made with --one-file"),
-        (["file.zip", "--one-file"], "file.zip is no copy made by this command"),
-        (["folder.zip", "--one-file"], "folder.zip is there already, and is no file"),
-        (["gone", "--with", "prompts"], "--with goes with --only"),
+        (["by_link/inside"], "is this package itself, or inside it"),
+        (["gone", "--check"], "gone is not a folder"),
+        ([".", "--check"], "is not a copy made by this command"),
+        (
+            ["mcp_copy", "--check", "--only", "server"],
+            "--check cannot be combined with other options",
+        ),
+        (["gone", "--check", "--one-file"], "--check cannot be combined with other options"),
+        (["gone.zip"], "write FILE.zip and --one-file"),
+        (["gone", "--one-file"], "write FILE.zip and --one-file"),
+        (["file.zip", "--one-file"], "file.zip is not a copy made by this command"),
+        (["folder.zip", "--one-file"], "folder.zip exists and is not a file"),
+        (["gone", "--with", "prompts"], "--with needs --only"),
         (["gone", "--only", "server", "--with", "prompt"], "did you mean prompts?"),
         (
             ["gone", "--only", "server", "--with", "zzz"],
-            "no feature is called 'zzz': there are ",
+            "unknown feature 'zzz'; there are ",
         ),
         (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
         ([], "required: DIR"),
@@ -252,14 +255,14 @@ def test_differences_are_told_by_file_and_links_are_not_followed(made: str, tmp_
 )
 def test_a_folder_with_a_manifest_that_makes_no_sense_is_no_copy(made: str, text: str) -> None:
     Path(made, "vendored.json").write_text(text)
-    with pytest.raises(UsageError, match="no copy"):
+    with pytest.raises(UsageError, match="is not a copy"):
         read_manifest(made)
 
 
 def test_a_manifest_behind_a_link_is_none(made: str, tmp_path: Path) -> None:
     os.rename(os.path.join(made, "vendored.json"), tmp_path / "real")
     os.symlink(tmp_path / "real", os.path.join(made, "vendored.json"))
-    with pytest.raises(UsageError, match="no copy"):
+    with pytest.raises(UsageError, match="is not a copy"):
         read_manifest(made)
 
 
@@ -292,7 +295,7 @@ def test_a_changed_copy_or_an_archive_is_not_copied(
     made: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Path(made, "errors.py").write_text("# mine\n")
-    for folder, said in ((made, "changed"), ("/no/such/archive.zip/minimcp", "lies in no folder")):
+    for folder, said in ((made, "changed"), ("/no/such/archive.zip/minimcp", "is not in a folder")):
         monkeypatch.setattr(vendor, "PACKAGE", folder)
         with pytest.raises(UsageError, match=said):
             own_files()
