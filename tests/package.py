@@ -136,8 +136,10 @@ def check_contents(wheel: Path, sdist: Path) -> None:
         metadata = archive.read(f"{name}.dist-info/METADATA").decode()
     with tarfile.open(sdist) as source:
         held = {each.name for each in source.getmembers() if each.isfile()}
-    beside = OF_SDIST | {f"minimcp.egg-info/{each}" for each in EGG_INFO}
+    beside = OF_SDIST | {f"minimcp_sync.egg-info/{each}" for each in EGG_INFO}
     compare(sdist.name, held, {f"{name}/{each}" for each in package | beside})
+    if not re.search("^Name: minimcp-sync$", metadata, re.M):
+        raise Wrong("the distribution is not called minimcp-sync")
     extras = set(re.findall(r"^Provides-Extra: (\S+)", metadata, re.M))
     if extras != EXTRAS:
         raise Wrong(f"the extras are {sorted(extras)}")

@@ -53,8 +53,8 @@ _EMBEDDING = (
     (IPv6Network("::ffff:0:0/96"), 0),  # IPv4-mapped
     (IPv6Network("::ffff:0:0:0/96"), 0),  # IPv4-translated
     (IPv6Network("64:ff9b::/96"), 0),  # NAT64
-    # NAT64 of a site, in the form in which 48 zeros precede the IPv4 address. In other forms the
-    # address stands elsewhere, so they count as private.
+    # NAT64 of a site, in the form in which 48 zeros precede the IPv4 address. Other forms have the
+    # address at another position, so they count as private.
     (IPv6Network("64:ff9b:1::/96"), 0),
     (IPv6Network("2002::/16"), 80),  # 6to4
 )
@@ -71,10 +71,11 @@ def reach_of(address: str) -> Reach:
     """Return the reach of an address, or of the IPv4 address inside it.
 
     Args:
-        address: As `socket.getpeername` or `socket.getaddrinfo` returns it, with or without a zone.
+        address: An address from `socket.getpeername` or `socket.getaddrinfo`, with or without a
+            zone.
 
     Raises:
-        ValueError: It is not an IP address.
+        ValueError: The text is not an IP address.
     """
     found: Union[IPv4Address, IPv6Address] = ip_address(address.partition("%")[0])
     if isinstance(found, IPv4Address):

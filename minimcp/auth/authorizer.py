@@ -1,4 +1,4 @@
-"""The access token of one server: `Authorizer` loads, sends, renews and stores it; a `Grant`
+"""The access token of a server: an `Authorizer` loads, sends, renews and stores it, and a `Grant`
 obtains it.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
@@ -39,24 +39,25 @@ from .tokens import Token, TokenRefused, refreshed
 
 log = logger("minimcp.auth")
 
-# How often a thread that waits for another thread's token checks whether its call was given up.
-LOOK_SECONDS = 0.2
+# Interval at which a thread that waits for another one checks whether its own call was aborted.
+POLL_SECONDS = 0.2
 
-# How long another process may take to renew a token if no person is asked.
+# How long another process may take to renew a token without asking a person.
 RENEW_SECONDS = 60.0
 
-# The settings of a connection (`Fetcher.settings`) that has none.
+# The default settings of a connection; see `Fetcher.settings`.
 NO_SETTINGS: Mapping[str, Any] = {"verify": True, "proxies": None}
 
 
 class Grant:
-    """A way to obtain tokens; `connect` takes one as ``auth``. Thread-safe: one object serves any
-    number of connections.
+    """A way to obtain tokens, for ``connect(auth=)``.
+
+    One object may be used for any number of connections. Thread-safe.
 
     Args:
-        store: Where tokens are kept.
+        store: The token store.
         scopes: Scopes to request in addition to those that the server names.
-        issuer: URL of the authorization server that the credentials are for. None takes the one
+        issuer: The URL of the authorization server that the credentials are for; None means the one
             that the server names.
 
     Raises:
@@ -64,8 +65,8 @@ class Grant:
         ValueError: The issuer is not an https URL (or http on this machine).
     """
 
-    # Seconds that a person has to sign in, during which the deadline of the call is paused. None if
-    # no person is asked.
+    # Seconds that a person has to sign in; the call's deadline is paused meanwhile. None if no
+    # person is asked.
     seconds: Optional[float] = None
     # Whether a token can be obtained if none is stored.
     can_obtain = True
@@ -77,7 +78,7 @@ class Grant:
 
     def __init__(self, store: TokenStore, scopes: Any = (), issuer: Optional[str] = None) -> None:
         if isinstance(scopes, str) or not all(isinstance(each, str) for each in scopes):
-            raise TypeError("scopes is a sequence of str")
+            raise TypeError("scopes must be a sequence of str")
         if issuer is not None:
             check_url(issuer)
         self.store = store
@@ -89,13 +90,15 @@ class Grant:
         """Return the object that authorizes requests to a server; all connections share it.
 
         Raises:
-            ValueError: The URL is neither https nor on this machine, so that anybody could read the
-                token on its way.
+            ValueError: The URL is neither https nor on this machine, so others could read the token
+                on the network.
         """
         parts = parse_web_url(url, userinfo=True)
         if parts.scheme != "https" and not parts.is_local:
-            what = "tokens are only sent over https, or to this machine"
-            raise ValueError(f"{what}: write https:// instead of {without_secrets(url)}")
+            raise ValueError(
+                "tokens are only sent over https, or to this machine: write https:// instead of "
+                f"{without_secrets(url)}"
+            )
         return self._authorizers.setdefault(url, Authorizer(self, url))
 
     def obtain(
@@ -109,27 +112,27 @@ class Grant:
         raise NotImplementedError
 
     def forget_client(self, issuer: str, client_id: Optional[str] = None) -> bool:
-        """Delete what an authorization server has registered for this program.
+        """Delete the stored registrations of this program at an authorization server.
 
         Args:
             issuer: The authorization server.
-            client_id: Only a registration with this id; None deletes all of them.
+            client_id: The id of the registration to delete; None deletes all.
 
         Returns:
-            Whether there was any. Only `SignIn` registers clients.
+            Whether there was a registration. Only `SignIn` registers clients.
         """
         return False
 
 
 class Authorizer:
-    """Sends the token of one server with each request, and renews it when the server asks for that.
+    """The token of one server, which is added to each request and renewed when necessary.
 
-    One thread renews the token while the others wait. So do other processes, if the store has a
-    lock. Thread-safe.
+    Only one thread at a time renews the token, and only one process if the store has a lock.
+    Thread-safe.
 
     Args:
         grant: The way to obtain a token.
-        url: URL of the server.
+        url: The URL of the server.
     """
 
     def __init__(self, grant: Grant, url: str) -> None:
@@ -142,21 +145,20 @@ class Authorizer:
         # The token that was obtained last, until the server accepts it. If the server rejects it,
         # it is not renewed once more for the same request.
         self._untried: Optional[str] = None
-        # Scopes that were requested in vain.
-        self._asked: set[str] = set()
+        # Scopes that were requested because a token lacked them. They are not requested again.
+        self._requested: set[str] = set()
         self._is_loaded = False
-        # Of the connection over which the server asked for the token; empty if it has not yet.
+        # Address of the connection over which the server asked for a token; empty before that.
         self._address = ""
-        # Why the store does not have the newest token, which is kept in memory then. None if it
-        # has.
-        self._unkept: Optional[Exception] = None
-        # Not an RLock: a refresh whose caller has given up releases it from a thread of its own.
+        # The error of the store if it could not store the newest token, which is kept in memory.
+        self._store_error: Optional[Exception] = None
+        # Not an RLock, because a refresh whose caller was aborted releases it on another thread.
         self._lock = threading.Lock()
         self._owner: Optional[int] = None
 
     @property
     def access_token(self) -> str:
-        """The token that is sent now; empty without one."""
+        """The current token; empty if there is none."""
         token = self._token
         return "" if token is None else token.access_token
 
@@ -173,14 +175,15 @@ class Authorizer:
 
         Args:
             method: The method of the request.
-            url: Where it goes.
+            url: The URL of the request.
             request: The request, which another thread may abort.
-            settings: The settings of its connection, `Fetcher.settings`.
+            settings: The settings of its connection; see `Fetcher.settings`.
 
         Raises:
             ConnectionLost: The request was aborted while another thread renewed the token.
         """
-        is_loaded, token = self._is_loaded, self._token  # once: another thread may replace it
+        # Read the attributes once, because another thread may replace them.
+        is_loaded, token = self._is_loaded, self._token
         if not is_loaded and self._grant.loads_early:
             token = self._loaded(request)
         if token is not None and token.is_old and token.refresh_token:
@@ -203,35 +206,36 @@ class Authorizer:
         request: AbortableRequest,
         settings: Mapping[str, Any] = NO_SETTINGS,
     ) -> bool:
-        """Look at the head of a response, and renew the token if the server asks for that.
+        """Process the head of a response. If the server requires another token, obtain one.
 
         Args:
             status: The status of the response.
             headers: The headers of the response.
-            sent: What `authorize` returned for the request.
+            sent: The headers that `authorize` returned for the request.
             request: The request, which another thread may abort.
-            settings: The settings of its connection, `Fetcher.settings`.
+            settings: The settings of its connection; see `Fetcher.settings`.
 
         Returns:
-            Whether to send the request again, because there is another token.
+            Whether to send the request again with another token.
 
         Raises:
-            AuthorizationError: The server wants a token and none could be obtained, or the stored
-                tokens cannot be read.
+            AuthorizationError: The server requires a token and none could be obtained, or the
+                stored tokens cannot be read.
             ConnectionLost: The request was aborted.
         """
-        token, proof = sent.get("Authorization", " ").split(" ", 1)[1], self._proof
+        token = sent.get("Authorization", " ").split(" ", 1)[1]
+        proof = self._proof
         has_nonce = proof is not None and proof.note(self._url, headers)
         if status not in (401, 403):
             if token and token == self._untried:
                 self._untried = None
             return False
-        asked, challenge, dpop_only = _asked(headers)
-        error = asked.get("dpop", {}).get("error") or challenge.get("error")
+        by_scheme, challenge, dpop_only = _challenges(headers)
+        error = by_scheme.get("dpop", {}).get("error") or challenge.get("error")
         if status == 401 and error == "use_dpop_nonce":
             return has_nonce
         if status == 401 and token == self._untried:
-            self._untried = None  # this request ends, and the next one may obtain another token
+            self._untried = None  # this request fails, and the next one may obtain another token
             return False
         if status == 401:
             return self._renew(challenge, token, request, settings, dpop_only=dpop_only)
@@ -241,20 +245,19 @@ class Authorizer:
     # ------------------------------------------------------------ obtaining a token
 
     def _loaded(self, request: AbortableRequest) -> Optional[Token]:
-        """Return the stored token before a server has asked for one."""
+        """Return the stored token, before the server has required one."""
         with self._alone(request):
             try:
                 if not self._is_loaded:
                     self._load()
-            except AuthorizationError as error:  # reported if the server asks for a token
+            except AuthorizationError as error:  # reported if the server requires a token
                 log.debug("%s: %s", self._shown, error)
             return self._token
 
     def _renewed_early(
         self, request: AbortableRequest, settings: Mapping[str, Any]
     ) -> Optional[Token]:
-        """Return a new token in place of one that ends soon, or that one if it cannot be
-        renewed."""
+        """Renew a token that expires soon. Return the old token if it cannot be renewed."""
         try:
             with self._alone(request) as held:
                 held.enter_context(self._alone_among_processes(request))
@@ -274,75 +277,81 @@ class Authorizer:
         settings: Mapping[str, Any],
         *,
         dpop_only: bool = False,
-        anew: bool = False,
+        start_over: bool = False,
         more: tuple[str, ...] = (),
     ) -> bool:
-        """Get another token than the one that was rejected.
+        """Obtain a token other than the one that was rejected.
 
         Args:
-            challenge: The challenge of the response; None if the server has not asked for a token.
+            challenge: The challenge of the response; None if the server has not required a token.
             sent: The token that was rejected.
             request: The request, which another thread may abort.
             settings: The settings of its connection.
             dpop_only: Whether the server accepts only tokens that are bound to a key.
-            anew: Use neither a stored token nor a refresh token nor a registration.
+            start_over: Whether to use no stored token, no refresh token and no registration.
             more: Scopes that the token lacks; they are requested once.
 
         Returns:
-            Whether there is one.
+            Whether there is another token.
         """
         with self._alone(request) as held:
-            try:  # reading needs no lock among processes, and so no folder that is writable
+            try:
+                # Reading needs no lock between processes, so the folder may be read-only.
                 self._load()
             except AuthorizationError as error:
-                told = (
-                    f"{self._shown}: the server wants a token, and the stored ones cannot be used"
-                )
-                raise AuthorizationError(f"{told}: {error}") from error
-            if self._has_other(sent) and not anew:
-                return True  # a stored one, or one that another thread has obtained
+                raise AuthorizationError(
+                    f"{self._shown}: the server requires a token, and the stored ones cannot be "
+                    f"used: {error}"
+                ) from error
+            if self._has_other(sent) and not start_over:
+                return True  # the token is a stored one, or another thread has obtained it
             if self._token is None and not self._grant.can_obtain:
                 return False
             held.enter_context(self._alone_among_processes(request))
             self._load()
-            if self._has_other(sent) and not anew:
-                return True  # another process has obtained it
-            if more and self._asked.issuperset(more):
+            if self._has_other(sent) and not start_over:
+                return True  # another process has obtained the token
+            if more and self._requested.issuperset(more):
                 return False
             exchange = self._exchange(request, settings, request.address)
             place = discover(exchange, challenge, self._grant.issuer)
-            self._asked.update(more)
+            self._requested.update(more)
             self._address = request.address
-            token, before = self._token, tuple[str, ...]()
+            token = self._token
+            old_scopes = tuple[str, ...]()
             if token is not None and same_issuer(token.issuer, place.issuer):
-                before, dpop_only = token.scopes, dpop_only or token.proof_key is not None
-                is_renewable = (
-                    token.refresh_token and token.resource == place.resource and not (anew or more)
-                )
+                old_scopes = token.scopes
+                dpop_only = dpop_only or token.proof_key is not None
+                is_renewable = token.refresh_token and token.resource == place.resource
+                is_renewable = is_renewable and not start_over and not more
                 if is_renewable and self._refresh(held, exchange, place):
                     return True
             elif token is not None:
                 if self._grant.has_fixed_credentials:
-                    told = f"the server takes tokens of {one_line(place.issuer)} now"
                     raise AuthorizationError(
-                        f"{told}, and the credentials are for {one_line(token.issuer)}"
+                        f"the server now accepts tokens of {one_line(place.issuer)}, but the "
+                        f"credentials are for {one_line(token.issuer)}"
                     )
                 self._keep(None)
-            scopes = (
-                more or words((challenge or {}).get("scope")) or self._grant.scopes or place.scopes
-            )
-            wanted = (*before, *scopes, *self._grant.scopes)
-            if anew:
+            named = words((challenge or {}).get("scope"))
+            scopes = more or named or self._grant.scopes or place.scopes
+            if start_over:
                 self._forget_client(place.issuer)
-            # so that `sign_out` finds the registration, even if nobody signs in
+            # Stored before the person signs in, so that `sign_out` always finds the registration.
             self._put(f"server {self._key}", {"issuer": place.issuer, "resource": place.resource})
-            if anew:
-                self._check_kept()  # before a person signs in for nothing
+            if start_over:
+                self._check_stored()  # before a person signs in
             try:
-                self._obtain(exchange, place, wanted, dpop_only or place.takes_dpop_only)
+                self._obtain(
+                    exchange,
+                    place,
+                    (*old_scopes, *scopes, *self._grant.scopes),
+                    dpop_only or place.takes_dpop_only,
+                )
             except BaseException as error:
-                if not isinstance(error, AuthorizationError):  # it was given up, and not in vain
-                    self._asked.difference_update(more)
+                if not isinstance(error, AuthorizationError):
+                    # The request was aborted, so the scopes may be requested again.
+                    self._requested.difference_update(more)
                 raise
             return True
 
@@ -354,12 +363,12 @@ class Authorizer:
     ) -> None:
         grant = self._grant
         try:
-            with self._clock_stands(exchange.request):
+            with self._deadline_paused(exchange.request):
                 key = ProofKey() if is_bound else None
                 token = grant.obtain(exchange, place, tuple(dict.fromkeys(scopes)), key)
         except McpError:
             raise
-        except Exception as error:  # of a hook, or of an object of the user's
+        except Exception as error:  # raised by a callback of the user
             raise AuthorizationError(f"{self._shown}: {describe(error)}") from error
         self._untried = token.access_token
         self._keep(token, key)
@@ -367,22 +376,21 @@ class Authorizer:
     def _refresh(self, held: ExitStack, exchange: Exchange, place: Optional[Place] = None) -> bool:
         """Exchange the refresh token for a new token.
 
-        The server may rotate the refresh token: then the response is the only place where the new
-        one is. So a thread of its own sends the request, waits for the response and stores it, even
-        if the caller gives up.
+        The server may replace the refresh token, and then only the response has the new one. So a
+        separate thread sends the request and stores the response, even if the caller is aborted.
 
         Args:
-            held: The locks, which are released when the response has been stored.
+            held: The locks, which are released when the response is stored.
             exchange: The requests of the caller.
-            place: Where the token comes from; None takes the token's own issuer.
+            place: The server and its authorization server; None means the token's own issuer.
 
         Returns:
-            False if the authorization server rejected the refresh token, which is dropped then.
+            False if the authorization server rejected the refresh token, which is then deleted.
 
         Raises:
-            AuthorizationError: There was no response, or the server has a fault: the refresh token
-                may be accepted later.
-            ConnectionLost: The caller has given up.
+            AuthorizationError: There was no response, or the server failed. The refresh token may
+                be accepted later.
+            ConnectionLost: The caller was aborted.
         """
         token = self._token
         assert token is not None
@@ -399,18 +407,18 @@ class Authorizer:
                 outcome.set_exception(error)
 
         if exchange.request.aborted.is_set():
-            raise ConnectionLost(f"{self._shown}: given up before the token was refreshed")
-        # Not a daemon: the process does not end before the response is stored, which takes
-        # `TOKEN_SECONDS` at most.
+            raise ConnectionLost(f"{self._shown}: aborted before the token was refreshed")
+        # Not a daemon thread, so that the process does not exit before the response is stored. That
+        # takes at most `TOKEN_SECONDS`.
         sender = threading.Thread(target=send, name="minimcp-refresh", daemon=False)
         try:
             try:
                 sender.start()
-            except RuntimeError:  # the system has no thread left
+            except RuntimeError:  # the system cannot start a thread
                 send()
-            while not wait([outcome], LOOK_SECONDS).done:
+            while not wait([outcome], POLL_SECONDS).done:
                 if exchange.request.aborted.is_set():
-                    raise ConnectionLost(f"{self._shown}: given up while the token was refreshed")
+                    raise ConnectionLost(f"{self._shown}: aborted while the token was refreshed")
         except BaseException:
             if sender.is_alive():
                 rest = held.pop_all()
@@ -427,7 +435,7 @@ class Authorizer:
         except TokenRefused as refusal:
             if not refusal.is_final:
                 raise
-            log.debug("%s: the refresh token is rejected: %s", self._shown, refusal)
+            log.debug("%s: the refresh token was rejected: %s", self._shown, refusal)
             if refusal.error == "invalid_client":
                 self._forget_client(token.issuer, token.client_id)
             self._keep(replace(token, refresh_token=None))
@@ -451,12 +459,12 @@ class Authorizer:
             return self._grant.store.get(key)
         except AuthorizationError:
             raise
-        except Exception as error:  # of a store of the user's
+        except Exception as error:  # raised by a store of the user
             raise AuthorizationError(f"the token store failed: {describe(error)}") from error
 
     def _load(self) -> None:
-        """Take the token that is stored: another process may have obtained it."""
-        if self._unkept is None or self._token is None:
+        """Load the stored token, which another process may have renewed."""
+        if self._store_error is None or self._token is None:
             pointer = self._get(f"server {self._key}")
             record = None
             if isinstance(pointer, dict):
@@ -465,14 +473,14 @@ class Authorizer:
         self._is_loaded = True
 
     def _keep(self, token: Optional[Token], proof: Optional[ProofKey] = None) -> None:
-        """Use this token from now on, and store it; None forgets the one there is.
+        """Use this token from now on, and store it; None deletes the current one.
 
-        A token that cannot be stored, for example because the disk is full, is still used: the
-        refresh token before it may no longer be valid.
+        A token that cannot be stored, for example because the disk is full, is still used, because
+        the previous refresh token may no longer be valid.
         """
         before = self._token
         self._token = token
-        self._unkept = None
+        self._store_error = None
         if token is None and before is not None:
             self._put(_token_key(before.issuer, before.resource), None)
         elif token is not None:
@@ -483,11 +491,10 @@ class Authorizer:
     def _put(self, key: str, value: Optional[dict[str, Any]]) -> None:
         try:
             self._grant.store.put(key, value)
-        except Exception as error:  # also of a store of the user's
-            self._unkept = error
+        except Exception as error:  # a store of the user may raise anything
+            self._store_error = error
             log.warning(
-                "%s: what is known of the token is not stored, and is lost when this process "
-                "ends: %s",
+                "%s: the token could not be stored, and is lost when this process exits: %s",
                 self._shown,
                 describe(error),
             )
@@ -495,28 +502,30 @@ class Authorizer:
     def _forget_client(self, issuer: str, client_id: Optional[str] = None) -> bool:
         try:
             return self._grant.forget_client(issuer, client_id)
-        except Exception as error:  # also of a store of the user's
-            self._unkept = error
-            log.warning("%s: the registration is not deleted: %s", self._shown, describe(error))
+        except Exception as error:  # a store of the user may raise anything
+            self._store_error = error
+            log.warning(
+                "%s: the registration could not be deleted: %s", self._shown, describe(error)
+            )
             return False
 
     @contextmanager
     def _alone(self, request: AbortableRequest) -> Iterator[ExitStack]:
-        """Let no other thread change the token of this server.
+        """Exclude other threads from changing the token of this server.
 
         Yields:
-            The locks that are held; more can be added, and `_refresh` may take them over.
+            The locks that are held. The caller can add locks, and `_refresh` may take them over.
         """
-        if self._owner == threading.get_ident():  # a hook, or a signal handler, calls the server
+        if self._owner == threading.get_ident():  # a callback or signal handler calls the server
             with ExitStack() as held:
                 yield held
             return
         with ExitStack() as held:
-            with self._clock_stands(request):
-                while not self._lock.acquire(timeout=LOOK_SECONDS):
+            with self._deadline_paused(request):
+                while not self._lock.acquire(timeout=POLL_SECONDS):
                     if request.aborted.is_set():
                         raise ConnectionLost(
-                            f"{self._shown}: given up while another thread got a token"
+                            f"{self._shown}: aborted while another thread obtained a token"
                         )
             held.callback(self._lock.release)
             self._owner = threading.get_ident()
@@ -527,39 +536,38 @@ class Authorizer:
 
     @contextmanager
     def _alone_among_processes(self, request: AbortableRequest) -> Iterator[None]:
-        """Hold the lock of the store, if it has one.
+        """Hold the lock of the store, if it has one. Blocks while another process holds it.
 
         Raises:
-            AuthorizationError: The lock cannot be made, or another process holds it for too long.
+            AuthorizationError: The lock cannot be created, or another process holds it too long.
             ConnectionLost: The request was aborted.
-
-        Blocks until no other process holds it.
         """
         lock = getattr(self._grant.store, "lock", None)
         limit = Deadline(self._grant.seconds or RENEW_SECONDS)
         with ExitStack() as held:
-            with self._clock_stands(request):
+            with self._deadline_paused(request):
                 while lock is not None:
-                    look = limit.within(LOOK_SECONDS)
+                    attempt = limit.within(POLL_SECONDS)
                     try:
-                        held.enter_context(lock(f"server {self._key}", look.seconds))
+                        held.enter_context(lock(f"server {self._key}", attempt.seconds))
                         break
                     except AuthorizationError as error:
-                        if not look.expired:  # there can be no lock
+                        if not attempt.expired:  # the lock cannot be created
                             raise
                         if request.aborted.is_set():
-                            told = "given up while another process got a token"
-                            raise ConnectionLost(f"{self._shown}: {told}") from None
+                            raise ConnectionLost(
+                                f"{self._shown}: aborted while another process obtained a token"
+                            ) from None
                         if limit.expired:
-                            told = (
-                                f"another process has been getting a token for {limit.seconds:g} s"
-                            )
-                            raise AuthorizationError(f"{self._shown}: {told}") from error
+                            raise AuthorizationError(
+                                f"{self._shown}: another process has been obtaining a token for "
+                                f"{limit.seconds:g} s"
+                            ) from error
             yield
 
     @contextmanager
-    def _clock_stands(self, request: AbortableRequest) -> Iterator[None]:
-        """Pause the deadline of the call while a person may be asked."""
+    def _deadline_paused(self, request: AbortableRequest) -> Iterator[None]:
+        """Pause the call's deadline while a person may be asked."""
         if self._grant.seconds is None:
             yield
             return
@@ -572,29 +580,25 @@ class Authorizer:
     # ------------------------------------------------------------ for the command line
 
     def sign_in(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Obtain a token although no call has asked for one, and return what `known` does.
+        """Obtain a token without a call, and return the result of `known`.
 
         Raises:
-            AuthorizationError: No token could be obtained, or it could not be stored.
+            AuthorizationError: The token could not be obtained or stored.
         """
         request = AbortableRequest()
         exchange = self._exchange(request, settings)
         status, headers = self._ping(exchange)
         request.address = exchange.address
-        _, challenge, dpop_only = _asked(headers if status == 401 else {})
-        self._renew(
-            challenge if status == 401 else None,
-            "",
-            request,
-            settings,
-            dpop_only=dpop_only,
-            anew=True,
-        )
-        self._check_kept()
+        challenge: Optional[Mapping[str, str]] = None
+        dpop_only = False
+        if status == 401:
+            _, challenge, dpop_only = _challenges(headers)
+        self._renew(challenge, "", request, settings, dpop_only=dpop_only, start_over=True)
+        self._check_stored()
         return self.known() or {}
 
     def _ping(self, exchange: Exchange) -> tuple[int, Mapping[str, str]]:
-        """Send a ping without a token, so that the server asks for one, and its address is known.
+        """Send a ping without a token, which yields a challenge and the server's address.
 
         Returns:
             The status and the headers of the response.
@@ -609,25 +613,25 @@ class Authorizer:
         return status, headers
 
     def known(self) -> Optional[dict[str, Any]]:
-        """Return what is known of the stored token, without secrets; None if there is none."""
+        """Return a description of the stored token without secrets, or None if there is none."""
         self._load()
         token = self._token
         if token is None:
             return None
-        shown = {
-            name: getattr(token, name) for name in ("issuer", "resource", "client_id", "expires_at")
-        }
         return {
-            **shown,
+            "issuer": token.issuer,
+            "resource": token.resource,
+            "client_id": token.client_id,
+            "expires_at": token.expires_at,
             "scopes": list(token.scopes),
             "can_be_refreshed": token.refresh_token is not None,
         }
 
     def sign_out(self, settings: Mapping[str, Any]) -> bool:
-        """Forget the token and the registration, and have the token revoked if that is possible.
+        """Delete the token and the registration, and revoke the token if possible.
 
         Returns:
-            Whether there was anything to forget.
+            Whether there was anything to delete.
 
         Raises:
             AuthorizationError: The store cannot be read or written.
@@ -636,19 +640,21 @@ class Authorizer:
         with self._alone(request) as held:
             held.enter_context(self._alone_among_processes(request))
             self._load()
-            token, pointer = self._token, self._get(f"server {self._key}")
+            token = self._token
+            pointer = self._get(f"server {self._key}")
             issuer = pointer.get("issuer") if isinstance(pointer, dict) else None
             had_client = isinstance(issuer, str) and self._forget_client(issuer)
             self._keep(None)
             if pointer is not None:
                 self._put(f"server {self._key}", None)
-            self._check_kept()
+            self._check_stored()
         if token is None:
             return had_client
-        with suppress(McpError):  # it ends by itself, too
+        with suppress(McpError):  # a token that is not revoked expires later
             exchange = self._exchange(request, settings, self._address)
             if not exchange.address:
-                with suppress(AuthorizationError):  # then only a public issuer is asked
+                # If this fails, the token is revoked only if the issuer has a public address.
+                with suppress(AuthorizationError):
                     self._ping(exchange)
             place = Place(
                 token.resource, token.issuer, authorization_server(exchange, token.issuer)
@@ -661,9 +667,9 @@ class Authorizer:
                 exchange.post(url, form, headers, seconds=TOKEN_SECONDS)
         return True
 
-    def _check_kept(self) -> None:
-        """Raise an AuthorizationError if the store does not have what it should have."""
-        error = self._unkept
+    def _check_stored(self) -> None:
+        """Raise AuthorizationError if the last value could not be stored."""
+        error = self._store_error
         if error is not None:
             raise AuthorizationError(f"{self._shown}: {describe(error)}") from error
 
@@ -672,14 +678,13 @@ def _token_key(issuer: Any, resource: Any) -> str:
     return f"token {issuer_key(str(issuer))} {resource}"
 
 
-def _asked(
+def _challenges(
     headers: Mapping[str, str],
 ) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str], bool]:
-    """Return the challenges of a response, the one that counts, and whether the server accepts only
-    tokens that are bound to a key."""
-    asked = challenges(headers.get("WWW-Authenticate", ""))
-    return (
-        asked,
-        asked.get("bearer") or asked.get("dpop") or {},
-        "dpop" in asked and "bearer" not in asked,
-    )
+    """Return the challenges of a response by scheme, and the one for tokens.
+
+    The third value is whether the server accepts only tokens that are bound to a key.
+    """
+    by_scheme = challenges(headers.get("WWW-Authenticate", ""))
+    challenge = by_scheme.get("bearer") or by_scheme.get("dpop") or {}
+    return by_scheme, challenge, "dpop" in by_scheme and "bearer" not in by_scheme

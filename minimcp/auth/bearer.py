@@ -1,9 +1,10 @@
-"""Authorization, the server's side: `Bearer` decides who may send requests, and says where tokens
-come from.
+"""Authorization of a server: `Bearer` verifies the token of each request and publishes where clients
+get tokens.
 
-Every request over HTTP brings a token, which is verified before anything else is done; a session
-belongs to who has opened it. The token itself is kept nowhere, and is handed to nobody but the
-function that verifies it.
+Every request over HTTP has a token, which is verified before the request is read any further. A
+session can be used only by the principal that opened it. The token itself is not stored, and only
+the function that verifies it receives it.
+
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 https://www.rfc-editor.org/rfc/rfc6750  https://www.rfc-editor.org/rfc/rfc9728
 """
@@ -32,7 +33,7 @@ from .shared import (
     Verify,
     WrongType,
     check_url,
-    list_of_text,
+    list_of_str,
 )
 
 log = logger("minimcp.auth")
@@ -43,12 +44,17 @@ _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 
 @dataclass(frozen=True)
 class AccessToken:
-    """What is known by a token that was verified: ``ctx.auth``. Never the token itself. Immutable.
+    """The claims of a verified token: ``ctx.auth``. It does not have the token itself. Immutable.
 
-    ``subject`` is whom it speaks for, and ``client_id`` the program that it was issued to; None
-    where the verifier says nothing. ``scopes`` is what it allows. ``expires_at`` is in seconds
-    since 1970, None for never. ``audience`` names the servers that it is for, ``issuer`` who has
-    issued it. ``claims`` is all that the verifier said.
+    Attributes:
+        subject: The user or program that the token was issued for; None if the claims do not say.
+        client_id: The client that the token was issued to; None if the claims do not say.
+        scopes: The scopes that the token grants.
+        expires_at: Seconds since 1970; None if the token does not expire.
+        audience: The servers that the token is for.
+        issuer: The authorization server that issued the token; None if the claims do not say.
+        claims: All claims that the verifier returned.
+        principal: A str that is equal for tokens of the same issuer, client and subject.
     """
 
     subject: Optional[str]
@@ -62,83 +68,86 @@ class AccessToken:
 
     @classmethod
     def of(cls, claims: Mapping[str, Json], token: str = "") -> AccessToken:
-        """What claims say, by the names that JWTs and introspection have for them.
+        """Return the access token that claims describe.
 
         Args:
-            claims: Of these names are read: sub, client_id (or azp), scope (or scp), exp, aud and
-                iss.
-            token: Tells apart who has neither a subject nor a client id.
+            claims: Claims with the names of JWTs and introspection. These are used: sub, client_id
+                (or azp), scope (or scp), exp, aud and iss.
+            token: The token. Its hash is the principal if there is neither a subject nor a client
+                id.
 
         Raises:
-            TypeError: A claim is of another type.
+            TypeError: A claim has the wrong type.
         """
-        subject, client, issuer = (
-            claims.get("sub"),
-            claims.get("client_id", claims.get("azp")),
-            claims.get("iss"),
-        )
+        subject = claims.get("sub")
+        client = claims.get("client_id", claims.get("azp"))
+        issuer = claims.get("iss")
         for name, value in (("sub", subject), ("client_id", client), ("iss", issuer)):
             if not isinstance(value, (str, type(None))):
-                raise TypeError(f"the claim {name} is no text")
-        expires, audience = claims.get("exp"), claims.get("aud") or ()
-        if type(expires) not in (int, float, type(None)):
-            raise TypeError("the claim exp is no number")
+                raise TypeError(f"the claim {name} must be a str")
+        expires_at = claims.get("exp")
+        if type(expires_at) not in (int, float, type(None)):
+            raise TypeError("the claim exp must be a number")
         scopes = claims.get("scope", claims.get("scp")) or ()
-        scopes = list_of_text(
-            scopes.split() if isinstance(scopes, str) else scopes, "the claim scope"
-        )
-        audience = list_of_text(
-            [audience] if isinstance(audience, str) else audience, "the claim aud"
-        )
-        who = (
-            [issuer, client, subject] if client or subject else [sha256(token.encode()).hexdigest()]
-        )
+        if isinstance(scopes, str):
+            scopes = scopes.split()
+        audience = claims.get("aud") or ()
+        if isinstance(audience, str):
+            audience = [audience]
+        principal = [issuer, client, subject]
+        if not client and not subject:
+            principal = [sha256(token.encode()).hexdigest()]
         return cls(
             subject,
             client,
-            frozenset(scopes),
-            expires,
-            tuple(audience),
+            frozenset(list_of_str(scopes, "the claim scope")),
+            expires_at,
+            tuple(list_of_str(audience, "the claim aud")),
             issuer,
             claims,
-            json.dumps(who),
+            json.dumps(principal),
         )
 
 
 class Bearer:
-    """Who may send requests over HTTP: ``Server("x", auth=Bearer(...))``. Thread-safe, if
-    ``verify`` is.
+    """The tokens that a server accepts over HTTP: ``Server("x", auth=Bearer(...))``.
 
-    `Bearer.static` takes fixed tokens, `Bearer.jwt` signed ones, and `Bearer.introspection` asks
-    their issuer. Over stdio nothing of this holds: there the environment has the credentials. Where
-    a WSGI host serves `Server.wsgi` below a prefix, it has to serve
-    ``/.well-known/oauth-protected-resource`` and what is below by the same application.
+    `Bearer.static` accepts fixed tokens, `Bearer.jwt` signed ones, and `Bearer.introspection` asks
+    their issuer. It does not apply to stdio, where credentials come from the environment. If a WSGI
+    host serves `Server.wsgi` below a prefix, it must also route
+    ``/.well-known/oauth-protected-resource``, and the paths below, to the same application.
+
+    Thread-safe if ``verify`` is.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 
     Args:
-        verify: Given the token of each request, returns the claims, by the names that JWTs have for
-            them: ``sub`` (whom it speaks for), ``client_id``, ``scope`` (a text with blanks, or a
-            list), ``exp`` (seconds since 1970), ``aud`` (whom it is for; required) and ``iss``.
-            None refuses the token. It is called by many threads at the same time, and may block.
-            What it raises is logged, and answered with status 500; `IssuerUnavailable` with 503.
-        resource: The URL that clients know this server by, as ``"https://example.com/mcp"``; None
-            together with ``authorization_servers`` publishes no metadata, for tokens that clients
-            get in another way.
-        authorization_servers: Who issues tokens: URLs, as clients find their metadata by them.
-        scopes: What every request needs, beside the ``scopes`` of a tool.
-        audience: Of which a token has to name one; None takes the resource.
-        implies: Scopes that include others, as ``{"admin": ["read", "write"]}``; None are none.
-        scopes_supported: The scopes that the published metadata lists, for clients that register
-            before they know what they need. None lists ``scopes`` and those of all tools. The
-            challenge of a request without a token names ``scopes`` only; if that is empty, clients
-            ask for the whole list at their first sign-in.
+        verify: A function that gets the token of each request and returns its claims, with the
+            names of JWTs: ``sub``, ``client_id``, ``scope`` (a str with blanks, or a list), ``exp``
+            (seconds since 1970), ``aud`` (required) and ``iss``. None rejects the token. Many
+            threads call it at the same time, and it may block. Exceptions are logged; the response
+            has status 500, or 503 for `IssuerUnavailable`.
+        resource: The URL that clients use for this server, such as ``"https://example.com/mcp"``.
+            None, together with no ``authorization_servers``, publishes no metadata; clients then
+            get tokens in another way.
+        authorization_servers: URLs of the issuers, from which clients derive their metadata URLs.
+        scopes: Scopes that every request needs, in addition to those of a tool.
+        audience: One or several values, one of which a token's ``aud`` must have; None means the
+            resource.
+        implies: Scopes that include others, as ``{"admin": ["read", "write"]}``; None means that no
+            scope does.
+        scopes_supported: The scopes in the published metadata, for clients that register before
+            they know what they need. None lists ``scopes`` and those of all tools. The challenge
+            for a request without a token names only ``scopes``; if that is empty, clients request
+            the whole list at their first sign-in.
 
     Raises:
-        TypeError: Something is of another type, or there is neither resource nor audience.
-        ValueError: A URL is not https (http on this machine alone), has a fragment, or is none; a
-            scope is none.
+        TypeError: An argument has the wrong type, or there is neither a resource nor an audience.
+        ValueError: A URL is not https (or http on this machine) or has a fragment; or a scope is
+            invalid.
     """
 
-    # Whether a principal may be many clients, because they all were given one fixed token.
+    # True if many clients may have the same principal, because they share one fixed token.
     is_static = False
 
     def __init__(
@@ -150,41 +159,39 @@ class Bearer:
     ) -> None:  # fmt: skip
         if not callable(verify):
             raise TypeError(
-                "verify is a function from a token to its claims, or None; not "
+                "verify must be a function that returns the claims of a token, or None; not "
                 f"{type(verify).__name__}"
             )
-        servers = list_of_text(authorization_servers, "authorization_servers")
+        servers = list_of_str(authorization_servers, "authorization_servers")
         if (resource is None) is not (not servers):
             raise ValueError(
-                "resource and authorization_servers are given together: both, or none of them"
+                "resource and authorization_servers belong together: write both or neither"
             )
         if resource is None and audience is None:
             raise TypeError(
-                "resource is missing: the URL that clients know this server by, which tokens are "
-                "for"
+                "resource is missing: write the URL that clients use for this server, which is "
+                "the audience of tokens"
             )
         self.scopes = check_scopes(scopes, "scopes")
         self._verify = verify
         self.resource = resource
-        said = resource if audience is None else audience
-        self._audience = frozenset(
-            [said] if isinstance(said, str) else list_of_text(said, "audience")
-        )
+        accepted = resource if audience is None else audience
+        if isinstance(accepted, str):
+            accepted = [accepted]
+        self._audience = frozenset(list_of_str(accepted, "audience"))
         if audience is None and resource is not None and urlsplit(resource).path in ("", "/"):
-            self._audience |= {
-                resource.rstrip("/"),
-                resource.rstrip("/") + "/",
-            }  # some clients write one for the other
-        # What tells servers apart in a store that they share.
+            # Some clients add a final slash to a URL without a path, and some remove it.
+            self._audience |= {resource.rstrip("/"), resource.rstrip("/") + "/"}
+        # Distinguishes servers in a store that they share.
         self.audience = tuple(sorted(self._audience))
         self._implies = {
             name: check_scopes(each, "implies") for name, each in (implies or {}).items()
         }
-        self._scopes_supported = (
-            None if scopes_supported is None else check_scopes(scopes_supported, "scopes_supported")
-        )
+        self._scopes_supported: Optional[tuple[str, ...]] = None
+        if scopes_supported is not None:
+            self._scopes_supported = check_scopes(scopes_supported, "scopes_supported")
         self._servers = servers
-        # Where the metadata is published: the paths, and the URL.
+        # The paths and the URL of the published metadata.
         self.metadata_paths: tuple[str, ...] = ()
         self._metadata_url = ""
         if resource is not None:
@@ -200,7 +207,7 @@ class Bearer:
         """Return the metadata of the protected resource (RFC 9728), as JSON.
 
         Args:
-            needed: The scopes that what is offered needs.
+            needed: The scopes that the server's features need.
         """
         scopes: Iterable[str] = (*self.scopes, *needed)
         if self._scopes_supported is not None:
@@ -222,19 +229,21 @@ class Bearer:
         authorization_servers: Sequence[str] = (), scopes: Sequence[str] = (),
         scopes_supported: Optional[Sequence[str]] = None,
     ) -> Bearer:  # fmt: skip
-        """Fixed tokens, which clients are told in another way; they are compared in constant time.
+        """Accept fixed tokens, which are compared in constant time.
+
+        You have to give the tokens to the clients yourself.
 
         Args:
-            tokens: The token; or tokens, each with its claims: ``{"kW9...": {"sub": "ada", "scope":
-                "read"}}``. Make one by ``secrets.token_urlsafe(32)``, and keep it out of the
-                source.
-            resource, authorization_servers, scopes, scopes_supported: As of `Bearer`. A token
-                without ``scope`` has those of ``scopes``.
+            tokens: The token; or several, each with its claims: ``{"kW9...": {"sub": "ada",
+                "scope": "read"}}``. Create one with ``secrets.token_urlsafe(32)``, and do not write
+                it into the source.
+            resource, authorization_servers, scopes, scopes_supported: See `Bearer`. A token without
+                ``scope`` has those of ``scopes``.
 
         Raises:
-            ValueError: A token has other characters than letters, digits and ``-._~+/``, or there
-                is none.
-            TypeError, ValueError: As of `Bearer`.
+            ValueError: There is no token, or one has characters other than letters, digits and
+                ``-._~+/``.
+            TypeError, ValueError: See `Bearer`.
         """
         from .verifiers import fixed
 
@@ -261,28 +270,29 @@ class Bearer:
         authorization_servers: Optional[Sequence[str]] = None,
         **options: Any,
     ) -> Bearer:
-        """Signed tokens, verified by the issuer's public keys. Needs PyJWT[crypto].
+        """Accept signed tokens (JWTs), verified with the issuer's public keys. Needs PyJWT[crypto].
 
-        The audience check is what excludes ID tokens: those name the client in ``aud``, not this
-        server. Many issuers sign both kinds with the type "JWT", so ``typ`` cannot tell them apart.
+        ID tokens are rejected by their audience: their ``aud`` names the client, not this server.
+        Many issuers sign both kinds with the type "JWT", so ``typ`` does not distinguish them.
 
         Args:
-            issuer: Who has signed them: a URL, byte for byte as tokens say it in ``iss``.
-            keys: The key set: its URL, or the document. None asks the issuer's metadata where it
-                is. It is asked for at the first token, after 5 minutes, and for a token that names
-                an unknown key; every 10 seconds at most.
-            algorithms: By which they may be signed, none of them with a shared secret.
-            typ: The accepted values of the header ``typ``, without regard to case and to a leading
+            issuer: The URL of the issuer, exactly as in the ``iss`` of its tokens.
+            keys: The key set: its URL or the document. None takes its URL from the issuer's
+                metadata. The keys are fetched for the first token, again after 5 minutes, and for
+                a token with an unknown key; at most every 10 seconds.
+            algorithms: The accepted signature algorithms. Algorithms with a shared secret are not
+                possible.
+            typ: The accepted values of the header ``typ``, ignoring case and a leading
                 ``application/``. A token without ``typ`` counts as "JWT". ``typ="at+jwt"`` is the
                 strict form of RFC 9068.
-            authorization_servers: None takes the issuer.
-            options: ``resource``, ``scopes``, ``audience``, ``implies`` and ``scopes_supported``,
-                as of `Bearer`.
+            authorization_servers: See `Bearer`; None means the issuer.
+            options: ``resource``, ``scopes``, ``audience``, ``implies`` and ``scopes_supported``
+                of `Bearer`.
 
         Raises:
             ImportError: PyJWT[crypto] is not installed.
-            TypeError, ValueError: As of `Bearer`; an algorithm is unknown or takes a shared secret;
-                or ``typ`` names no type.
+            TypeError, ValueError: See `Bearer`; an algorithm is unknown or has a shared secret; or
+                ``typ`` is invalid.
 
         https://www.rfc-editor.org/rfc/rfc9068#section-4
         """
@@ -295,16 +305,16 @@ class Bearer:
 
     @classmethod
     def introspection(cls, url: str, client_id: str, client_secret: str, **options: Any) -> Bearer:
-        """Tokens of any form, which their issuer is asked about with each request (RFC 7662).
+        """Accept tokens of any form, and ask their issuer about each one (RFC 7662).
 
         Args:
             url: The issuer's introspection endpoint.
-            client_id, client_secret: By which this server signs in there (HTTP Basic).
+            client_id, client_secret: The credentials of this server there (HTTP Basic).
             options: ``resource``, ``authorization_servers``, ``scopes``, ``audience``, ``implies``
-                and ``scopes_supported``, as of `Bearer`.
+                and ``scopes_supported`` of `Bearer`.
 
         Raises:
-            TypeError, ValueError: As of `Bearer`.
+            TypeError, ValueError: See `Bearer`.
         """
         from .verifiers import introspected
 
@@ -313,36 +323,42 @@ class Bearer:
     # ------------------------------------------------------------ for the HTTP server
 
     def token_in(self, headers: Headers) -> str:
-        """The token of a request. Never blocks. Raises HttpError: there is none, or not one that
-        can be read."""
+        """Return the token of a request. Never blocks.
+
+        Raises:
+            HttpError: There is no token, or the header is invalid.
+        """
         values = headers.all("Authorization")
         scheme, _, token = values[0].partition(" ") if values else ("", "", "")
         if scheme.lower() != "bearer":
             raise self._refusal(
-                401, "a token is needed: the header Authorization says Bearer and the token"
+                401, "a token is required: the header Authorization must be Bearer and the token"
             )
         token = token.strip(" ")
         if len(values) > 1 or not _TOKEN.fullmatch(token):
             raise self._refusal(
-                400, "the header Authorization is not Bearer and one token", "invalid_request"
+                400, "the header Authorization must be Bearer and one token", "invalid_request"
             )
         return token
 
     def admit(self, headers: Headers) -> AccessToken:
-        """Verify the token of a request. Blocks: as the verifier does. Raises HttpError: it is
-        refused."""
+        """Verify the token of a request and return its claims. Blocks while the verifier does.
+
+        Raises:
+            HttpError: The token is missing or rejected, or cannot be verified now.
+        """
         token = self.token_in(headers)
         try:
             claims = self._verify(token)
             found = None if claims is None else AccessToken.of(claims, token)
         except WrongType as error:
             raise self._refusal(401, str(error), "invalid_token") from None
-        except IssuerUnavailable:  # logged by the one request that has asked the issuer
+        except IssuerUnavailable:  # logged by the request that asked the issuer
             reason = "tokens cannot be verified now: try again"
             raise HttpError(503, reason, code=INTERNAL_ERROR) from None
         except Exception as error:
-            told = describe(error).replace(token, "<token>")
-            log.error("a token cannot be verified: %s: %s", type(error).__name__, told)
+            reason = describe(error).replace(token, "<token>")
+            log.error("a token cannot be verified: %s: %s", type(error).__name__, reason)
             raise HttpError(500, "the token cannot be verified now", code=INTERNAL_ERROR) from None
         reason = ""
         if found is None:
@@ -350,24 +366,25 @@ class Bearer:
         elif not self._audience.intersection(found.audience):
             reason = "the token is for another server"
         elif claims is not None and claims.get("cnf") is not None:
-            # with the scheme Bearer, nobody proves to have that key (RFC 9449, 7.1; RFC 8705, 3)
-            reason = "the token is bound to a key, and this server does not verify that"
+            # With the scheme Bearer, the client does not prove that it has the key (RFC 9449, 7.1;
+            # RFC 8705, 3).
+            reason = "the token is bound to a key, which this server does not verify"
         elif found.expires_at is not None and time.time() >= found.expires_at:
             reason = "the token has expired"
         if found is None or reason:
             raise self._refusal(401, reason, "invalid_token")
-        more = found.scopes.union(*(self._implies.get(name, ()) for name in found.scopes))
-        found = replace(found, scopes=more)
+        scopes = found.scopes.union(*(self._implies.get(name, ()) for name in found.scopes))
+        found = replace(found, scopes=scopes)
         if not found.scopes.issuperset(self.scopes):
             raise self.insufficient()
         return found
 
     def insufficient(self, scopes: Iterable[str] = (), id: Optional[Id] = None) -> HttpError:
-        """The refusal of a request whose token lacks a scope.
+        """Return the error for a request whose token lacks a scope.
 
         Args:
-            scopes: What it needs beside what every request needs.
-            id: Of the request.
+            scopes: The scopes that it needs in addition to those of every request.
+            id: The id of the request; None if it is not known.
         """
         return self._refusal(403, "the token lacks a scope", "insufficient_scope", scopes, id)
 
@@ -379,12 +396,14 @@ class Bearer:
         scopes: Iterable[str] = (),
         id: Optional[Id] = None,
     ) -> HttpError:
-        wanted = " ".join(dict.fromkeys((*self.scopes, *scopes)))
-        said = {
-            "error": error, "error_description": reason if error else "", "scope": wanted,
+        parameters = {
+            "error": error,
+            "error_description": reason if error else "",
+            "scope": " ".join(dict.fromkeys((*self.scopes, *scopes))),
             "resource_metadata": self._metadata_url,
-        }  # fmt: skip
-        parts = [f'{name}="{value}"' for name, value in said.items() if value] or ['realm="mcp"']
+        }
+        parts = [f'{name}="{value}"' for name, value in parameters.items() if value]
+        parts = parts or ['realm="mcp"']
         challenge = "Bearer " + ", ".join(parts)
         return HttpError(status, reason, (("WWW-Authenticate", challenge),), id=id)
 
@@ -397,18 +416,19 @@ for _name in ("jwt", "introspection"):
 
 
 def check_scopes(given: Any, name: str) -> tuple[str, ...]:
-    """Scopes that an author gave.
+    """Return the scopes that an author has given as a tuple.
 
     Raises:
-        TypeError: They are no list of texts.
-        ValueError: One of them is none, or is for clients alone.
+        TypeError: The value is not a list of str.
+        ValueError: One of them is not a scope, or is a scope that only clients use.
     """
-    found = tuple(list_of_text(given, name))
-    for each in found:
-        if not _SCOPE.fullmatch(each):
-            raise ValueError(f"{name}: a scope has neither blanks nor quotes, unlike {each!r:.60}")
-        if each == "offline_access":
+    scopes = tuple(list_of_str(given, name))
+    for scope in scopes:
+        if not _SCOPE.fullmatch(scope):
+            raise ValueError(f"{name}: a scope must not have blanks or quotes, as {scope!r:.60}")
+        if scope == "offline_access":
             raise ValueError(
-                f"{name}: offline_access is between a client and its authorization server"
+                f"{name}: remove offline_access, which is only between a client and its "
+                "authorization server"
             )
-    return found
+    return scopes

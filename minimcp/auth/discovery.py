@@ -1,9 +1,9 @@
-"""Who protects a server, and where tokens for it come from: challenges, resource metadata,
+"""Discovery of a server's authorization server: challenges, resource metadata and the metadata of
 authorization servers.
 
-What a server says about itself is not trusted. A document must be short, arrive soon, come over
-https (or http on this machine), name what it is about, and never come from a private network unless
-the connection to the server itself led into one.
+A server's statements about itself are not trusted. A document must be short, arrive in time, use
+https (or http on this machine) and name the server that it describes. It must not come from a
+private network, unless the server itself is in one.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
 
@@ -29,18 +29,19 @@ from .shared import RESOURCE_METADATA, check_url, split
 
 log = logger("minimcp.auth")
 
-# Bytes of a document, and seconds until it is there.
-DOCUMENT_BYTES, DOCUMENT_SECONDS = 64 * 1024, 5.0
+# Maximum size of a document, and time limit for fetching it.
+DOCUMENT_BYTES = 64 * 1024
+DOCUMENT_SECONDS = 5.0
 
-# Seconds for a request that cannot be repeated: a code or a refresh token can be used once, and
-# authorization servers that start on demand take several seconds.
+# Time limit for requests that cannot be repeated, because a code or a refresh token can be used
+# only once. Authorization servers that start on demand take several seconds.
 TOKEN_SECONDS = 30.0
 
 SERVER_METADATA = "/.well-known/oauth-authorization-server"
 OPENID_METADATA = "/.well-known/openid-configuration"
 
 _TOKEN = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-# A scheme, what it has, or both: a parameter, or Base64 that says nothing to us.
+# A scheme, a parameter or Base64 data (which is ignored), or a scheme followed by one of them.
 _PART = re.compile(
     rf'(?:({_TOKEN})(?:\s+|$))?(?:({_TOKEN})\s*=\s*(?:"(.*)"|({_TOKEN}))|[A-Za-z0-9\-._~+/]+=*)?',
     re.DOTALL,
@@ -48,10 +49,10 @@ _PART = re.compile(
 
 
 def challenges(header: str) -> dict[str, dict[str, str]]:
-    """What a ``WWW-Authenticate`` asks for: the parameters by scheme, names in lower case; the
-    first of a name counts.
+    """Return the parameters of each scheme in a ``WWW-Authenticate`` header.
 
-    What cannot be read ends it.
+    Schemes and names are in lower case. The first of several parameters with one name counts.
+    Parsing stops at the first part that is invalid.
     """
     found: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}
@@ -68,39 +69,39 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 class Place(NamedTuple):
-    """What a server says about its authorization."""
+    """A protected server and its authorization server."""
 
     resource: str
-    """The server's identifier, byte for byte as it says it."""
+    """The server's identifier, exactly as in its metadata."""
     issuer: str
-    """The authorization server's identifier, byte for byte as its own metadata says it."""
+    """The authorization server's identifier, exactly as in its metadata."""
     server: Mapping[str, Any]
     """The metadata of the authorization server."""
     scopes: tuple[str, ...] = ()
-    """All that there are, if it says so."""
+    """All scopes of the server, if its metadata lists them."""
     takes_dpop_only: bool = False
+    """Whether the server accepts only tokens that are bound to a key."""
 
 
 class Exchange:
-    """The HTTP requests by which one token is obtained. They end when the request that waits for it
-    is aborted.
+    """The HTTP requests that obtain one token. They are aborted with the request that needs it.
 
-    ``verify`` and ``proxies`` apply to each of them, because they say how this machine reaches
-    others. ``headers``, ``cert`` and ``cookies`` prove who asks: only the origin of the server gets
-    them.
+    ``verify`` and ``proxies`` apply to all requests, because they describe the network of this
+    machine. ``headers``, ``cert`` and ``cookies`` are credentials, which are sent only to the
+    server's own origin.
 
     Args:
-        url: The URL of the server that is protected.
-        verify, proxies, headers, cert: As `HttpServer`.
+        url: The URL of the protected server.
+        verify, proxies, headers, cert: See `HttpServer`.
         request: The request that waits for the token.
-        cookies: The cookie jar of the connection; None has none.
-        address: IP address of the connection over which the server asked for a token. It decides
-            which addresses the server may name; the server's name is never resolved for that. Empty
-            if there was no direct connection yet: then the first one to the server itself decides,
-            and until then only public addresses are allowed.
+        cookies: The cookie jar of the connection; None means no cookies.
+        address: The IP address of the connection over which the server asked for a token. It
+            determines which addresses the server may name; the server's name is not resolved
+            again. If it is empty, the first connection to the server itself determines it, and
+            until then only public addresses are allowed.
 
     Attributes:
-        address: The address that decides, as above.
+        address: The current value of that address.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ class Exchange:
         self.address = address or _literal_address(self._server.host)
 
     def detached(self) -> Exchange:
-        """Return the same for requests that nobody aborts."""
+        """Return a copy whose requests are not aborted."""
         return Exchange(
             self.url,
             request=AbortableRequest(),
@@ -134,24 +135,33 @@ class Exchange:
         )
 
     def _fetcher(self, method: str, url: str) -> Fetcher:
-        """Return what sends a request: with all settings of the connection at the server's origin.
+        """Return the fetcher for a request. Only the server's origin gets the credentials.
 
         Raises:
-            ValueError: The URL, or a setting, cannot be used.
+            ValueError: The URL or a setting is invalid.
         """
         if not self._is_server(url):
             return Fetcher(url, redirects=False, **self._everywhere)
         headers = self._headers
-        if method != "GET" and url != self.url:  # there, it would be the client's authentication
+        # At a token endpoint, this header would be taken for the client's own authentication.
+        if method != "GET" and url != self.url:
             headers = {name: headers[name] for name in headers if name != "Authorization"}
         return Fetcher(url, redirects=False, headers=headers, **self._everywhere, **self._at_server)
 
     def _is_server(self, url: str) -> bool:
-        """Return whether a URL is of the server's own origin."""
+        """Return whether a URL has the server's own origin."""
         return parse_web_url(url, userinfo=True) == self._server
 
     def checked(self, url: Any, what: str) -> str:
-        """A URL that may be asked or opened. Raises AuthorizationError: it may not."""
+        """Check a URL that the server or its authorization server has named, and return it.
+
+        Args:
+            url: The URL.
+            what: The name of the URL, for the error message.
+
+        Raises:
+            AuthorizationError: The URL must not be used.
+        """
         try:
             check_url(url, local_http=self._server.is_local)
         except (TypeError, ValueError) as error:
@@ -175,21 +185,21 @@ class Exchange:
         """Send a request and read its response. Redirects are not followed.
 
         Args:
-            method: In capitals.
-            url: Absolute; `checked`, or named by the user.
-            headers: Headers of this request.
-            body: None sends none.
+            method: The method in capitals.
+            url: An absolute URL that was `checked` or that the user named.
+            headers: The headers of this request.
+            body: The body; None sends none.
             named: Whether the user named the URL, so that its address is not checked.
-            seconds: How long the response may take; None means `DOCUMENT_SECONDS`.
+            seconds: Time limit for the response; None means `DOCUMENT_SECONDS`.
 
         Returns:
             The status, the headers and the body. If the status is an error, the secrets of the
             request are masked in the body.
 
         Raises:
-            AuthorizationError: The request failed, took too long, or the response is longer than
+            AuthorizationError: The request failed or timed out, or the response is longer than
                 `DOCUMENT_BYTES`.
-            ConnectionLost: The request that waits was aborted.
+            ConnectionLost: The request that waits for the token was aborted.
         """
         limit = DOCUMENT_SECONDS if seconds is None else seconds
         outer = self.request
@@ -203,7 +213,7 @@ class Exchange:
         outer.first = http
         try:
             if outer.aborted.is_set():
-                raise ConnectionLost("given up")
+                raise ConnectionLost("aborted")
             with closing(fetcher.send(http, method, headers, body)) as response:
                 if is_first:
                     self.address = http.address
@@ -214,30 +224,30 @@ class Exchange:
         except McpError as error:
             if outer.aborted.is_set():
                 raise ConnectionLost(
-                    f"{without_secrets(url)}: given up before there was a token"
+                    f"{without_secrets(url)}: aborted before a token was obtained"
                 ) from None
-            late = f" (no answer within {limit:g} s)" if http.aborted.is_set() else ""
-            raise AuthorizationError(f"{error}{late}") from error
+            timed_out = f" (no answer within {limit:g} s)" if http.aborted.is_set() else ""
+            raise AuthorizationError(f"{error}{timed_out}") from error
         finally:
             timeout.stop()
             outer.first = None
             fetcher.close()
 
     def document(self, url: str, *, named: bool = False) -> tuple[Optional[dict[str, Any]], str]:
-        """Return the JSON object at a URL, or None and why there is none.
+        """Return the JSON object at a URL, or None and the reason.
 
         Raises:
-            AuthorizationError: It is not known whether there is a document: the request failed, or
-                the status is 408, 429 or 5xx.
-            ConnectionLost: The request that waits was aborted.
+            AuthorizationError: It is not known whether the document exists, because the request
+                failed or the status is 408, 429 or 5xx.
+            ConnectionLost: The request that waits for the token was aborted.
         """
         headers = {"Accept": "application/json", "MCP-Protocol-Version": REVISIONS[-1].name}
         status, _, body = self.ask("GET", url, headers, named=named)
         if is_passing(status):
             raise AuthorizationError(f"{without_secrets(url)}: HTTP {status}")
         found = json_object(body) if 200 <= status < 300 else None
-        why = f"HTTP {status}" if not 200 <= status < 300 else "not a JSON object"
-        return found, f"{without_secrets(url)}: {why}"
+        reason = f"HTTP {status}" if not 200 <= status < 300 else "not a JSON object"
+        return found, f"{without_secrets(url)}: {reason}"
 
     def post(
         self,
@@ -248,21 +258,23 @@ class Exchange:
         named: bool = False,
         seconds: Optional[float] = None,
     ) -> tuple[int, Mapping[str, str], dict[str, Any]]:
-        """Send a form, and return the status, the headers and the JSON object of the response,
-        which is empty if there is none. Arguments and errors as `ask`."""
-        given = {
+        """Send a form. Return the status, the headers and the JSON object of the response.
+
+        The object is empty if the response has none. See `ask` for the arguments and errors.
+        """
+        sent = {
             "Accept": "application/json",
             "Content-Type": "application/x-www-form-urlencoded",
             **headers,
         }
         status, answered, body = self.ask(
-            "POST", url, given, urlencode(form).encode(), named=named, seconds=seconds
+            "POST", url, sent, urlencode(form).encode(), named=named, seconds=seconds
         )
         return status, answered, json_object(body) or {}
 
 
 def _literal_address(host: str) -> str:
-    """Return the address that a host is without a look-up; empty if it is a name."""
+    """Return the address of a host that is an address or localhost; empty for other names."""
     if host == "localhost":
         return "127.0.0.1"
     with suppress(ValueError):
@@ -271,7 +283,7 @@ def _literal_address(host: str) -> str:
 
 
 def json_object(body: bytes) -> Optional[dict[str, Any]]:
-    """The object that a document is; None where it is none."""
+    """Return a JSON object, or None if the bytes are not one."""
     with suppress(ValueError, RecursionError):
         found = json.loads(body)
         return found if isinstance(found, dict) else None
@@ -279,45 +291,49 @@ def json_object(body: bytes) -> Optional[dict[str, Any]]:
 
 
 def is_passing(status: int) -> bool:
-    """Return whether the same request may get another response later."""
+    """Return whether the same request may succeed later."""
     return status in (408, 429) or status >= 500
 
 
 def refusal(status: int, answer: Mapping[str, Any], secrets: Iterable[str] = ()) -> str:
-    """Return what the error response of an authorization server says.
+    """Return the error of an authorization server's response as text.
 
     Args:
         status: The status of the response.
-        answer: Its JSON object, empty if there is none.
-        secrets: What was sent and must not be shown.
+        answer: The JSON object of the response; empty if there is none.
+        secrets: Values of the request that must not be shown.
     """
     error: Any = answer.get("error")
-    told: Any = answer.get("error_description")
-    if isinstance(error, dict):  # some servers have an object where OAuth has a code
-        error, told = error.get("code"), told or error.get("message")
-    told = told or answer.get("message") or answer.get("detail")
+    description: Any = answer.get("error_description")
+    if isinstance(error, dict):  # some servers send an object instead of an OAuth code
+        description = description or error.get("message")
+        error = error.get("code")
+    description = description or answer.get("message") or answer.get("detail")
     text = f"HTTP {status}"
     if isinstance(error, str) and error:
         text = one_line(mask(error, secrets), 100)
-    if isinstance(told, str):
-        text += f": {one_line(mask(told, secrets))}"
+    if isinstance(description, str):
+        text += f": {one_line(mask(description, secrets))}"
     return text
 
 
 def issuer_key(issuer: str) -> str:
-    """Return what identifies an issuer in a store: the issuer without one slash at its end."""
+    """Return the key of an issuer in a store, which is the issuer without one final slash."""
     return issuer[:-1] if issuer.endswith("/") else issuer
 
 
 def same_issuer(issuer: Any, other: str) -> bool:
-    """Return whether two issuers are equal, except for one slash at the end."""
+    """Return whether two issuers are equal, except for one final slash."""
     return isinstance(issuer, str) and issuer_key(issuer) == issuer_key(other)
 
 
 def words(value: Any) -> tuple[str, ...]:
-    """The scopes in a string, or the strings in a list; none in anything else."""
-    found = value.split(" ") if isinstance(value, str) else value if isinstance(value, list) else ()
-    return tuple(each for each in found if isinstance(each, str) and each)
+    """Return the scopes in a str, or the str in a list; nothing for other values."""
+    if isinstance(value, str):
+        value = value.split(" ")
+    if not isinstance(value, list):
+        return ()
+    return tuple(each for each in value if isinstance(each, str) and each)
 
 
 # ------------------------------------------------------------ documents
@@ -326,20 +342,20 @@ def words(value: Any) -> tuple[str, ...]:
 def discover(
     exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer: Optional[str] = None
 ) -> Place:
-    """Find out who issues tokens for a server.
+    """Find the authorization server of a protected server.
 
-    The resource metadata is looked for where the challenge says, then at the well-known places of
-    the server. A place that is unusable or not allowed is ignored. Only if the challenge names no
-    place and there is nothing at the well-known ones, the server is its own authorization server.
+    The resource metadata is fetched from the URL in the challenge, then from the well-known URLs of
+    the server. A URL that must not be used is ignored. If the challenge has no URL and the
+    well-known ones have no document, the server is its own authorization server.
 
     Args:
         exchange: Sends the requests.
         challenge: The parameters of the server's challenge; None if it has not asked for a token.
-        issuer: The authorization server to choose of several; None takes the first.
+        issuer: The authorization server to choose if there are several; None means the first.
 
     Raises:
-        AuthorizationError: No document can be used; the message lists the reason of each.
-        ConnectionLost: The request that waits was aborted.
+        AuthorizationError: No document is usable; the message lists the reason for each.
+        ConnectionLost: The request that waits for the token was aborted.
     """
     base, path = split(exchange.url)
     shown = without_secrets(exchange.url)
@@ -355,21 +371,22 @@ def discover(
             _ignored(shown, str(error))
             reasons.append(str(error))
     found: Optional[_Protected] = None
-    is_known = named is None  # whether it is known that there is no document
+    is_absent = named is None  # whether it is known that there is no document
     for each in urls:
         try:
-            document, why = exchange.document(each)
+            document, reason = exchange.document(each)
             found = None if document is None else _protected(exchange, each, document)
         except AuthorizationError as error:
-            why, is_known = str(error), False
+            reason = str(error)
+            is_absent = False
         if found is not None:
             break
-        reasons.append(why)
+        reasons.append(reason)
         if each == url:
-            _ignored(shown, why)
-    if found is None and is_known and challenge is None:
-        raise AuthorizationError(f"{shown} asks for no token")
-    if found is None and not is_known:
+            _ignored(shown, reason)
+    if found is None and is_absent and challenge is None:
+        raise AuthorizationError(f"{shown} does not require a token")
+    if found is None and not is_absent:
         raise AuthorizationError(f"no resource metadata of {shown}: {'; '.join(reasons)}")
     if found is None:
         return _own_server(exchange, base, issuer)
@@ -395,23 +412,29 @@ class _Protected(NamedTuple):
 
 
 def _protected(exchange: Exchange, url: str, document: Mapping[str, Any]) -> _Protected:
-    """Check the metadata of a resource. Raises AuthorizationError: it must not be used."""
-    resource, issuers = document.get("resource"), words(document.get("authorization_servers"))
+    """Check resource metadata and return the parts that are used.
+
+    Raises:
+        AuthorizationError: The document must not be used.
+    """
+    resource = document.get("resource")
+    issuers = words(document.get("authorization_servers"))
     where = f"the resource metadata at {without_secrets(url)}"
     if not isinstance(resource, str) or not is_part_of(exchange.url, resource):
-        told = f"is for {one_line(resource, 100)}, not for {without_secrets(exchange.url)}"
-        raise AuthorizationError(f"{where} {told}")
+        raise AuthorizationError(
+            f"{where} is for {one_line(resource, 100)}, not for {without_secrets(exchange.url)}"
+        )
     if not issuers:
         raise AuthorizationError(f"{where} names no authorization server")
     return _Protected(resource, issuers, document)
 
 
-def _ignored(shown: str, why: str) -> None:
-    log.warning("%s: the resource metadata that the server names is ignored: %s", shown, why)
+def _ignored(shown: str, reason: str) -> None:
+    log.warning("%s: the resource metadata that the server names is ignored: %s", shown, reason)
 
 
 def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
-    """Follow the procedure of servers without resource metadata, which issue tokens themselves."""
+    """Return the place of a server without resource metadata, which issues its own tokens."""
     if issuer is not None and not same_issuer(base, issuer):
         _other_issuer(issuer, base)
     server: Optional[dict[str, Any]] = None
@@ -419,15 +442,18 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
     is_absent = True  # whether it is known that there is no document
     for url in (base + SERVER_METADATA, base + OPENID_METADATA):
         try:
-            found, why = exchange.document(url)
+            found, reason = exchange.document(url)
         except AuthorizationError as error:
-            found, why, is_absent = None, str(error), False
+            found = None
+            reason = str(error)
+            is_absent = False
         if found is not None and same_issuer(found.get("issuer"), base):
             server = found
             break
         if found is not None:
-            why, is_absent = f"{without_secrets(url)}: {_mismatch(found, base)}", False
-        reasons.append(why)
+            reason = f"{without_secrets(url)}: {_mismatch(found, base)}"
+            is_absent = False
+        reasons.append(reason)
     if server is None and not is_absent:
         raise AuthorizationError(
             f"no metadata of the authorization server {one_line(base)}: {'; '.join(reasons)}"
@@ -444,53 +470,59 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
 
 
 def _other_issuer(issuer: str, named: str) -> None:
-    told = f"the credentials are for {issuer}"
-    raise AuthorizationError(f"{told}, and the server takes tokens of {one_line(named)}")
+    raise AuthorizationError(
+        f"the credentials are for {issuer}, but the server accepts tokens of {one_line(named)}"
+    )
 
 
 def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
-    """Return the metadata of an authorization server, whose ``issuer`` may differ by one final
-    slash.
+    """Return the metadata of an authorization server.
+
+    Its ``issuer`` may differ by one final slash.
 
     Raises:
-        AuthorizationError: There is none, or only that of others; the message lists the reason for
-            each place.
-        ConnectionLost: The request that waits was aborted.
+        AuthorizationError: No document is usable; the message lists the reason for each URL.
+        ConnectionLost: The request that waits for the token was aborted.
     """
     base, path = split(exchange.checked(issuer, "the issuer"))
     urls = [base + SERVER_METADATA + path, base + OPENID_METADATA + path]
     reasons = []
     for url in [*urls, base + path + OPENID_METADATA] if path else urls:
         try:
-            found, why = exchange.document(url)
+            found, reason = exchange.document(url)
         except AuthorizationError as error:
-            found, why = None, str(error)
-        if found is not None and same_issuer(found.get("issuer"), issuer):
-            return found
-        reasons.append(
-            why if found is None else f"{without_secrets(url)}: {_mismatch(found, issuer)}"
-        )
+            found = None
+            reason = str(error)
+        if found is not None:
+            if same_issuer(found.get("issuer"), issuer):
+                return found
+            reason = f"{without_secrets(url)}: {_mismatch(found, issuer)}"
+        reasons.append(reason)
     raise AuthorizationError(
         f"no metadata of the authorization server {one_line(issuer)}: {'; '.join(reasons)}"
     )
 
 
 def _mismatch(document: Mapping[str, Any], issuer: str) -> str:
-    told = f"says that it is {one_line(document.get('issuer'), 100)}"
-    return f"the metadata of the authorization server {one_line(issuer)} {told}"
+    named = one_line(document.get("issuer"), 100)
+    return f"the metadata of the authorization server {one_line(issuer)} names the issuer {named}"
 
 
 def canonical(url: str) -> str:
-    """A server's URL as its identifier: without a user's name and a fragment, scheme and host in
-    lower case."""
+    """Return the identifier of a server with this URL.
+
+    It has no userinfo and no fragment, and its scheme and host are in lower case.
+    """
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2].lower()
     return urlunsplit((parts.scheme.lower(), host, parts.path.rstrip("/"), parts.query, ""))
 
 
 def is_part_of(url: str, resource: str) -> bool:
-    """Whether an identifier is a server's: it has the same origin, and its path is that of the URL
-    or above it."""
+    """Return whether an identifier covers a URL.
+
+    It must have the same origin, and a path that is the URL's path or a parent of it.
+    """
     with suppress(ValueError):
         if "#" not in resource and parse_web_url(resource) == parse_web_url(canonical(url)):
             above, path = urlsplit(resource).path.rstrip("/"), urlsplit(url).path.rstrip("/")

@@ -1,7 +1,7 @@
 """Signatures of a client: assertions, and proofs that it has the key that a token is bound to
 (DPoP, RFC 9449).
 
-They need the package PyJWT[crypto].
+This module needs the package PyJWT[crypto].
 """
 
 from __future__ import annotations
@@ -22,16 +22,19 @@ _NONCE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,1024}")
 
 
 def jwt_package() -> Any:
-    """The package PyJWT, with what public keys need. Raises ImportError: it is not there."""
+    """Return the package PyJWT.
+
+    Raises:
+        ImportError: PyJWT or cryptography, which it needs for public keys, is not installed.
+    """
     try:
         import cryptography  # noqa: F401
         import jwt
     except ImportError as error:
-        what = (
+        raise ImportError(
             "signatures need the package 'PyJWT[crypto]': install it with: pip install "
             "'PyJWT[crypto]'"
-        )
-        raise ImportError(what) from error
+        ) from error
     return jwt
 
 
@@ -41,33 +44,37 @@ def sign(
     algorithm: str,
     head: Optional[Mapping[str, Any]] = None,
 ) -> str:
-    """A JWT with these claims and an id. Raises AuthorizationError: the key is none. ImportError:
-    as `jwt_package`."""
+    """Return a signed JWT with these claims and a random id.
+
+    Args:
+        claims: The claims.
+        private_key: The key, as PEM or an object of the package cryptography.
+        algorithm: The name of the signature algorithm.
+        head: Headers of the JWT in addition to the usual ones.
+
+    Raises:
+        AuthorizationError: The key cannot be used with the algorithm.
+        ImportError: See `jwt_package`.
+    """
     jwt = jwt_package()
+    claims = {"jti": token_urlsafe(16), **claims}
     try:
-        return str(
-            jwt.encode(
-                {"jti": token_urlsafe(16), **claims},
-                private_key,
-                algorithm,
-                headers=dict(head or {}),
-            )
-        )
-    except Exception as error:  # of a key: its words may show it
+        return str(jwt.encode(claims, private_key, algorithm, headers=dict(head or {})))
+    except Exception as error:  # its message may quote the key
         raise AuthorizationError(
-            f"the private key cannot sign by {algorithm} ({type(error).__name__})"
+            f"the private key cannot sign with {algorithm} ({type(error).__name__})"
         ) from None
 
 
 class ProofKey:
-    """A key of a client, and the nonces that servers want to see in its proofs. Thread-safe.
+    """A client's key, and the nonces that servers require in its proofs. Thread-safe.
 
     Args:
-        pem: The private key; None makes one.
+        pem: The private key; None generates one.
 
     Raises:
-        AuthorizationError: The key is none.
-        ImportError: As `jwt_package`.
+        AuthorizationError: The text is not a private key on the curve P-256.
+        ImportError: See `jwt_package`.
     """
 
     def __init__(self, pem: Optional[str] = None) -> None:
@@ -77,15 +84,13 @@ class ProofKey:
 
         key: Any = None
         with suppress(ValueError, TypeError):
-            curve = ec.SECP256R1()
-            key = (
-                ec.generate_private_key(curve)
-                if pem is None
-                else forms.load_pem_private_key(pem.encode(), None)
-            )
+            if pem is None:
+                key = ec.generate_private_key(ec.SECP256R1())
+            else:
+                key = forms.load_pem_private_key(pem.encode(), None)
         if getattr(getattr(key, "curve", None), "name", "") != "secp256r1":
             raise AuthorizationError(
-                "the key that the token is bound to is no key on the curve P-256"
+                "the key that the token is bound to is not a key on the curve P-256"
             )
         self.pem = key.private_bytes(
             forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()
@@ -99,12 +104,12 @@ class ProofKey:
         self._nonces: dict[str, str] = {}
 
     def proof(self, method: str, url: str, token: Optional[str] = None) -> str:
-        """The header ``DPoP`` of one request.
+        """Return the header ``DPoP`` for a request.
 
         Args:
-            method: Of the request.
-            url: Where it goes; its query is not part of the proof.
-            token: The access token that goes with it; None where one is asked for.
+            method: The method of the request.
+            url: The URL of the request; its query is not part of the proof.
+            token: The access token of the request; None for a request that obtains one.
         """
         origin = split(url)[0]
         claims: dict[str, Any] = {
@@ -120,9 +125,9 @@ class ProofKey:
         return sign(claims, self.pem, "ES256", self._head)
 
     def note(self, url: str, headers: Mapping[str, str]) -> bool:
-        """Keep the nonce of a response for the next proof; whether it is another one than
-        before."""
-        origin, nonce = split(url)[0], headers.get("DPoP-Nonce")
+        """Keep the nonce of a response for the next proof. Return whether it is a new one."""
+        origin = split(url)[0]
+        nonce = headers.get("DPoP-Nonce")
         if nonce is None or nonce == self._nonces.get(origin) or not _NONCE.fullmatch(nonce):
             return False
         self._nonces[origin] = nonce

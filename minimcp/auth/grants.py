@@ -1,4 +1,4 @@
-"""Tokens for programs, without a person: client credentials, enterprise-managed authorization,
+"""Grants that do not involve a browser: client credentials, enterprise-managed authorization,
 workload identity.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
@@ -24,24 +24,27 @@ ID_TOKEN, ID_JAG = (f"urn:ietf:params:oauth:token-type:{kind}" for kind in ("id_
 
 
 class ClientCredentials(Grant):
-    """A program signs in as itself, by the grant ``client_credentials``; for ``connect(auth=)``.
+    """The grant ``client_credentials``: a program signs in as itself. For ``connect(auth=)``.
+
     Thread-safe.
 
+    https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
+
     Args:
-        client_id: Of the client, as its operator has registered it.
-        client_secret: Its secret; None where it has a key.
-        private_key: Its private key in PEM, by which it signs (``private_key_jwt``; needs
-            PyJWT[crypto]); None where it has a secret.
-        algorithm: By which it signs.
-        scopes: What to ask for beside what the server names.
-        issuer: URL of the authorization server that issued the credentials. It is required: they
-            are sent to no other one, whatever the MCP server says.
-        store: Where tokens are kept; None keeps them in memory.
+        client_id: The id of the client that the server's operator has registered.
+        client_secret: The client's secret; None if it has a private key.
+        private_key: The client's private key in PEM, for ``private_key_jwt``; None if it has a
+            secret. Needs PyJWT[crypto].
+        algorithm: The signature algorithm of the private key.
+        scopes: Scopes to request in addition to those that the server names.
+        issuer: The URL of the authorization server that issued the credentials. It is required,
+            because the credentials are sent only there, whatever the MCP server says.
+        store: The token store; None keeps tokens in memory.
 
     Raises:
-        ValueError: There is neither a secret nor a key, or both; or there is no issuer, or it is
-            not an https URL (or http on this machine); or the secret is empty or has a line end.
-        TypeError: ``scopes`` is no sequence of str, or the secret is not a str.
+        ValueError: There is neither a secret nor a key, or both; there is no issuer, or it is not
+            an https URL (or http on this machine); or the secret is empty or has a line break.
+        TypeError: ``scopes`` is not a sequence of str, or the secret is not a str.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class ClientCredentials(Grant):
         store: Optional[TokenStore] = None,
     ) -> None:
         if (client_secret is None) == (private_key is None):
-            raise ValueError("a client has a client_secret or a private_key")
+            raise ValueError("write either client_secret= or private_key=")
         require_issuer(issuer, "client_secret" if private_key is None else "private_key")
         super().__init__(TokenMemory() if store is None else store, scopes, issuer)
         secret = clean_secret(client_secret, "client_secret")
@@ -65,20 +68,22 @@ class ClientCredentials(Grant):
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
     ) -> Token:
-        """As `Grant`."""
+        """Obtain a token. See `Grant.obtain`."""
         form = {"grant_type": "client_credentials"}
         return request_token(exchange, place, self._credentials, form, scopes=scopes, key=key)
 
 
 class WorkloadIdentity(Grant):
-    """A program signs in by a JWT that its platform gives it, by the grant ``jwt-bearer``; for
+    """The grant ``jwt-bearer``: a program signs in with a JWT from its platform. For
     ``connect(auth=)``.
 
+    Thread-safe if ``assertion`` is.
+
     Args:
-        assertion: The JWT, or a function that returns one (read from a file that the platform
-            renews, for example).
-        client_id: Of the client, as its operator has registered it; None sends none.
-        scopes, issuer, store: As `ClientCredentials`; the issuer is required, too.
+        assertion: The JWT, or a function that returns it, for example from a file that the platform
+            renews.
+        client_id: The id of the client that the server's operator has registered; None sends none.
+        scopes, issuer, store: See `ClientCredentials`. The issuer is required.
 
     Raises:
         ValueError: There is no issuer, or it is not an https URL (or http on this machine).
@@ -102,30 +107,31 @@ class WorkloadIdentity(Grant):
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
     ) -> Token:
-        """As `Grant`."""
+        """Obtain a token. See `Grant.obtain`."""
         form = {"grant_type": JWT_BEARER, "assertion": read(self._assertion)}
         return request_token(exchange, place, self._credentials, form, scopes=scopes, key=key)
 
 
 class EnterpriseManaged(Grant):
-    """A person who is signed in at their company signs in to a server with that; for
+    """Enterprise-managed authorization: a person uses their company's sign-in. For
     ``connect(auth=)``.
 
-    The company's identity provider exchanges the ID token for a grant (ID-JAG), which the server's
-    authorization server exchanges for a token.
+    The company's identity provider exchanges the person's ID token for a grant (ID-JAG), which the
+    server's authorization server exchanges for a token. Thread-safe if ``id_token`` is.
 
     Args:
-        client_id, client_secret: At the server's authorization server; the secret is None where
-            there is none.
-        id_token: That the identity provider gave for the person, or a function that returns it.
-        idp_token_endpoint: URL of the identity provider's token endpoint.
-        idp_client_id, idp_client_secret: There; the secret is None where there is none.
-        scopes, issuer, store: As `ClientCredentials`; the issuer, which is the server's
-            authorization server and not the identity provider, is required, too.
+        client_id, client_secret: The client's credentials at the server's authorization server; the
+            secret is None for a client without one.
+        id_token: The person's ID token from the identity provider, or a function that returns it.
+        idp_token_endpoint: The URL of the identity provider's token endpoint.
+        idp_client_id, idp_client_secret: The client's credentials at the identity provider; the
+            secret is None for a client without one.
+        scopes, issuer, store: See `ClientCredentials`. The issuer is required; it is the server's
+            authorization server, not the identity provider.
 
     Raises:
         ValueError: There is no issuer, a URL is not https (or http on this machine), or a secret is
-            empty or has a line end.
+            empty or has a line break.
         TypeError: ``scopes`` is not a sequence of str, or a secret is not a str.
     """
 
@@ -155,7 +161,7 @@ class EnterpriseManaged(Grant):
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
     ) -> Token:
-        """As `Grant`."""
+        """Obtain a token. See `Grant.obtain`."""
         headers, proof = self._at_idp.prove({})
         form = {
             "grant_type": TOKEN_EXCHANGE,
@@ -169,18 +175,20 @@ class EnterpriseManaged(Grant):
         if scopes:
             form["scope"] = " ".join(scopes)
         answer = post_form(exchange, self._idp, form, headers, named=True)
-        if answer.get("issued_token_type") != ID_JAG or not isinstance(
-            answer.get("access_token"), str
-        ):
-            raise AuthorizationError("the identity provider gives no ID-JAG")
-        grant = {"grant_type": JWT_BEARER, "assertion": answer["access_token"]}
+        assertion = answer.get("access_token")
+        if answer.get("issued_token_type") != ID_JAG or not isinstance(assertion, str):
+            raise AuthorizationError("the identity provider did not return an ID-JAG")
+        grant = {"grant_type": JWT_BEARER, "assertion": assertion}
         return request_token(exchange, place, self._credentials, grant, scopes=scopes, key=key)
 
 
 def read(assertion: Assertion) -> str:
-    """Return an assertion without the blanks and line ends around it. Raises AuthorizationError: it
-    is not a str."""
-    found = assertion() if callable(assertion) else assertion
-    if not isinstance(found, str):
-        raise AuthorizationError(f"an assertion is a str, not {type(found).__name__}")
-    return found.strip()
+    """Return an assertion without surrounding whitespace.
+
+    Raises:
+        AuthorizationError: The assertion is not a str.
+    """
+    text = assertion() if callable(assertion) else assertion
+    if not isinstance(text, str):
+        raise AuthorizationError(f"an assertion must be a str, not {type(text).__name__}")
+    return text.strip()

@@ -1,5 +1,5 @@
-"""How a person gets to a page and the answer gets back: `open_browser`, `LoopbackListener`,
-`paste`.
+"""Functions that open the sign-in page and receive the answer: `open_browser`, `paste` and
+`LoopbackListener`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -26,27 +26,25 @@ from ..errors import AuthorizationError
 from ..protocol.urls import parse_web_url
 from ..text import describe, printable
 
-# The port that a browser leaves out of the header Host.
-USUAL_PORT = 80
+# Browsers leave this port out of the header Host.
+DEFAULT_PORT = 80
 
-# How long a browser may take to start before the program goes on and waits for the person.
+# How long a browser may take to start. After that, the program waits for the person.
 OPEN_SECONDS = 2.0
 
-# Seconds of a connection from its first moment to its last, however often it sends a byte.
+# Maximum duration of a connection, even if it is active.
 CONNECTION_SECONDS = 5.0
 
-# Connections at once: a browser opens some that it may need. One more closes the oldest one, so
-# that other programs of this machine cannot keep the browser away.
-MOST_CONNECTIONS = 32
+# Maximum number of open connections; browsers open some in advance. A new connection closes the
+# oldest one, so that other programs of this machine cannot lock the browser out.
+MAX_CONNECTIONS = 32
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
 <body><h1>{title}</h1><p>{text}</p></body></html>
 """
-DONE = PAGE.format(
-    title="Back to the program", text="The program has the answer: this page may be closed."
-)
+DONE = PAGE.format(title="Sign-in finished", text="Return to the program. You can close this page.")
 WRONG = PAGE.format(
-    title="Nothing here", text="No program waits for this page: begin the sign-in anew."
+    title="Not found", text="No program is waiting for this page. Start the sign-in again."
 )
 
 HEADERS = {
@@ -59,10 +57,14 @@ HEADERS = {
 
 
 def safe_to_open(url: str) -> str:
-    """A URL that may be given to a browser, written anew. Raises ValueError: it may not."""
+    """Return a normalized URL that may be opened in a browser.
+
+    Raises:
+        ValueError: The URL is not https (or http on this machine).
+    """
     parts, found = parse_web_url(url), urlsplit(url)
     if parts.scheme != "https" and not parts.is_local:
-        raise ValueError("a browser is sent to https only")
+        raise ValueError("the sign-in page must be an https URL")
     host = f"[{parts.host}]" if ":" in parts.host else parts.host
     path, query = (quote(each, safe="/%:@&+,=~-._?") for each in (found.path, found.query))
     port = f":{parts.port}" if found.port is not None else ""
@@ -72,8 +74,9 @@ def safe_to_open(url: str) -> str:
 def open_browser(url: str) -> None:
     """Print the address of a page to stderr, and open it in the person's browser.
 
-    The address is printed because nobody may see the browser: over SSH, in a container, in WSL.
-    A browser that runs in the foreground is left running after `OPEN_SECONDS`.
+    The address is printed because the browser may open where the person does not see it: over SSH,
+    in a container, in WSL. A browser that runs in the foreground is left running after
+    `OPEN_SECONDS`.
 
     Raises:
         ValueError: The URL is not https (or http on this machine).
@@ -83,8 +86,10 @@ def open_browser(url: str) -> None:
 
     page = safe_to_open(url)
     if sys.stderr is not None:
-        told = "Sign in with your browser. If it does not open, open this page yourself:"
-        sys.stderr.write(f"{told}\n\n{printable(page)}\n\n")
+        sys.stderr.write(
+            "Sign in with your browser. If it does not open, open this page yourself:\n\n"
+            f"{printable(page)}\n\n"
+        )
         sys.stderr.flush()
     opened: Future[bool] = Future()
 
@@ -97,30 +102,27 @@ def open_browser(url: str) -> None:
     threading.Thread(target=run, name="minimcp-browser", daemon=True).start()
     if not wait([opened], OPEN_SECONDS).done:
         return
-    why = "there is no browser here"
+    reason = "no browser was found"
     if opened.exception() is not None:
-        why = f"the browser cannot be opened: {describe(opened.exception() or Exception())}"
+        reason = f"the browser cannot be opened: {describe(opened.exception() or Exception())}"
     elif opened.result():
         return
-    raise AuthorizationError(f"{why}: use --no-browser, or SignIn(no_browser=True)")
+    raise AuthorizationError(f"{reason}: use --no-browser, or SignIn(no_browser=True)")
 
 
 def paste(url: str) -> str:
-    """Have a person open a page somewhere else, and paste where their browser was sent to in the
-    end; that URL.
+    """Print the address of a page, and return the URL that the person pastes after signing in.
 
     Args:
-        url: Of the page. It is written to stderr, and the answer read from stdin.
+        url: The URL of the page. It is written to stderr; the answer is read from stdin.
 
     Raises:
-        ValueError: The URL is none with https (or http on this machine).
+        ValueError: The URL is not https (or http on this machine).
         AuthorizationError: Nothing was pasted.
     """
     sys.stderr.write(
         f"Open this page in a browser, and sign in:\n\n{printable(safe_to_open(url))}\n\n"
-    )
-    sys.stderr.write(
-        "The browser is sent to a page that it cannot show. Paste the address of that page here: "
+        "In the end the browser cannot show a page. Paste the address of that page here: "
     )
     sys.stderr.flush()
     answer = sys.stdin.readline().strip()
@@ -130,29 +132,30 @@ def paste(url: str) -> str:
 
 
 class LoopbackListener(ThreadingMixIn, TCPServer):
-    """Listens on this machine for the browser that comes back from a sign-in.
+    """A server on this machine that receives the browser's redirect after a sign-in.
 
     Args:
-        redirect_uri: Where; None takes a free port.
+        redirect_uri: The URI to listen on; None selects a free port.
 
     Attributes:
-        redirect_uri: Where the browser has to be sent.
+        redirect_uri: The URI to redirect the browser to.
 
     Raises:
-        ValueError: The URI is none with http on this machine.
-        OSError: Another program has the port.
+        ValueError: The URI is not http on this machine.
+        OSError: The port is in use.
     """
 
-    daemon_threads, block_on_close = True, False
-    allow_reuse_address = os.name != "nt"  # there, two programs could have one port
+    daemon_threads = True
+    block_on_close = False
+    allow_reuse_address = os.name != "nt"  # on Windows, two programs could listen on one port
 
     def __init__(self, redirect_uri: Optional[str] = None) -> None:
         uri = redirect_uri or "http://127.0.0.1/callback"
         parts, found = parse_web_url(uri), urlsplit(uri)
         if parts.scheme != "http" or not parts.is_local:
             raise ValueError(
-                "a redirect URI that is listened on is http on this machine: for others give "
-                "on_callback"
+                "a redirect URI without on_callback= must be http on this machine: for another "
+                "one, write on_callback="
             )
         if ":" in parts.host:
             self.address_family = socket.AF_INET6
@@ -161,79 +164,84 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         port = self.server_address[1]
         self.redirect_uri = redirect_uri or f"http://127.0.0.1:{port}/callback"
         name = f"[{parts.host}]" if ":" in parts.host else parts.host
-        # What a browser has in the header Host: the usual port is left out.
-        self.hosts = {f"{name}:{port}", name} if port == USUAL_PORT else {f"{name}:{port}"}
+        # The accepted values of the header Host.
+        self.hosts = {f"{name}:{port}"}
+        if port == DEFAULT_PORT:
+            self.hosts.add(name)
         self.path = as_a_browser_requests(found.path)
         self._found: queue.Queue[str] = queue.Queue()
         self._lock = threading.Lock()
-        # The sockets of the open connections, the oldest first, and what stops the timer of each.
+        # The sockets of the open connections, oldest first, with functions that stop their timers.
         self._open: dict[socket.socket, Callable[[], None]] = {}
         self.state = ""
 
     def wait(self, state: str, timeout: float) -> Optional[str]:
-        """Wait for the browser; the URL that it was sent to, or None when it has not come.
+        """Wait for the browser. Return the URL that it was redirected to, or None after the timeout.
 
         Args:
-            state: That the URL has to carry; others are ignored.
-            timeout: In seconds.
+            state: The state that the URL must have; other URLs are ignored.
+            timeout: Seconds to wait.
         """
         self.state = state
-        ends = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         while True:
-            self.timeout = max(0.0, min(0.05, ends - time.monotonic()))
+            self.timeout = max(0.0, min(0.05, deadline - time.monotonic()))
             self.handle_request()
             try:
                 return self._found.get_nowait()
             except queue.Empty:
-                if time.monotonic() >= ends:
+                if time.monotonic() >= deadline:
                     return None
 
     def is_awaited(self, target: str) -> bool:
-        """Whether a request's target is the one that is waited for."""
+        """Return whether a request's target has the path and the state that are awaited."""
         parts = urlsplit(target)
-        given = parse_qs(parts.query, max_num_fields=100).get("state", [""])[0]
-        is_it = bool(self.state) and hmac.compare_digest(given.encode(), self.state.encode())
-        return is_it and as_a_browser_requests(parts.path) == self.path
+        state = parse_qs(parts.query, max_num_fields=100).get("state", [""])[0]
+        if not self.state or not hmac.compare_digest(state.encode(), self.state.encode()):
+            return False
+        return as_a_browser_requests(parts.path) == self.path
 
     def put(self, target: str) -> None:
-        """Hand the request's target to the thread that waits."""
+        """Hand a request's target to the waiting thread."""
         self._found.put(f"{self.redirect_uri.partition('?')[0]}?{urlsplit(target).query}")
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in a thread of its own; if there are too many, end the oldest one."""
+        """Serve a connection on its own thread. If there are too many, close the oldest one."""
         with self._lock:
-            oldest = next(iter(self._open)) if len(self._open) >= MOST_CONNECTIONS else None
-            if oldest is not None:
-                self._open.pop(oldest)()
-                _cut(oldest)
+            if len(self._open) >= MAX_CONNECTIONS:
+                oldest = next(iter(self._open))
+                stop_timer = self._open.pop(oldest)
+                stop_timer()
+                _shut_down(oldest)
             self._open[request] = timer.after(CONNECTION_SECONDS, lambda: self._expire(request))
         super().process_request(request, client_address)
 
     def _expire(self, request: socket.socket) -> None:
         with self._lock:
             if request in self._open:
-                _cut(request)
+                _shut_down(request)
 
     def shutdown_request(self, request: Any) -> None:
-        """As in the standard library."""
-        with self._lock:  # the timer does not end another connection that gets this descriptor
-            stop = self._open.pop(request, None)
-        if stop is not None:
-            stop()
+        """Stop the timer of a connection and close it."""
+        # With the lock, so that the timer cannot close a new connection with the same descriptor.
+        with self._lock:
+            stop_timer = self._open.pop(request, None)
+        if stop_timer is not None:
+            stop_timer()
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A connection that breaks is no news."""
+        """Ignore a lost connection."""
 
 
-def _cut(request: socket.socket) -> None:
-    """Wake the thread that reads from a connection, or writes to it; it closes the socket."""
+def _shut_down(request: socket.socket) -> None:
+    """Wake the thread that reads from a connection or writes to it; it closes the socket."""
     with suppress(OSError):
         request.shutdown(socket.SHUT_RDWR)
 
 
 def as_a_browser_requests(path: str) -> str:
-    """Return a path as a browser requests it, with a slash and without dot segments, and decoded.
+    """Return a path as a browser requests it: decoded, with a slash and without dot segments.
 
     https://url.spec.whatwg.org/#path-state
     """
@@ -253,22 +261,23 @@ def as_a_browser_requests(path: str) -> str:
 class _Handler(BaseHTTPRequestHandler):
     timeout = CONNECTION_SECONDS
     server: LoopbackListener
-    server_version, sys_version = "minimcp", ""
+    server_version = "minimcp"
+    sys_version = ""
 
     def do_GET(self) -> None:
         try:
             host = self.headers.get("Host", "").lower()
-            is_it = host in self.server.hosts and self.server.is_awaited(self.path)
+            is_awaited = host in self.server.hosts and self.server.is_awaited(self.path)
         except ValueError:
-            is_it = False
-        page = (DONE if is_it else WRONG).encode()
-        self.send_response(200 if is_it else 404)
+            is_awaited = False
+        page = (DONE if is_awaited else WRONG).encode()
+        self.send_response(200 if is_awaited else 404)
         for name, value in {**HEADERS, "Content-Length": str(len(page))}.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(page)
-        if is_it:
+        if is_awaited:
             self.server.put(self.path)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """The address carries a code: it is not logged."""
+        """Log nothing, because the target of the request has a code."""

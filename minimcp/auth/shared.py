@@ -1,4 +1,4 @@
-"""Terms, checks and exceptions that several modules of authorization share."""
+"""Names, checks and exceptions that several modules of authorization share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..text import one_line
 
 RESOURCE_METADATA = "/.well-known/oauth-protected-resource"
 
-# By which tokens are signed, where nothing else is said.
+# The signature algorithms that are accepted by default.
 ALGORITHMS = (
     "RS256",
     "RS384",
@@ -27,48 +27,53 @@ ALGORITHMS = (
     "EdDSA",
 )
 
-# Given a token, what is known by it; None where it is none.
+# Returns the claims of a token, or None to reject it.
 Verify = Callable[[str], Optional[Mapping[str, Json]]]
 
 
 class WrongType(Exception):
-    """A JWT is of a type that is not accepted. Its message goes into the challenge."""
+    """A JWT has a type that is not accepted. The challenge quotes the message."""
 
 
 class IssuerUnavailable(AuthorizationError):
-    """The issuer cannot be asked about a token now, so the request gets status 503."""
+    """The issuer cannot be asked about a token now. The response has status 503."""
 
 
-def list_of_text(given: Any, name: str) -> list[str]:
-    """Texts that an author gave. Raises TypeError: it is no list of them."""
+def list_of_str(given: Any, name: str) -> list[str]:
+    """Return a collection of str as a list.
+
+    Raises:
+        TypeError: The value is not a list, tuple or set of str.
+    """
     if not isinstance(given, (list, tuple, set, frozenset)) or not all(
         isinstance(each, str) for each in given
     ):
-        raise TypeError(f"{name} is a list of texts")
+        raise TypeError(f"{name} must be a list of str")
     return list(given)
 
 
 def check_url(url: Any, *, local_http: bool = True) -> None:
-    """Return if this may be the URL of a protected server, of who issues tokens, or of what that
-    names.
+    """Check that a value may be the URL of a protected server or of an authorization server.
 
     Args:
         url: The URL.
-        local_http: Whether a URL with http is taken too, if its host is this machine.
+        local_http: Whether http is allowed if the host is this machine.
 
     Raises:
-        TypeError: It is no text.
-        ValueError: It is no URL, not https, or has a fragment.
+        TypeError: The value is not a str.
+        ValueError: It is not an https URL, or has a fragment.
     """
     if not isinstance(url, str):
-        raise TypeError(f"a URL is text, not {type(url).__name__}")
+        raise TypeError(f"a URL must be a str, not {type(url).__name__}")
     parts = parse_web_url(url)
     if "#" in url or not (parts.scheme == "https" or (local_http and parts.is_local)):
-        what = "a URL begins with https:// (http:// on this machine alone) and has no fragment"
-        raise ValueError(f"{what}, unlike '{one_line(url, 100)}'")
+        raise ValueError(
+            "a URL must begin with https:// (http:// only on this machine) and have no fragment, "
+            f"unlike '{one_line(url, 100)}'"
+        )
 
 
 def split(url: str) -> tuple[str, str]:
-    """Origin and path of a URL, the path without a slash at its end."""
+    """Return the origin and the path of a URL, the path without a final slash."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", parts.path.rstrip("/")

@@ -1,5 +1,5 @@
-"""A person signs in: `SignIn`, the authorization code flow with PKCE; `StoredToken` uses what it
-has left.
+"""The sign-in of a person: `SignIn` runs the authorization code flow with PKCE, and `StoredToken`
+uses the tokens that it has stored.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -40,48 +40,51 @@ from .tokens import (
 
 log = logger("minimcp.auth")
 
-# Where a browser is sent that nobody listens for: a person copies its address from there.
+# The redirect URI without a listener; a person copies the address from the browser.
 PASTED_URI = "http://127.0.0.1/callback"
 
 # OAuth error codes that mean that the authorization server does not know the client; "" is a
 # rejection without a code.
 UNKNOWN_CLIENT = frozenset({"invalid_client", "unauthorized_client", ""})
 
-# Seconds between two looks whether who waits for the person has given up.
-LOOK_SECONDS = 0.2
+# Interval at which a thread that waits for a person checks whether its call was aborted.
+POLL_SECONDS = 0.2
 
 
 class SignIn(Grant):
-    """Signs a person in with their browser, when a server wants that, and keeps the token; for
-    ``connect(auth=)``.
+    """The sign-in of a person with their browser, and storage of the token. For ``connect(auth=)``.
 
-    Nothing happens before a server wants a token. Thread-safe: one for any number of connections.
+    The browser is opened when a server requires a token and none is stored. One object may be used
+    for any number of connections. Thread-safe.
+
+    https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 
     Args:
-        store: Where tokens and registrations are kept: an object with ``get(key)`` and ``put(key,
-            value)``, such as a `TokenMemory`; None takes the `TokenFile` of this user.
-        redirect_uri: Where the browser is sent to in the end: https, or this machine; None takes a
-            free port of it.
-        on_redirect: Gets the URL that the person has to open; None opens the browser.
-        on_callback: Gets ``state`` and ``timeout`` in seconds, waits, and returns the whole URL
-            that the browser was sent to; None listens on the redirect URI.
-        no_browser: Prints the address instead, and reads by paste where the browser was sent to.
-        client_id: Of a client that its operator has registered; None uses ``client_metadata_url``
-            or registers one.
-        client_secret: Of that client; None where it has none.
-        issuer: URL of the authorization server that this client is registered with. It is required
-            with a secret, which is sent to no other one; None takes the one of the server.
-        client_metadata_url: An https URL of a metadata document of this client, used where the
-            authorization server reads them; None has none.
-        client_name: Shown to the person where a client is registered.
-        scopes: What to ask for beside what the server names.
-        timeout: Seconds that the person gets. The deadline of the call that waits is paused
+        store: The store for tokens and registrations, an object with ``get(key)`` and ``put(key,
+            value)`` such as a `TokenMemory`; None means the `TokenFile` of this user.
+        redirect_uri: The URI that the browser is redirected to: https, or http on this machine.
+            None selects a free port of this machine.
+        on_redirect: A function that gets the URL of the sign-in page; None opens the browser.
+        on_callback: A function that gets ``state`` and ``timeout`` (in seconds), waits, and returns
+            the complete URL that the browser was redirected to. None listens on the redirect URI.
+        no_browser: Whether to print the address of the page instead, and read the address that the
+            browser was redirected to from stdin.
+        client_id: The id of a client that the server's operator has registered; None uses
+            ``client_metadata_url`` or registers a client.
+        client_secret: The secret of that client; None if it has none.
+        issuer: The URL of the authorization server that the client is registered with; None means
+            the one that the server names. It is required with a secret, which is sent only there.
+        client_metadata_url: The https URL of a metadata document that describes this client, for
+            authorization servers that support such documents; None means no document.
+        client_name: The name of a registered client, which the person sees.
+        scopes: Scopes to request in addition to those that the server names.
+        timeout: Seconds that the person has to sign in. The deadline of the waiting call is paused
             meanwhile.
 
     Raises:
-        ValueError: A URL cannot be what it is; there is a secret without an id or without an
-            issuer; or the secret is empty or has a line end.
-        TypeError: ``scopes`` is no sequence of str, or the secret is not a str.
+        ValueError: A URL is invalid; there is a secret without a client id or an issuer; or the
+            secret is empty or has a line break.
+        TypeError: ``scopes`` is not a sequence of str, or the secret is not a str.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class SignIn(Grant):
         secret = clean_secret(client_secret, "client_secret")
         if secret is not None:
             if client_id is None:
-                raise ValueError("client_secret needs client_id=, the client that has this secret")
+                raise ValueError("client_secret needs client_id=, the id of the client")
             require_issuer(issuer, "client_secret")
         super().__init__(TokenFile() if store is None else store, scopes, issuer)
         if redirect_uri is not None:
@@ -129,21 +132,21 @@ class SignIn(Grant):
         headers: Optional[Mapping[str, str]] = None,
         cert: Any = None,
     ) -> dict[str, Any]:
-        """Sign in now, whether or not there is a token, and register this program anew.
+        """Sign in now, even if a token is stored, and register this program again.
 
         Args:
-            url: URL of the server.
-            verify, proxies, headers, cert: As `HttpServer`.
+            url: The URL of the server.
+            verify, proxies, headers, cert: See `HttpServer`.
 
         Returns:
-            What is known of the token, without secrets.
+            A description of the token without secrets; see `whoami`.
 
         Raises:
             AuthorizationError: No token could be obtained or stored.
-            TypeError, ValueError: The URL or another argument cannot be used.
+            TypeError, ValueError: The URL or another argument is invalid.
         """
-        given = Fetcher(url, headers=headers, verify=verify, cert=cert, proxies=proxies)
-        return self.for_server(url).sign_in(given.settings)
+        fetcher = Fetcher(url, headers=headers, verify=verify, cert=cert, proxies=proxies)
+        return self.for_server(url).sign_in(fetcher.settings)
 
     def sign_out(
         self,
@@ -154,30 +157,37 @@ class SignIn(Grant):
         headers: Optional[Mapping[str, str]] = None,
         cert: Any = None,
     ) -> bool:
-        """Forget the token of a server and the registration of this program, and have the token
-        revoked if that is possible.
+        """Delete the token of a server and this program's registration. Revoke the token if
+        possible.
 
-        Arguments as `sign_in`.
+        Args:
+            url, verify, proxies, headers, cert: See `sign_in`.
 
         Returns:
-            Whether there was anything to forget.
+            Whether there was anything to delete.
 
         Raises:
             AuthorizationError: The store cannot be read or written.
-            TypeError, ValueError: The URL or another argument cannot be used.
+            TypeError, ValueError: The URL or another argument is invalid.
         """
-        given = Fetcher(url, headers=headers, verify=verify, cert=cert, proxies=proxies)
-        return self.for_server(url).sign_out(given.settings)
+        fetcher = Fetcher(url, headers=headers, verify=verify, cert=cert, proxies=proxies)
+        return self.for_server(url).sign_out(fetcher.settings)
 
     def whoami(self, url: str) -> Optional[dict[str, Any]]:
-        """What is known of the token of a server, without secrets; None where there is none."""
+        """Return a description of the stored token of a server, or None if there is none.
+
+        It has the keys ``issuer``, ``resource``, ``client_id``, ``expires_at`` (seconds since 1970,
+        or None), ``scopes`` and ``can_be_refreshed``, and no secrets.
+        """
         return self.for_server(url).known()
 
-    # ------------------------------------------------------------ as whom
+    # ------------------------------------------------------------ client registrations
 
     def _known_client(self, place: Place) -> Optional[tuple[Credentials, str]]:
-        """As whom to ask, and the redirect URI where that is settled; None where a client is to be
-        registered."""
+        """Return the client's credentials, and the redirect URI if they are registered for one.
+
+        Return None if a client must be registered.
+        """
         if self._given is not None:
             return self._given, ""
         if (
@@ -185,58 +195,59 @@ class SignIn(Grant):
             and place.server.get("client_id_metadata_document_supported") is True
         ):
             return Credentials(self._document), ""
-        return registered(self._registrations(place.issuer).get(self._way))
+        return registered(self._registrations(place.issuer).get(self._registration_key))
 
     @property
-    def _way(self) -> str:
-        """How the browser comes back, for which a client is registered."""
+    def _registration_key(self) -> str:
+        """The key of a registration in the store: it depends on how the browser is redirected."""
         if self._redirect_uri:
             return self._redirect_uri
         return "paste" if self._no_browser or self._on_callback else "loopback"
 
     def _registrations(self, issuer: str) -> dict[str, Any]:
-        """Return what an authorization server has registered for this program: records of
-        `register` by `_way`."""
-        kept = self.store.get(f"client {issuer_key(issuer)}")
-        return dict(kept) if isinstance(kept, dict) else {}
+        """Return the stored registrations at an authorization server, by `_registration_key`."""
+        stored = self.store.get(f"client {issuer_key(issuer)}")
+        return dict(stored) if isinstance(stored, dict) else {}
 
     def _keep_client(self, issuer: str, record: dict[str, Any]) -> None:
-        """Store a registration; without it, the next sign-in registers another client."""
+        """Store a registration. If this fails, the next sign-in registers another client."""
         try:
-            kept = {**self._registrations(issuer), self._way: record}
-            self.store.put(f"client {issuer_key(issuer)}", kept)
-        except Exception as error:  # also of a store of the user's
+            records = {**self._registrations(issuer), self._registration_key: record}
+            self.store.put(f"client {issuer_key(issuer)}", records)
+        except Exception as error:  # a store of the user may raise anything
             log.warning(
-                "the registration at %s is not stored: %s", one_line(issuer), describe(error)
+                "the registration at %s could not be stored: %s", one_line(issuer), describe(error)
             )
 
     def forget_client(self, issuer: str, client_id: Optional[str] = None) -> bool:
-        """As `Grant.forget_client`."""
-        kept = self._registrations(issuer)
-        left = {
-            way: record
-            for way, record in kept.items()
-            if client_id is not None
-            and not (isinstance(record, dict) and record.get("client_id") == client_id)
-        }
-        if len(left) < len(kept):
-            self.store.put(f"client {issuer_key(issuer)}", left or None)
-        return len(left) < len(kept)
+        """Delete stored registrations. See `Grant.forget_client`."""
+        stored = self._registrations(issuer)
+        remaining = {}
+        for key, record in stored.items():
+            has_id = isinstance(record, dict) and record.get("client_id") == client_id
+            if client_id is not None and not has_id:
+                remaining[key] = record
+        if len(remaining) == len(stored):
+            return False
+        self.store.put(f"client {issuer_key(issuer)}", remaining or None)
+        return True
 
     # ------------------------------------------------------------ the flow
 
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
     ) -> Token:
-        """As `Grant`: ask the person, and get a token for the code that comes back."""
+        """Send the person to the sign-in page, and exchange the code for a token.
+
+        See `Grant.obtain`.
+        """
         supported = words(place.server.get("code_challenge_methods_supported"))
         if "S256" not in supported:
             raise AuthorizationError(
-                f"{one_line(place.issuer)} does not say that it knows PKCE with S256"
+                f"the metadata of {one_line(place.issuer)} does not list PKCE with S256"
             )
-        exchange.checked(
-            place.server.get("token_endpoint"), "the token endpoint"
-        )  # before a person is asked
+        # Check this before the person is asked.
+        exchange.checked(place.server.get("token_endpoint"), "the token endpoint")
         page = exchange.checked(
             place.server.get("authorization_endpoint"), "the authorization endpoint"
         )
@@ -247,8 +258,11 @@ class SignIn(Grant):
         except TokenRefused as refused:
             is_unknown = refused.is_final and refused.error in UNKNOWN_CLIENT
             if is_unknown and self.forget_client(place.issuer):
-                told = "this program's registration is deleted, so the next sign-in makes a new one"
-                raise TokenRefused(f"{refused} ({told})", refused.error) from None
+                raise TokenRefused(
+                    f"{refused} (the stored registration was deleted, so the next sign-in "
+                    "registers this program again)",
+                    refused.error,
+                ) from None
             raise
 
     def _flow(
@@ -261,7 +275,8 @@ class SignIn(Grant):
     ) -> Token:
         with ExitStack() as afterwards:
             found = self._known_client(place)
-            uri, listener = self._redirect_uri or PASTED_URI, None
+            uri = self._redirect_uri or PASTED_URI
+            listener = None
             if not self._no_browser and self._on_callback is None:
                 listener = afterwards.enter_context(self._listen(self._redirect_uri, found))
                 uri = listener.redirect_uri
@@ -270,7 +285,9 @@ class SignIn(Grant):
                 self._keep_client(place.issuer, record)
                 found = registered(record)
             assert found is not None
-            credentials, state, verifier = found[0], token_urlsafe(32), token_urlsafe(48)
+            credentials = found[0]
+            state = token_urlsafe(32)
+            verifier = token_urlsafe(48)
             challenge = urlsafe_b64encode(sha256(verifier.encode()).digest()).rstrip(b"=").decode()
             query = {
                 "response_type": "code",
@@ -284,12 +301,12 @@ class SignIn(Grant):
             if scopes:
                 query["scope"] = " ".join(scopes)
             if "offline_access" in scopes:
-                query["prompt"] = "consent"  # OpenID Connect gives no refresh token without it
+                query["prompt"] = "consent"  # OpenID Connect grants no refresh token without it
             url = f"{page}{'&' if urlsplit(page).query else '?'}{urlencode(query)}"
-            came = self._asked(exchange, url, state, listener)
+            redirected_to = self._redirected(exchange, url, state, listener)
             form = {
                 "grant_type": "authorization_code",
-                "code": self._code(place, came, state),
+                "code": self._code(place, redirected_to, state),
                 "redirect_uri": uri,
                 "code_verifier": verifier,
             }
@@ -301,15 +318,15 @@ class SignIn(Grant):
     def _listen(uri: Optional[str], found: Optional[tuple[Credentials, str]]) -> LoopbackListener:
         if uri is None and found is not None and found[1]:
             try:
-                return LoopbackListener(found[1])  # that this client was registered with
-            except OSError:  # another program has the port
+                return LoopbackListener(found[1])  # the client is registered for this URI
+            except OSError:  # the port is in use
                 pass
         return LoopbackListener(uri)
 
-    def _asked(
+    def _redirected(
         self, exchange: Exchange, url: str, state: str, listener: Optional[LoopbackListener]
     ) -> str:
-        """Send the person to a page, and wait; the URL that the browser was sent to in the end."""
+        """Send the person to a page. Return the URL that the browser is redirected to."""
         assert self.seconds is not None
         if self._no_browser:
             return paste(url)
@@ -317,61 +334,61 @@ class SignIn(Grant):
         if listener is None:
             assert self._on_callback is not None
             return self._on_callback(state, self.seconds)
-        ends = time.monotonic() + self.seconds
-        while time.monotonic() < ends:
-            if exchange.request.aborted.is_set():
-                raise ConnectionLost(
-                    f"{without_secrets(exchange.url)}: given up while a person was to sign in"
-                )
-            came = listener.wait(state, LOOK_SECONDS)
-            if came is not None:
-                return came
-        told = f"nobody has signed in within {self.seconds:g} s"
+        deadline = time.monotonic() + self.seconds
         shown = without_secrets(exchange.url)
+        while time.monotonic() < deadline:
+            if exchange.request.aborted.is_set():
+                raise ConnectionLost(f"{shown}: aborted while a person was signing in")
+            redirected_to = listener.wait(state, POLL_SECONDS)
+            if redirected_to is not None:
+                return redirected_to
         raise AuthorizationError(
-            f"{told}: try again; if the page showed an error, the authorization server may have "
-            f"forgotten this program: 'minimcp logout {shown}', or SignIn().sign_out(url), deletes "
-            "what is stored, and the next sign-in registers it anew"
+            f"nobody has signed in within {self.seconds:g} s: try again; if the page showed an "
+            "error, the authorization server may no longer know this program: 'minimcp logout "
+            f"{shown}' or SignIn().sign_out(url) deletes the stored registration, and the next "
+            "sign-in makes a new one"
         )
 
     @staticmethod
-    def _code(place: Place, came: Any, state: str) -> str:
-        """The code in the URL that the browser was sent to. Raises AuthorizationError: it is no
-        answer to ours."""
-        if not isinstance(came, str):
+    def _code(place: Place, redirected_to: Any, state: str) -> str:
+        """Return the code in the URL that the browser was redirected to.
+
+        Raises:
+            AuthorizationError: The URL does not answer this sign-in.
+            TokenRefused: The authorization server returned an error.
+        """
+        if not isinstance(redirected_to, str):
             raise AuthorizationError(
-                f"on_callback returns the URL that the browser came to, not {type(came).__name__}"
+                "on_callback must return the URL that the browser was redirected to, not "
+                f"{type(redirected_to).__name__}"
             )
-        answer = parse_qs(urlsplit(came).query, keep_blank_values=True, max_num_fields=100)
+        query = urlsplit(redirected_to).query
+        answer = parse_qs(query, keep_blank_values=True, max_num_fields=100)
         if any(len(values) > 1 for values in answer.values()):
-            raise AuthorizationError("the browser came back with a parameter twice")
+            raise AuthorizationError("the redirect URL has a parameter twice")
         (code,), (error,), (issuer,), (its_state,) = (
             answer.get(name, [None]) for name in ("code", "error", "iss", "state")
         )
         if its_state is None or not hmac.compare_digest(its_state.encode(), state.encode()):
+            raise AuthorizationError("the redirect URL belongs to another sign-in: state differs")
+        is_required = place.server.get("authorization_response_iss_parameter_supported") is True
+        if issuer != place.issuer and (issuer is not None or is_required):
             raise AuthorizationError(
-                "the browser came back from another sign-in: its state is not ours"
-            )
-        advertised = place.server.get("authorization_response_iss_parameter_supported") is True
-        if issuer != place.issuer and not (issuer is None and not advertised):
-            raise AuthorizationError(
-                f"the browser came back from another server than {one_line(place.issuer)} (iss)"
+                f"the redirect URL is from another server than {one_line(place.issuer)} (iss)"
             )
         if error is not None:
-            told = ": ".join([error[:100], *answer.get("error_description", [])])
-            raise TokenRefused(f"{one_line(place.issuer)} refuses: {one_line(told)}", error)
+            reason = one_line(": ".join([error[:100], *answer.get("error_description", [])]))
+            raise TokenRefused(f"{one_line(place.issuer)} rejected the sign-in: {reason}", error)
         if not code:
-            raise AuthorizationError(
-                f"{one_line(place.issuer)} sent the browser back without a code"
-            )
+            raise AuthorizationError(f"the redirect URL of {one_line(place.issuer)} has no code")
         return code
 
 
 class StoredToken(SignIn):
-    """The token that ``minimcp login`` has stored, used and refreshed; `connect` takes it without
+    """The token that ``minimcp login`` has stored. `connect` uses and refreshes it if there is no
     ``auth``.
 
-    The file is not read before the server returns 401: most servers want no token.
+    The file is not read before the server returns 401, because most servers require no token.
     """
 
     can_obtain = False
@@ -380,45 +397,52 @@ class StoredToken(SignIn):
     def obtain(
         self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
     ) -> Token:
-        """As `Grant`: nobody is asked."""
+        """Raise AuthorizationError, because no person can be asked here."""
         shown = without_secrets(exchange.url)
         raise AuthorizationError(
-            f"{shown}: the stored token is not taken any more{how_to_sign_in(shown)}"
+            f"{shown}: the server no longer accepts the stored token{how_to_sign_in(shown)}"
         )
 
 
-# ------------------------------------------------------------ clients that have no id yet
+# ------------------------------------------------------------ registering a client
 
 
 def check_metadata_url(url: str) -> None:
-    """Check that a client can have this URL as its id.
+    """Check that a URL can be the id of a client.
 
     https://datatracker.ietf.org/doc/draft-ietf-oauth-client-id-metadata-document/
 
     Raises:
-        ValueError: It is not https, or has no path, a dot segment, a fragment or a user's name.
-        TypeError: It is not a str.
+        ValueError: The URL is not https, has no path, or has a dot segment, a fragment or userinfo.
+        TypeError: The URL is not a str.
     """
     if not isinstance(url, str):
         raise TypeError(f"client_metadata_url must be a str, not {type(url).__name__}")
     path = urlsplit(url).path if parse_web_url(url).scheme == "https" else ""
     dots = any(re.fullmatch(r"(?i)(?:\.|%2e){1,2}", part) for part in path.split("/"))
     if path in ("", "/") or dots or "#" in url:
-        what = "must be an https URL with a path, and without '.' or '..' segments and a fragment"
-        raise ValueError(f"client_metadata_url {what}: not {one_line(url, 100)!r}")
+        raise ValueError(
+            "client_metadata_url must be an https URL with a path, and without '.' or '..' "
+            f"segments and a fragment: not {one_line(url, 100)!r}"
+        )
 
 
 def registered(record: Any) -> Optional[tuple[Credentials, str]]:
-    """The credentials in a record of `register`, and their redirect URI; None where there are none,
-    or no more."""
+    """Return the credentials and the redirect URI in a record of `register`.
+
+    Return None if there is no valid record, or the credentials have expired.
+    """
     if not isinstance(record, dict) or not isinstance(record.get("client_id"), str):
         return None
-    ends, uri = record.get("expires_at"), record.get("redirect_uri")
-    secret, method = record.get("client_secret"), record.get("method")
-    texts = (each for each in (secret, method) if each is not None)
-    if not isinstance(uri, str) or not all(isinstance(each, str) for each in texts):
+    secret = record.get("client_secret")
+    method = record.get("method")
+    uri = record.get("redirect_uri")
+    if not isinstance(uri, str):
         return None
-    if isinstance(ends, (int, float)) and 0 < ends < time.time():
+    if not all(each is None or isinstance(each, str) for each in (secret, method)):
+        return None
+    expires_at = record.get("expires_at")
+    if isinstance(expires_at, (int, float)) and 0 < expires_at < time.time():
         return None
     return Credentials(record["client_id"], secret, method=method), uri
 
@@ -426,49 +450,53 @@ def registered(record: Any) -> Optional[tuple[Credentials, str]]:
 def register(
     exchange: Exchange, place: Place, redirect_uri: str, client_name: str
 ) -> dict[str, Any]:
-    """Register a client; a record for the token store.
+    """Register a client, and return a record for the token store.
 
     Args:
-        exchange: By which is asked.
-        place: Where.
-        redirect_uri: Where the browser is sent to in the end.
-        client_name: Shown to the user.
+        exchange: Sends the request.
+        place: The authorization server.
+        redirect_uri: The URI that the browser is redirected to.
+        client_name: The name that the person sees.
 
     Raises:
-        AuthorizationError: The server registers none, or refuses this one.
+        AuthorizationError: The server does not register clients, or rejected this one.
     """
     if "registration_endpoint" not in place.server:
-        way = "ask its operator for a client id, and give it: SignIn(client_id=...), or --client-id"
-        raise AuthorizationError(f"{place.issuer} registers no clients: {way}")
+        raise AuthorizationError(
+            f"{place.issuer} does not register clients: ask its operator for a client id, and "
+            "write SignIn(client_id=...) or --client-id"
+        )
     url = exchange.checked(place.server["registration_endpoint"], "the registration endpoint")
     supported = words(place.server.get("token_endpoint_auth_methods_supported")) or ("none",)
-    known = [
+    usable = [
         each for each in ("none", "client_secret_basic", "client_secret_post") if each in supported
     ]
-    if not known:
+    if not usable:
         raise AuthorizationError(
-            f"{place.issuer} wants clients to use {one_line(', '.join(supported))}"
+            f"{place.issuer} supports only clients that use {one_line(', '.join(supported))}"
         )
     offered = words(place.server.get("grant_types_supported"))
     grants = ["authorization_code"]
     if not offered or "refresh_token" in offered:
         grants.append("refresh_token")
-    asked = {
+    request = {
         "client_name": client_name,
         "redirect_uris": [redirect_uri],
         "grant_types": grants,
         "response_types": ["code"],
-        "token_endpoint_auth_method": known[0],
+        "token_endpoint_auth_method": usable[0],
         "application_type": "native" if parse_web_url(redirect_uri).is_local else "web",
     }
     headers = {"Accept": "application/json", "Content-Type": "application/json"}
     status, _, body = exchange.ask(
-        "POST", url, headers, json.dumps(asked).encode(), seconds=TOKEN_SECONDS
+        "POST", url, headers, json.dumps(request).encode(), seconds=TOKEN_SECONDS
     )
     answer = json_object(body) or {}
     if not 200 <= status < 300 or answer.get("error"):
-        told = f"{place.issuer} does not register this client with {redirect_uri}"
-        raise AuthorizationError(f"{told}: {refusal(status, answer)}")
+        raise AuthorizationError(
+            f"{place.issuer} did not register this client with {redirect_uri}: "
+            f"{refusal(status, answer)}"
+        )
     method = answer.get("token_endpoint_auth_method")
     record = {
         "client_id": answer.get("client_id"),
@@ -478,7 +506,5 @@ def register(
         "redirect_uri": redirect_uri,
     }
     if registered(record) is None:
-        raise AuthorizationError(
-            f"{place.issuer} registers a client without an id that can be used"
-        )
+        raise AuthorizationError(f"{place.issuer} registered a client without a usable id")
     return record

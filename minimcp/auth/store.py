@@ -1,4 +1,4 @@
-"""Where tokens are kept: `TokenFile`, a file that this user alone reads, and `TokenMemory`.
+"""Token stores: `TokenFile`, a file that only this user can read, and `TokenMemory`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -21,35 +21,36 @@ from ..log import logger
 
 log = logger("minimcp.auth")
 
-# Seconds between two tries to get a lock that another process has.
+# Interval between two attempts to acquire a lock that another process holds.
 PAUSE_SECONDS = 0.05
 
 # The end of a message about a file or folder that cannot be used.
-ELSEWHERE = ": name another file by the environment variable MINIMCP_TOKENS, or TokenFile(path)"
+ELSEWHERE = ": choose another file with the environment variable MINIMCP_TOKENS or TokenFile(path)"
 
-# What writing the file may take another process.
+# How long to wait while another process writes the file.
 WRITE_SECONDS = 10.0
 
 
 class TokenStore(Protocol):
-    """What keeps tokens and registrations: two methods that any thread calls.
+    """The interface of a store for tokens and registrations. Any thread may call its methods.
 
-    One that several processes share may have a third, ``lock(key, timeout)``: a context manager, in
-    which no other thread or process is; without it, each process renews a token for itself.
+    A store that several processes share should also have a method ``lock(key, timeout)``, which
+    returns a context manager that excludes other threads and processes. Without it, each process
+    renews a token for itself.
     """
 
     def get(self, key: str) -> Any:
-        """The value that `put` got, a mapping of JSON values; None where there is none."""
+        """Return the value that was stored with `put`, or None if there is none."""
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
-        """Keep a value; None forgets it."""
+        """Store a value, which is a dict of JSON values; None deletes it."""
 
 
-Store = TokenStore  # the name before 0.1.0, which programs import
+Store = TokenStore  # an older name that programs import
 
 
 class TokenMemory:
-    """Keeps tokens as long as the process runs. Thread-safe."""
+    """A store that keeps tokens while the process runs. Thread-safe."""
 
     def __init__(self) -> None:
         self._values: dict[str, dict[str, Any]] = {}
@@ -58,11 +59,11 @@ class TokenMemory:
         return f"TokenMemory({len(self._values)} entries)"
 
     def get(self, key: str) -> Optional[dict[str, Any]]:
-        """As `TokenStore`."""
+        """Return a value. See `TokenStore`."""
         return self._values.get(key)
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
-        """As `TokenStore`."""
+        """Store or delete a value. See `TokenStore`."""
         if value is None:
             self._values.pop(key, None)
         else:
@@ -70,13 +71,14 @@ class TokenMemory:
 
 
 class TokenFile:
-    """Keeps tokens in a file that this user alone may read, shared by all processes of the user.
+    """A store in a file that only this user can read, shared by all processes of the user.
+
     Thread-safe.
 
     Args:
-        path: Path of the file; None takes the environment variable MINIMCP_TOKENS, or
-            ``minimcp/tokens.json`` in the folder in which programs of this user keep their state.
-            ``~`` means the user's home folder. The file is created when something is stored.
+        path: The path of the file; ``~`` means the user's home folder. None means the value of the
+            environment variable MINIMCP_TOKENS, or ``minimcp/tokens.json`` in the system's folder
+            for the state of programs. The file is created when a value is stored.
     """
 
     def __init__(self, path: Union[str, os.PathLike[str], None] = None) -> None:
@@ -88,53 +90,64 @@ class TokenFile:
         return f"TokenFile({str(self.path)!r})"
 
     def get(self, key: str) -> Any:
-        """As `TokenStore`. Raises AuthorizationError: the file cannot be read, is broken, or is
-        another user's, or none."""
+        """Return a value. See `TokenStore`.
+
+        Raises:
+            AuthorizationError: The file cannot be read, is damaged, or belongs to another user.
+        """
         return self._read().get(key)
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
-        """As `TokenStore`. Raises AuthorizationError: as `get`, or the file cannot be written."""
+        """Store or delete a value. See `TokenStore`.
+
+        Raises:
+            AuthorizationError: The file cannot be read or written.
+        """
         with self.lock("the file", WRITE_SECONDS):
             values = self._read()
             if value is None:
                 values.pop(key, None)
             else:
                 values[key] = value
-            try:  # mkstemp: for this user alone
-                number, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
+            try:
+                # Only this user can read a file from mkstemp.
+                descriptor, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)
                 try:
-                    with open(number, "w", encoding="utf-8") as file:
+                    with open(descriptor, "w", encoding="utf-8") as file:
                         json.dump(values, file, indent=1)
                     os.replace(name, self.path)
                 except BaseException:
                     os.unlink(name)
                     raise
             except OSError as error:
-                told = f"{self.path}: tokens cannot be kept: {error}{ELSEWHERE}"
-                raise AuthorizationError(told) from error
+                raise AuthorizationError(
+                    f"{self.path}: tokens cannot be stored: {error}{ELSEWHERE}"
+                ) from error
 
     @contextmanager
     def lock(self, key: str, timeout: float) -> Iterator[None]:
-        """No other thread or process is in here with the same key.
+        """Exclude other threads and processes that lock the same key.
 
         Args:
-            key: Of what is to be changed.
-            timeout: Seconds to wait for it.
+            key: The key of the value that is to be changed.
+            timeout: Seconds to wait for the lock.
 
         Raises:
-            AuthorizationError: Another one was in here all the time, or there can be no lock.
+            AuthorizationError: The lock was not released in time, or it cannot be created.
         """
-        ends = time.monotonic() + timeout
+        deadline = time.monotonic() + timeout
         self._check_home()
         name = self.path.with_name(f"{self.path.name}.{sha256(key.encode()).hexdigest()[:8]}.lock")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            number = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
+            descriptor = os.open(name, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as error:
-            raise AuthorizationError(f"{name}: there can be no lock: {error}{ELSEWHERE}") from error
-        with open(number, "r+") as file:
-            while not _locked(file):
-                if time.monotonic() > ends:
+            raise AuthorizationError(
+                f"{name}: the lock cannot be created: {error}{ELSEWHERE}"
+            ) from error
+        with open(descriptor, "r+") as file:
+            while not _lock(file):
+                if time.monotonic() > deadline:
                     raise AuthorizationError(
                         f"{name}: another process has held it for {timeout:g} s"
                     )
@@ -145,24 +158,25 @@ class TokenFile:
                 _unlock(file)
 
     def _check_home(self) -> None:
-        """Raise an AuthorizationError if the path is in a home folder that does not exist."""
+        """Raise AuthorizationError if the path needs a home folder and the user has none."""
         if self.path.parts[:1] == ("~",):
-            raise AuthorizationError(f"this user has no home folder to keep tokens in{ELSEWHERE}")
+            raise AuthorizationError(f"this user has no home folder for tokens{ELSEWHERE}")
 
     def _read(self) -> dict[str, Any]:
         try:
             with open(self.path, encoding="utf-8") as file:
                 status = os.fstat(file.fileno())
                 if not stat.S_ISREG(status.st_mode):
-                    raise AuthorizationError(f"{self.path} is no file: tokens cannot be kept there")
+                    raise AuthorizationError(
+                        f"{self.path} is not a file: tokens cannot be stored there"
+                    )
                 if os.name != "nt" and status.st_uid != os.geteuid():
-                    told = (
+                    raise AuthorizationError(
                         f"{self.path} belongs to another user: its tokens are not used{ELSEWHERE}"
                     )
-                    raise AuthorizationError(told)
                 if os.name != "nt" and status.st_mode & 0o077:
-                    log.warning("%s could be read by other users: it cannot any more", self.path)
-                    with suppress(OSError):  # of a file system that is read-only or has no modes
+                    log.warning("%s was readable by other users: its mode is changed", self.path)
+                    with suppress(OSError):  # the file system is read-only or has no modes
                         os.fchmod(file.fileno(), 0o600)
                 values = json.load(file)
         except (FileNotFoundError, NotADirectoryError):
@@ -173,13 +187,13 @@ class TokenFile:
             values = None
         if not isinstance(values, dict):
             raise AuthorizationError(
-                f"{self.path} is no file of tokens: delete it, and sign in again"
+                f"{self.path} is not a valid token file: delete it, and sign in again"
             )
         return values
 
 
 def _state_folder() -> Path:
-    """The folder in which programs of this user keep what they have to remember."""
+    """Return this system's folder for the state of the user's programs."""
     home = Path(os.path.expanduser("~"))
     if os.name == "nt":
         return Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -188,8 +202,8 @@ def _state_folder() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or home / ".local" / "state")
 
 
-def _locked(file: Any) -> bool:
-    """Lock a file until it is closed; whether that went."""
+def _lock(file: Any) -> bool:
+    """Lock a file until it is closed. Return False if another process holds the lock."""
     with suppress(OSError):
         if sys.platform == "win32":
             import msvcrt
@@ -204,8 +218,7 @@ def _locked(file: Any) -> bool:
 
 
 def _unlock(file: Any) -> None:
-    """Unlock a file before it is closed: a process that was forked meanwhile has it open, too, and
-    for long."""
+    """Unlock a file explicitly. Closing is not enough: a forked process may keep it open."""
     if sys.platform != "win32":
         import fcntl
 

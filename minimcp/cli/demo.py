@@ -66,9 +66,8 @@ def _starting(client: Client, transcript: Transcript) -> None:
     server/discover: The client asks what the server offers. _meta has the client's revision, name
     and capabilities. Every request has this metadata; from here on it is shown as {...}.
 
-    answer to server/discover: The server lists the revisions that it supports and what it offers:
-    tools, resources, prompts, log messages. The answer has the id of the request, so answers may
-    arrive in any order.
+    answer to server/discover: The server lists the revisions and features that it supports. The
+    answer has the id of the request, so answers may arrive in any order.
     """
 
 
@@ -81,9 +80,8 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
     tools/list: Please list your tools.
 
     answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of
-    its arguments. minimcp derives them from a Python function: from its name, docstring and
-    annotations. ttlMs says how long the client may cache the answer, and cacheScope for whom:
-    private means for this client only.
+    its arguments. minimcp derives them from a function's name, docstring and annotations. ttlMs
+    says how long the client may cache the answer, and cacheScope for whom.
     """
     client.list_tools()
 
@@ -357,15 +355,14 @@ CONVERSATIONS = (
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
-    A language model only reads and writes text. The program around it, called the host (a chat, an
+    A language model only reads and writes text. The program around it, the host (a chat, an
     editor), lets it act. The host has a client for each server, which asks what the server offers.
-    The host shows the offers to its model, and the client calls what the model chooses. This demo
-    is a host without a model, so it makes the choices itself. The server is a bakery that the demo
-    has started as a child process.
+    The host shows this to its model, and the client calls what the model chooses. This demo is a
+    host without a model and makes the choices itself. The server is a bakery, in a child process.
 
     Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
-    (no. 1 below) and a method, and its answer has the same id. The JSON is shortened here: ...
-    replaces what is left out.
+    (no. 1 below) and a method, and its answer has the same id. The JSON is shortened: ... replaces
+    what is left out.
 
     That is all: the client closes the server's stdin, and the server exits.
     """

@@ -244,7 +244,7 @@ def record(tmp_path: Path, *chunks: bytes) -> List[Dict[str, Any]]:
     file = tmp_path / "rows.jsonl"
     recorder = recorder_of(file)
     for chunk in chunks:
-        recorder.take("-->", chunk)
+        recorder.record("-->", chunk)
         goes_out(recorder)
     recorder.start()
     recorder.end()
@@ -285,13 +285,13 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     line = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
     file = tmp_path / "rows.jsonl"
     recorder = recorder_of(file)
-    recorder.take("-->", line % 1 + (line % 2)[:20])
-    recorder.take("-->", (line % 2)[20:] + line % 3)
+    recorder.record("-->", line % 1 + (line % 2)[:20])
+    recorder.record("-->", (line % 2)[20:] + line % 3)
     goes_out(recorder)
-    recorder.take("-->", b'"torn"}\n' + line % 4)
-    recorder.take("<--", b"y" * 5000)
+    recorder.record("-->", b'"torn"}\n' + line % 4)
+    recorder.record("<--", b"y" * 5000)
     goes_out(recorder)
-    recorder.take("<--", b"y\n" + b'{"jsonrpc":"2.0","id":4,"result":{"tools":[]}}\n')
+    recorder.record("<--", b"y\n" + b'{"jsonrpc":"2.0","id":4,"result":{"tools":[]}}\n')
     recorder.start()
     recorder.end()
     recorder.close()

@@ -127,7 +127,7 @@ def test_connections_that_say_nothing_do_not_keep_the_browser_out(waiting: Waiti
 
 
 def test_of_many_connections_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback, "MOST_CONNECTIONS", 2)
+    monkeypatch.setattr(loopback, "MAX_CONNECTIONS", 2)
     waiting = Waiting()
     silent: List[socket.socket] = []
     for _ in range(4):
@@ -147,7 +147,7 @@ def test_slow_connections_do_not_keep_the_browser_away(
     monkeypatch.setattr(loopback, "CONNECTION_SECONDS", 10 * WAIT)
     monkeypatch.setattr(loopback._Handler, "timeout", 10 * WAIT)
     slow = []
-    for _ in range(3 * loopback.MOST_CONNECTIONS):
+    for _ in range(3 * loopback.MAX_CONNECTIONS):
         slow.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
         slow[-1].sendall(b"GET / HTTP/1.1\r\nHost: ")
     assert b"may be closed" in waiting.visit(f"/callback?code=x&state={STATE}")

@@ -354,7 +354,7 @@ def test_while_a_failing_issuer_is_asked_nobody_waits(
 def test_at_a_cold_start_requests_wait_for_the_first_attempt(
     fails: bool, issuer: Issuer, key: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(verifiers, "FIRST_SECONDS", WAIT)
+    monkeypatch.setattr(verifiers, "WAIT_SECONDS", WAIT)
     bearer = bearer_of(issuer, "jwt")
     issuer.keys["a"] = key
     token = signed(key, issuer.url)
@@ -378,7 +378,7 @@ def test_at_a_cold_start_requests_wait_for_the_first_attempt(
 def test_the_wait_for_the_first_attempt_is_bounded(
     issuer: Issuer, key: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(verifiers, "FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(verifiers, "WAIT_SECONDS", 0.05)
     bearer = bearer_of(issuer, "jwt")
     issuer.keys["a"] = key
     token = signed(key, issuer.url)
