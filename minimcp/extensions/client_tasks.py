@@ -57,8 +57,8 @@ class Task:
     Several threads may use one object, but only one of them at a time may wait for its end.
 
     Attributes:
-        id: The id for `Client.task`, which works in other processes, too; empty if the server
-            answered the call at once and there is no task.
+        id: The id for `Client.task`, which works in other processes, too. It is empty if the server
+            answered the call at once, without a task.
         status: The last known status: "working", "input_required", "completed", "failed" or
             "cancelled"; None before the first `refresh`.
         status_message: The server's message about the status; None if it sends none.

@@ -53,11 +53,9 @@ class Extension(Feature):
         names: By method of a request, the member of the params that the header ``Mcp-Name`` repeats
             over HTTP.
         filters: Members that it adds to the filter of `subscriptions/listen`; each is True or a
-        list of
-            strings.
+        list of strings.
         result_types: By value of ``resultType``, the methods whose results may have it. A client
-        passes
-            these results to `follow`.
+        passes these results to `follow`.
         options: The options of `Server.tool` that it reads.
         refreshed_by: Lists of the specification, such as "resources/list", before each of which
             `refresh` is called.

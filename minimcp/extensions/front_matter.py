@@ -63,7 +63,7 @@ def read_front_matter(text: str) -> dict[str, Json]:
         text: The beginning of the file. Text after the front matter is ignored.
 
     Raises:
-        ValueError: There is no front matter, or it is not YAML that this module supports. The
+        ValueError: Front matter is missing, or is not YAML that this module supports. The
             message names the line.
     """
     lines = text[:MAX_CHARACTERS].removeprefix("\ufeff").replace("\r\n", "\n").split("\n")

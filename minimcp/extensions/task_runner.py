@@ -478,7 +478,7 @@ class TaskRunner:
 
         Raises:
             CapabilityNotSupported: The client did not declare the extension.
-            InvalidParams: There is no such task, it has expired, or it belongs to another sender.
+            InvalidParams: The task is unknown, has expired, or belongs to another sender.
         """
         if incoming.peer.revision.tasks == "extension":
             self.check_declared(incoming.peer, incoming.request.method)

@@ -59,8 +59,8 @@ class Tasks(TaskRunner, Extension):
     ``@server.tool(task="optional")``.
 
     One object serves one server. A task belongs to its authenticated principal. Without
-    authentication, anybody who knows its id can use it. Ids cannot be guessed, and tasks are then
-    not listed. Thread-safe.
+    authentication, every client that knows its id can use it. Ids cannot be guessed, and tasks are
+    then not listed. Thread-safe.
 
     Args:
         store: Where tasks are kept; None uses the server's store, or memory if it has none. With a

@@ -131,7 +131,8 @@ class ElicitUrl(ClientQuestion):
 
     Args:
         message: The reason, for the user.
-        url: The URL, without private data. It must not grant access by itself: check who opens it.
+        url: The URL, without private data. It must not grant access by itself: your page must check
+            that the same user opens it.
         elicitation_id: An id for `Context.complete_elicitation`; None generates one.
 
     Raises:

@@ -199,12 +199,12 @@ class Feature:
 
     Attributes:
         capability: The capability of the specification that this feature serves: "prompts". Its
-            routes exist only while something of it is offered. None if there is no such capability.
+            routes exist only while something of it is offered. None for other features.
         identifier: The identifier of an extension; empty for other features.
         makers: By decorator ("tool", "prompt", ...), the class of its entries.
         tables: The entries of the feature, each kind in a `Table`.
-        options: The options of decorators that this feature reads. An author's `Extension` may
-            list names only.
+        options: The options of decorators that this feature reads. An author's `Extension` may list
+            names only.
         names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
         filters: The members that the feature adds to the filter of `subscriptions/listen`.
         refreshed_by: Methods, such as "resources/list", before which `refresh` is called.

@@ -1,6 +1,6 @@
 """Options of the decorators and of `Server`: their types, their checks, and marks on methods.
 
-A mark is an attribute of a function that holds the decorator's arguments. There is no base class
+A mark is an attribute of a function that holds the decorator's arguments. It needs no base class
 and no global registry. When an object is added to a server, its marked methods are registered as
 with the decorators of the server.
 """

@@ -365,7 +365,7 @@ class Registry:
         if "mounting" in self._late:
             registries += self.feature("mounting").above()
         for registry in registries:
-            subscriptions = registry.loaded("subscriptions")  # None: there are no subscribers
+            subscriptions = registry.loaded("subscriptions")  # None: nobody has subscribed
             if subscriptions is not None:
                 subscriptions.resource_updated(uri)
 

@@ -193,7 +193,7 @@ class SharedEvents(EventStore):
 
         Returns:
             The number of events to keep of the stream, and the streams of the session to delete:
-            those that ended first, then the oldest.
+            first the streams that ended first, then the oldest.
         """
         now = time.monotonic()
         with self._lock:
@@ -334,7 +334,7 @@ class SharedSession(Session):
         self._adopt_questions([], record["asked"])
 
     def refresh(self, entry: Entry) -> bool:
-        """Adopt the members that other processes have written, except those that were changed here.
+        """Adopt the members that other processes have changed, unless they were changed here, too.
 
         Returns False if the record is not that of a session.
         """
@@ -410,7 +410,7 @@ class SharedSession(Session):
             self.unsolicited.abort()  # another process has the stream
 
     def save(self) -> None:
-        """Write the members that were changed here, and adopt those that were changed elsewhere.
+        """Write the members that were changed here, and adopt changes of other processes.
 
         Raises:
             StoreUnavailable: The store is unavailable.
