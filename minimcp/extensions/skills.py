@@ -423,7 +423,7 @@ def _uri_and_type(path: str) -> tuple[str, Optional[str]]:
 
 
 def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    """A file, or for None a folder, as a list of resources has it."""
+    """Return a file as a list of resources describes it; a folder if `listed` is None."""
     uri, kind = _uri_and_type(path)
     found: dict[str, Json] = {"uri": uri, "name": path.rpartition("/")[2]}
     if listed is None:

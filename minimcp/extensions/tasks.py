@@ -137,7 +137,7 @@ class Tasks(TaskRunner, Extension):
         return entry.kind == "tool"
 
     def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
-        """Return the route that begins a task, if the call is to run as one.
+        """Return the route that starts a task, if the call must run as one.
 
         It takes a worker, because the store may block.
         """
@@ -148,7 +148,7 @@ class Tasks(TaskRunner, Extension):
     def around_call(
         self, entry: RegisteredEntry, request: IncomingRequest, call_next: Callable[[], Any]
     ) -> Any:
-        """Begin a task if the handler calls `Context.become_task`."""
+        """Start a task if the handler calls `Context.become_task`."""
         try:
             return call_next()
         except BecomeTask:

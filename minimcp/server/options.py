@@ -46,13 +46,13 @@ class _CommonOptions(TypedDict, total=False):
 
 
 class PromptOptions(_CommonOptions, total=False):
-    """Options of `Server.prompt`, which explains them."""
+    """The options of `Server.prompt`, which explains them."""
 
     complete: Optional[Mapping[str, Given]]
 
 
 class ResourceOptions(PromptOptions, total=False):
-    """Options of `Server.resource`, which explains them."""
+    """The options of `Server.resource`, which explains them."""
 
     mime_type: Optional[str]
     size: Optional[int]
@@ -62,7 +62,7 @@ class ResourceOptions(PromptOptions, total=False):
 
 
 class AppOptions(_CommonOptions, total=False):
-    """Options of `Server.app`, which explains them."""
+    """The options of `Server.app`, which explains them."""
 
     csp: Optional[Mapping[str, Sequence[str]]]
     permissions: Sequence[str]
@@ -73,7 +73,7 @@ class AppOptions(_CommonOptions, total=False):
 
 
 class ToolOptions(_CommonOptions, total=False):
-    """Options of `Server.tool`, which explains them."""
+    """The options of `Server.tool`, which explains them."""
 
     annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]]
     input_schema: Optional[Mapping[str, Json]]

@@ -172,7 +172,7 @@ class SharedEvents(EventStore):
 
         If the store is unavailable, the stream cannot be resumed.
         """
-        head = {"process": self._processes.id, "ids": ids, "told": self._processes.log_position}
+        head = {"process": self._processes.id, "ids": ids, "position": self._processes.log_position}
         self._do(lambda: self._kept.put(self.key(stream), to_json(head).encode(), self._ttl))
 
     def add(self, stream: str, number: int, data: bytes, mark: int = 0) -> None:
@@ -315,7 +315,7 @@ class SharedSession(Session):
             "session": peer.session,
             "uris": sorted(self.shared.subscriptions.uris(peer)),
             "stream": self.holder,
-            "told": self.log_position,
+            "position": self.log_position,
             "stream_name": self.stream_name,
             "asked": sorted(
                 {*self._asked_elsewhere, *(str(call.id) for call in self.calls.pending())}
@@ -388,7 +388,7 @@ class SharedSession(Session):
             ("rank", peer, "log_rank"),
             ("begun", peer, "initialized"),
             ("stream", self, "holder"),
-            ("told", self, "log_position"),
+            ("position", self, "log_position"),
             ("stream_name", self, "stream_name"),
         ):
             if name in changed:
@@ -817,7 +817,7 @@ class SharedSessions(SessionStore):
         )
         self.endpoint.add_listener(stream)
         session.unsolicited = stream
-        self.take_stream(session, writer, events[-1].mark if events else head["told"])
+        self.take_stream(session, writer, events[-1].mark if events else head["position"])
         return stream
 
     def _follow(
@@ -877,14 +877,14 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "session": (dict,),
     "uris": (list,),
     "stream": (str,),
-    "told": (int,),
+    "position": (int,),
     "stream_name": (str,),
     "asked": (list,),
 }
 _HEAD: Mapping[str, tuple[type, ...]] = {
     "process": (str,),
     "ids": (list, type(None)),
-    "told": (int,),
+    "position": (int,),
 }
 
 
@@ -893,7 +893,7 @@ def _is_session(record: Record) -> bool:
     return (
         has_members(record, _MEMBERS)
         and BY_NAME[record["revision"]].handshake
-        and is_number(record["told"])
+        and is_number(record["position"])
         and all(isinstance(each, str) for each in (*record["uris"], *record["asked"]))
     )
 
@@ -902,7 +902,7 @@ def _is_head(head: Record) -> bool:
     """Return whether an object in the store is the record of a stream."""
     return (
         has_members(head, _HEAD)
-        and is_number(head["told"])
+        and is_number(head["position"])
         and (head["ids"] is None or all(is_id(id) for id in head["ids"]))
     )
 
