@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import pydoc
 import re
 from contextlib import suppress
 from typing import Any, Callable, Iterator, List
@@ -97,3 +98,41 @@ def test_serve_has_the_options_of_run() -> None:
         dict(inspect.signature(function).parameters) for function in (Server.run, minimcp.serve)
     )
     assert [*of_run.values()][1:] == [*of_serve.values()][1:]
+
+
+MAX_LINES = 50
+
+
+@for_each(
+    "function",
+    [
+        Server.tool,
+        Server.resource,
+        Server.run,
+        Context.elicit,
+        Context.progress,
+        minimcp.Client.call_tool,
+        minimcp.Client.list_tools,
+        minimcp.connect_all,
+        minimcp.resolve_inside,
+        minimcp.serve,
+    ],
+)
+def test_help_of_a_function_fits_on_a_screen(function: Callable[..., Any]) -> None:
+    printed = pydoc.plain(pydoc.render_doc(function)).strip().splitlines()
+    assert len(printed) <= MAX_LINES
+    first_paragraph = (inspect.getdoc(function) or "").partition("\n\n")[0]
+    assert len(first_paragraph.splitlines()) <= 3
+
+
+def public_classes() -> Iterator[type]:
+    for module in (minimcp, testing):
+        for name in module.__all__:
+            thing = getattr(module, name)
+            if isinstance(thing, type) and thing.__module__.startswith("minimcp"):
+                yield thing
+
+
+@for_each("cls", list(public_classes()))
+def test_the_docstring_of_a_class_fits_on_a_screen(cls: type) -> None:
+    assert len((inspect.getdoc(cls) or "").splitlines()) <= MAX_LINES

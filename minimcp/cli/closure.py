@@ -65,7 +65,6 @@ target is wanted."""
 
 OF_SERVERS = frozenset({
     "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py",
-    "extensions/tasks.py",
     "http/endpoint.py", "http/legacy_sse.py", "http/options.py", "http/server.py", "http/wsgi.py",
     "stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sessions.py",
     "stores/sqlite.py",

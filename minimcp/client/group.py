@@ -296,22 +296,13 @@ def connect_all(
     config: Config, *, separator: str = "__", strict: bool = False, **keywords: Any
 ) -> Group:
     """Open all servers of a config at the same time and return a `Group`, a context manager.
+    Raises OSError, ValueError, TypeError or `Cancelled`. After any exception, nothing stays open.
 
     Args:
-        config: A host's file, such as "mcp.json", the mapping that it would hold, or a mapping of
-            names to targets of `connect`.
-        separator: Text between a server's name and a tool's name.
-        strict: Whether to raise the first failure and close the other connections. If False,
-            failures are in ``errors`` of the group.
-        keywords: Options of `connect`, used for every server. ``cancel`` stops opening all of them,
-            and ``connect_timeout`` is for each of them.
-
-    Raises:
-        OSError: The file cannot be read.
-        ValueError: The config has no servers in a known form, or the separator is empty.
-        TypeError: An argument is invalid or does not apply to one of the servers.
-        Cancelled: The token was cancelled.
-        BaseException: As after every other exception, KeyboardInterrupt leaves nothing open.
+        config: A host's file, such as "mcp.json", its content, or a mapping of names to targets.
+        separator: The text between a server's name and a tool's name.
+        strict: Whether to raise the first failure. If False, ``errors`` of the group has failures.
+        keywords: Options of `connect` for every server; ``cancel`` ends the opening of all.
     """
     if not separator or not isinstance(separator, str):
         raise ValueError(f"separator must be a str that is not empty, not {separator!r}")

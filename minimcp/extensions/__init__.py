@@ -1,1 +1,2 @@
-"""Extensions that this library brings: off unless a server or a client names them."""
+"""Extensions that belong to the library. They have no effect until a server or a client names
+them."""

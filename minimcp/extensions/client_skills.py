@@ -1,5 +1,6 @@
-"""`Skill`: instructions and files for a model, as a server lists them, and read only if they are
-what it listed.
+"""`Skill`: instructions and files for a model, which a server lists.
+
+A client returns a file only if its content is the listed one.
 
 https://modelcontextprotocol.io/seps/2640-skills-extension
 """
@@ -27,12 +28,13 @@ CAPABILITY = "ext:io.modelcontextprotocol/skills"
 
 SKILL_FILE = "/SKILL.md"
 
-# Files of a skill, and bytes in them; one of more is not loaded.
-MOST_FILES, MOST_BYTES = 512, 16 * 1024 * 1024
+# Maximum number of files of a skill, and of bytes in them. Larger skills are not loaded.
+MAX_FILES = 512
+MAX_BYTES = 16 * 1024 * 1024
 
 
 class SkillError(McpError):
-    """A skill whose files cannot be read, or differ from what the server listed.
+    """A file of a skill cannot be read, or differs from the file that the server listed.
 
     Attributes:
         uri: The URI of the file.
@@ -44,78 +46,80 @@ class SkillError(McpError):
 
 
 class Skill:
-    """A skill at the server, of `Client.list_skills` and `Client.read_skill`. Thread-safe.
+    """A skill at the server, from `Client.list_skills` or `Client.read_skill`. Thread-safe.
 
-    All that it holds was written by the server: it is as little to be trusted as what a tool
-    returns, and says nothing of who may run what. Show the user which server a skill is of, and ask
-    before something in it is executed.
+    The server wrote everything in it, so trust it no more than the result of a tool. It grants no
+    permissions. Show the user which server a skill is from, and ask before you run anything in it.
 
     Attributes:
-        uri: Of its ``SKILL.md``, by which it is known; names may stand twice.
-        name: Of the skill.
-        description: What it is for, and when.
-        frontmatter: All that its front matter says, as the server lists it.
-        digests: By URI of each of its files what the server lists of its content; None where that
-            is made anew for each reader, and nothing can be verified. An approval that is kept
-            holds for exactly these.
-        text: Of its ``SKILL.md``, with the front matter; None until it was read.
+        uri: The URI of its ``SKILL.md``, which identifies it. Names may occur twice.
+        name: The name of the skill.
+        description: What the skill is for, and when to use it.
+        frontmatter: All of its front matter, as the server lists it.
+        digests: The digest of each file, by URI; None if the files are generated for each reader
+            and cannot be verified. A stored approval applies to exactly these digests.
+        text: The text of its ``SKILL.md`` with the front matter; None before it was read.
     """
 
     def __init__(self, client: Client, wire: Any) -> None:
         self._client = client
-        uri, about = (
-            (wire.get("uri"), wire.get("frontmatter")) if isinstance(wire, dict) else (None, None)
-        )
+        if not isinstance(wire, dict):
+            wire = {}
+        uri = wire.get("uri")
+        about = wire.get("frontmatter")
         if not isinstance(uri, str) or not uri.endswith(SKILL_FILE) or not isinstance(about, dict):
-            raise ValueError(f"a skill has the uri of a {SKILL_FILE[1:]}, and frontmatter")
-        self.uri, self.frontmatter, self._root = uri, about, uri[: -len(SKILL_FILE) + 1]
+            raise ValueError(f"a skill must have the uri of a {SKILL_FILE[1:]} and frontmatter")
+        self.uri = uri
+        self.frontmatter = about
+        self._root = uri[: -len(SKILL_FILE) + 1]
         check_uri(uri)
         check_front_matter(about, unquote(self._root.split("/")[-2]))
-        self.name, self.description = str(about["name"]), str(about["description"])
+        self.name = str(about["name"])
+        self.description = str(about["description"])
         self.text: Optional[str] = None
         self.digests: Optional[dict[str, str]] = None
         if wire.get("resources") != "dynamic":
             self.digests, self._sizes = _listed(wire.get("resources"), self._root)
             if uri not in self.digests:
-                raise ValueError(f"the resources of a skill have its {uri}")
+                raise ValueError(f"the resources of a skill must include its {uri}")
 
     def read(
         self, path: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
     ) -> Union[str, bytes]:
-        """Read one of its files, verified; its ``SKILL.md`` is read before, if it was not yet.
+        """Read and verify one file of the skill. Its ``SKILL.md`` is read first, if necessary.
 
         Args:
-            path: From the folder of the skill, as its instructions write it:
+            path: The path from the skill's folder, as in its instructions:
                 ``"references/FORMS.md"``.
-            timeout: Seconds the server may take in all; left out, that of `connect`; None waits for
-                ever.
-            cancel: A token that ends the call from another thread; None for a call that nobody
+            timeout: Seconds for the whole call. By default, the timeout of `connect`; None means no
+                limit.
+            cancel: A token that cancels the call from another thread; None for a call that nobody
                 cancels.
 
         Returns:
-            A text, or bytes for what the server does not send as one.
+            A str, or bytes if the server sends the file as binary data.
 
         Raises:
-            SkillError: The skill has no such file, or the server sends something else than it has
-                listed.
-            McpError: As `Client.read_resource`.
+            SkillError: The skill has no such file, or the server sends another content than the
+                listed one.
+            McpError: See `Client.read_resource`.
         """
         call = Call(self._client._sessions, timeout, cancel, "resources")
         uri = self._root + quote(path)
         known = {unquote(each): each for each in self.digests or ()}
         uri = known.get(self._root + path, uri)
         if has_parent_segment(uri) or (self.digests is not None and uri not in self.digests):
-            raise SkillError(f"{self.uri}: it lists no file {one_line(path)}", uri)
+            raise SkillError(f"{self.uri}: the skill does not list the file {one_line(path)}", uri)
         if self.text is None:
             self.load(call)
         return self._fetch(call, uri)
 
     def load(self, call: Call) -> None:
-        """Read its ``SKILL.md``. Errors as `read`."""
+        """Read its ``SKILL.md``. See `read` for exceptions."""
         text = self._fetch(call, self.uri)
         try:
             if not isinstance(text, str):
-                raise ValueError("it is no text")
+                raise ValueError("it is not text")
             found = read_front_matter(text)
         except ValueError as error:
             raise SkillError(f"{self.uri}: {error}", self.uri) from None
@@ -126,7 +130,7 @@ class Skill:
                 or not _same(found[key], self.frontmatter[key])
             ):
                 raise SkillError(
-                    f"{self.uri}: its front matter has another {one_line(key)!r} than is listed",
+                    f"{self.uri}: {one_line(key)!r} in its front matter differs from the list",
                     self.uri,
                 )
         self.text = text
@@ -135,9 +139,7 @@ class Skill:
         wire = call.request("resources/read", {"uri": uri})
         contents = read_result("resources/read", ReadResourceResult.from_wire, wire).contents
         if len(contents) != 1:
-            raise SkillError(
-                f"{uri}: the server sends {len(contents)} contents, and it is one file", uri
-            )
+            raise SkillError(f"{uri}: the server must send one content, not {len(contents)}", uri)
         content: Union[str, bytes] = (
             contents[0].data if contents[0].text is None else contents[0].text
         )
@@ -145,11 +147,11 @@ class Skill:
         if self.digests is not None:
             if len(data) != self._sizes[uri]:
                 raise SkillError(
-                    f"{uri}: it has {len(data)} bytes, and {self._sizes[uri]} are listed", uri
+                    f"{uri}: the file has {len(data)} bytes, but {self._sizes[uri]} are listed", uri
                 )
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != self.digests[uri]:
                 raise SkillError(
-                    f"{uri}: its digest is not the one that is listed: it was changed", uri
+                    f"{uri}: the file has another digest than listed: it was changed", uri
                 )
         return content
 
@@ -158,28 +160,34 @@ class Skill:
 
 
 def get_skill(client: Client, call: Call, uri: str) -> Skill:
-    """The skill of this URI, whether it is listed or not, and not read yet."""
+    """Return the skill of a URI, whether it is listed or not. It is not read yet."""
     result = call.request("skills/get", {"uri": uri})
     skill = read_result("skills/get", lambda result: Skill(client, result.get("skill")), result)
     if normalize_uri(skill.uri) != normalize_uri(uri):
         raise ProtocolViolation(
-            f"skills/get answers with the skill that is asked for, {one_line(uri)}", skill.uri
+            f"skills/get must return the requested skill, {one_line(uri)}", skill.uri
         )
     return skill
 
 
 def _listed(resources: Any, root: str) -> tuple[dict[str, str], dict[str, int]]:
-    """The digests and sizes of files, by URI. Raises ValueError: they make no sense."""
-    if not isinstance(resources, list) or len(resources) > MOST_FILES:
+    """Return the digests and sizes of files, by URI.
+
+    Raises:
+        ValueError: The list of files is invalid.
+    """
+    if not isinstance(resources, list) or len(resources) > MAX_FILES:
         raise ValueError(
-            f'the resources of a skill are "dynamic", or a list of at most {MOST_FILES} files'
+            f'the resources of a skill must be "dynamic" or a list of at most {MAX_FILES} files'
         )
     digests: dict[str, str] = {}
     sizes: dict[str, int] = {}
     for each in resources:
-        uri, digest, size = (
-            map(each.get, ("uri", "digest", "size")) if isinstance(each, dict) else ("", "", 0)
-        )
+        if not isinstance(each, dict):
+            each = {}
+        uri = each.get("uri")
+        digest = each.get("digest")
+        size = each.get("size")
         if (
             not isinstance(uri, str)
             or not uri.startswith(root)
@@ -187,21 +195,26 @@ def _listed(resources: Any, root: str) -> tuple[dict[str, str], dict[str, int]]:
             or uri in digests
         ):
             raise ValueError(
-                f"a file of a skill lies in its folder, and is listed once, unlike {one_line(uri)}"
+                "a file of a skill must be in its folder and be listed once, unlike"
+                f" {one_line(uri)}"
             )
         check_uri(uri)
         if not isinstance(digest, str) or not re.fullmatch("sha256:[0-9a-f]{64}", digest):
-            raise ValueError(f"{one_line(uri)}: a digest is sha256: and 64 digits of a-f and 0-9")
-        if type(size) is not int or not 0 <= size <= MOST_BYTES - sum(sizes.values()):
             raise ValueError(
-                f"{one_line(uri)}: its size makes more than {MOST_BYTES} bytes of the skill, or is none"
+                f"{one_line(uri)}: a digest must be sha256: and 64 of the digits a-f and 0-9"
             )
-        digests[uri], sizes[uri] = digest, size
+        if type(size) is not int or not 0 <= size <= MAX_BYTES - sum(sizes.values()):
+            raise ValueError(
+                f"{one_line(uri)}: its size is invalid, or the skill has more than"
+                f" {MAX_BYTES} bytes"
+            )
+        digests[uri] = digest
+        sizes[uri] = size
     return digests, sizes
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Whether these are the same in JSON, where 1 is 1.0 and not true."""
+    """Return whether two values are the same in JSON, where 1 equals 1.0 but not true."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
     if isinstance(one, list) and isinstance(other, list):

@@ -1,7 +1,6 @@
-"""`Extension`: what adds to the protocol, as a plain class that a server, a client or both are
-given.
+"""`Extension`: an addition to the protocol, as a plain class for a server, a client or both.
 
-Nothing of it is there unless somebody names it: ``Server("x", extensions=[Greetings()])`` and
+An extension has no effect until it is named: ``Server("x", extensions=[Greetings()])`` and
 ``connect(target, extensions=[Greetings()])`` declare it, each with its settings.
 https://modelcontextprotocol.io/seps/2133-extensions
 """
@@ -30,35 +29,37 @@ log = logger("minimcp.extensions")
 
 
 class Extension(Feature):
-    """One extension of the protocol: subclass it, and mark its methods with `minimcp.method` and
+    """An extension of the protocol. Subclass it, and mark its methods with `minimcp.method` and
     `notification`.
 
-    One object serves one server, or any number of clients. A marked ``def say(self, params, ctx)``
-    serves the requests of clients, as under `Server.method`, on worker threads, several at once; a
-    client that did not declare the extension gets -32021. A marked ``def heard(self, params)`` gets
-    the notifications of the other side: of clients on worker threads, of the server on the client's
-    thread for callbacks, in order. In 2026-07-28 a server sends what `tell` is given only to
-    streams that listen to it: there a client hears nothing until its program holds
-    ``client.listen(filters=...)`` open. Everything that comes is untrusted.
+    One object serves one server, or any number of clients. A method that is marked with `method`,
+    such as ``def say(self, params, ctx)``, serves requests of clients as with `Server.method`, on
+    several worker threads at the same time. A client that did not declare the extension gets the
+    error -32021.
 
-    An extension is a `Feature`: a subclass may override its methods, too. `declare`, `notified`,
-    `listened` and `before_call` are called by the thread that takes messages in, over stdio the one
-    that reads: a subclass that overrides them must be quick, and must not wait.
+    A method that is marked with `notification`, such as ``def heard(self, params)``, receives
+    notifications of the other side: from clients on worker threads, from a server in order on the
+    client's callback thread. In 2026-07-28, a server sends the notifications of `tell` only to
+    streams that listen to them, so a client's program must keep ``client.listen(filters=...)``
+    open. Data from the other side is not verified.
+
+    An extension is a `Feature`, and a subclass may also override the methods of `Feature`. The
+    reader thread calls `declare`, `notified`, `listened` and `before_call`, so they must not block.
 
     Attributes, which a subclass sets:
-        identifier: What both sides declare it by, with a prefix that belongs to its author:
-            "com.example/greetings". What breaks it for the other side gets a new one.
-        settings: What is declared with it.
-        names: From methods of requests to the member of their params that the header ``Mcp-Name``
-            repeats over HTTP.
-        filters: Members of the filter of `subscriptions/listen` that it understands; each is True
-            or a list of text.
-        result_types: From values of ``resultType`` to the methods whose results may have them, for
-            clients; they go to `follow`.
-        options: Options of `Server.tool` that it makes something of.
+        identifier: The name of the extension, with a prefix that belongs to its author:
+            "com.example/greetings". A change that is not compatible needs a new identifier.
+        settings: The settings to declare with it.
+        names: By method of a request, the member of the params that the header ``Mcp-Name`` repeats
+            over HTTP.
+        filters: Members that it adds to the filter of `subscriptions/listen`; each is True or a
+        list of strings.
+        result_types: By value of ``resultType``, the methods whose results may have it. A client
+        passes these results to `follow`.
+        options: The options of `Server.tool` that it reads.
         refreshed_by: Lists of the specification, such as "resources/list", before each of which
             `refresh` is called.
-        server: That it serves; None where it serves none.
+        server: The server of this object; None if it has none.
     """
 
     settings: Mapping[str, Json] = {}
@@ -69,23 +70,23 @@ class Extension(Feature):
     # ------------------------------------------------------------ at a server
 
     def install(self, server: Any) -> None:
-        """Become a part of a `Server`, before it has handlers; a subclass may add tools and
+        """Become a part of a `Server` before it has handlers. A subclass may add tools and
         resources here.
 
         Raises:
-            TypeError, ValueError: The identifier is none, or a method cannot be what it is marked
-                as.
+            TypeError, ValueError: The identifier is invalid, or a method cannot be what it is
+                marked as.
             ValueError: This object serves another server.
         """
         check_extensions({self.identifier: self.settings})
         self.settings = plain_json(self.settings, f"the settings of {self.identifier}")
         if self.server is not None:
-            raise ValueError(f"{type(self).__name__}() serves one server: make one for each")
+            raise ValueError(f"{type(self).__name__}() serves one server: create one for each")
         registry = server._registry
         self._config = registry.config
         if any(each.identifier == self.identifier for each in self._config.features):
             raise ValueError(
-                f"{self.identifier} is given twice: a server has one of each extension"
+                f"{self.identifier} is given twice: a server can have one of each extension"
             )
         self._method_handlers = {}
         for function, mark in marks_of(self):
@@ -104,11 +105,12 @@ class Extension(Feature):
         return found
 
     def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
-        """As `Feature.declare`: by default the identifier with the settings."""
+        """Return the capabilities, see `Feature.declare`. By default, the identifier with its
+        settings."""
         return {"extensions": {self.identifier: dict(self.settings)}}
 
     def routes(self) -> Mapping[str, Destination]:
-        """As `Feature.routes`: by default the marked methods, for clients with the extension."""
+        """Return the routes, see `Feature.routes`. By default, those of the marked methods."""
         return {name: partial(self._route, name) for name in self._method_handlers}
 
     def _route(self, method: str, params: Mapping[str, Json], peer: Peer) -> Route:
@@ -121,41 +123,45 @@ class Extension(Feature):
         return self._method_handlers[method].route
 
     def _need(self, peer: Peer, what: str) -> None:
-        """Refuse to serve a client that did not declare the extension.
+        """Reject a client that did not declare the extension.
 
         Args:
             peer: The client.
-            what: That needs it, for the message.
+            what: The method or option that needs the extension, for the message.
 
         Raises:
-            CapabilityNotSupported: It did not.
+            CapabilityNotSupported: The client did not declare the extension.
         """
         if not peer.supports("ext:" + self.identifier):
             raise lacks("ext:" + self.identifier, what, peer.revision)
 
     def notified(self, notification: Notification, peer: Optional[Peer]) -> bool:
-        """Have a notification of a client heard; False when it is none of these, or not for this
-        client to send.
+        """Pass a notification of a client to its marked method.
 
         Args:
-            notification: It.
-            peer: What the client declared; None where nothing is known of it, because requests
-                stand alone.
+            notification: The notification.
+            peer: The client; None in stateless revisions, where its capabilities are unknown.
+
+        Returns:
+            False if no method is marked for it, or the client did not declare the extension.
         """
         method, params = notification
         function = self._notification_handlers.get(method)
         if function is None or not (peer is None or peer.supports("ext:" + self.identifier)):
             return False
-        self.server._pool.submit(partial(copy_context().run, _hear, function, method, params))
+        self.server._pool.submit(partial(copy_context().run, _handle, function, method, params))
         return True
 
     def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
-        """What a client hears of that listens with one of the `filters`: from keys, by which `tell`
-        names them, to their names in the acknowledgement. True listens to the key "".
+        """Return what a client subscribes to with one of the `filters`.
+
+        Returns:
+            The keys that `tell` uses, with their names in the acknowledgement. True subscribes to
+            the key "".
 
         Raises:
             CapabilityNotSupported: The client did not declare the extension.
-            InvalidParams: It is neither True nor a list of text.
+            InvalidParams: The value is neither True nor a list of strings.
         """
         self._need(incoming.peer, member)
         if wanted is True:
@@ -165,24 +171,23 @@ class Extension(Feature):
             or len(wanted) > MAX_URIS
             or not all(isinstance(each, str) for each in wanted)
         ):
-            raise InvalidParams(f"{member} is true, or a list of at most {MAX_URIS} strings")
+            raise InvalidParams(f"{member} must be true or a list of at most {MAX_URIS} strings")
         return {each: each for each in wanted}
 
     def tell(
         self, method: str, params: Mapping[str, Json], member: str = "", key: str = ""
     ) -> None:
-        """Send a notification to the sessions that declared the extension, and to the streams that
-        listen to this.
+        """Send a notification to sessions that declared the extension, and to streams that listen
+        to it.
 
-        While a client does not read, only the newest of a method and key waits for it. Thread-safe;
-        never blocks.
+        While a client does not read, only the newest notification of each method and key is kept
+        for it. Thread-safe; never blocks.
 
         Args:
-            method: Of the notification.
-            params: Of the notification.
-            member: The filter that it belongs to; empty for a notification that no stream can
-                listen to.
-            key: What it is about, as `listened` names it.
+            method: The method of the notification.
+            params: The params of the notification.
+            member: The filter of the notification; empty if streams cannot listen to it.
+            key: The subject of the notification, as `listened` names it.
         """
         self.subscriptions.notify_extension(
             "ext:" + self.identifier, method, dict(params), member, key
@@ -193,32 +198,35 @@ class Extension(Feature):
     def follow(
         self, call: Any, method: str, params: Mapping[str, Json], result: dict[str, Json]
     ) -> dict[str, Json]:
-        """Make the complete result of one with a ``resultType`` of this extension.
+        """Return the complete result for a result with a ``resultType`` of this extension.
 
         Args:
-            call: Sends what else is to be asked, in the time that the program gave:
-                ``call.request(method, params)``.
-            method: Of the request.
-            params: Of the request.
+            call: Sends more requests within the timeout of the caller: ``call.request(method,
+                params)``.
+            method: The method of the request.
+            params: The params of the request.
             result: Its result.
 
         Raises:
-            McpError: As it wants; the program's call raises it.
+            McpError: Any error; the caller's call raises it.
         """
         return result
 
-    # ------------------------------------------------------------ at either
+    # ------------------------------------------------------------ at both
 
     def notification_handlers(self) -> dict[str, Callable[[dict[str, Json]], Any]]:
-        """What hears notifications of the other side, by their methods. Raises TypeError: one of it
-        is async."""
+        """Return the marked methods for notifications, by notification.
+
+        Raises:
+            TypeError: One of them is async.
+        """
         found = {
             mark.arguments[0]: function
             for function, mark in marks_of(self)
             if mark.kind == "notification"
         }
         for name, function in found.items():
-            refuse_async(function, f"what hears {name}")
+            refuse_async(function, f"the handler of {name}")
         return found
 
     def __repr__(self) -> str:
@@ -228,36 +236,38 @@ class Extension(Feature):
 def cursor_at(list_name: str, position: str) -> str:
     """Return the cursor of a position in a list, the same in every process.
 
-    The checksum guards no secret. It tells a cursor of this list from an invented one, also when
-    what stood at the position is gone.
+    The checksum is not a secret. It distinguishes cursors of this list from invented ones, even if
+    the item at the position no longer exists.
     """
     return f"{_checksum(list_name, position)}.{position}"
 
 
 def position_of(list_name: str, params: Mapping[str, Json]) -> str:
-    """Return the position that the ``cursor`` of a request names; "" if it has none.
+    """Return the position in the ``cursor`` of a request; "" if it has none.
 
     Raises:
-        InvalidParams: The cursor is not one of this list.
+        InvalidParams: The cursor does not belong to this list.
     """
     cursor = params.get("cursor")
     if cursor is None:
         return ""
     checksum, _, position = cursor.partition(".") if isinstance(cursor, str) else ("", "", "")
     if not position or checksum != _checksum(list_name, position):
-        raise InvalidParams("this cursor came with no page of this list: leave it out to begin")
+        raise InvalidParams("the cursor does not belong to this list: omit it for the first page")
     return position
 
 
 def _checksum(list_name: str, position: str) -> str:
-    from hashlib import sha256  # it loads OpenSSL
+    from hashlib import sha256  # not at the top: it loads OpenSSL
 
     text = f"{list_name}\0{position}"
     return sha256(text.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
-def _hear(function: Callable[[dict[str, Json]], Any], method: str, params: dict[str, Json]) -> None:
+def _handle(
+    function: Callable[[dict[str, Json]], Any], method: str, params: dict[str, Json]
+) -> None:
     try:
         function(params)
     except Exception as error:
-        log.error("what hears %s failed: %s", method, describe(error), exc_info=error)
+        log.error("the handler of %s failed: %s", method, describe(error), exc_info=error)

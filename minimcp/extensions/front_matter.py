@@ -1,10 +1,10 @@
-"""Front matter: the YAML that a ``SKILL.md`` begins with, read without a YAML package; and what it
-has to say.
+"""Front matter: the YAML at the beginning of a ``SKILL.md``, read without a YAML package, and its
+checks.
 
-Read is what people write there, by the core schema of YAML 1.2: mappings and lists in lines or in
-brackets, texts that are plain, quoted, literal (``|``) or folded (``>``), numbers, true, false and
-null. Anything else, such as anchors, aliases, tags and directives, is refused: readers disagree
-about it, and a few aliases can stand for gigabytes.
+The reader supports what people write there, in the core schema of YAML 1.2: mappings and lists, in
+lines or in brackets; plain, quoted, literal (``|``) and folded (``>``) text; numbers, true, false
+and null. Everything else, such as anchors, aliases, tags and directives, is rejected: readers
+disagree about it, and a few aliases can expand to gigabytes.
 
 https://yaml.org/spec/1.2.2  https://agentskills.io/specification
 """
@@ -18,15 +18,20 @@ from typing import Any, Callable, Mapping, NoReturn
 from ..protocol.messages import Json
 from ..text import one_line
 
-# Characters up to the line that ends it, and how deep its values may nest.
-LONGEST, DEEPEST = 64 * 1024, 16
+# Maximum length of front matter.
+MAX_CHARACTERS = 64 * 1024
 
-# Characters of the name of a skill.
-LONGEST_NAME = 64
+# Maximum depth of its values.
+MAX_DEPTH = 16
 
-# Not every reader of JSON has the same number for one of this size, and none for one of so many
-# characters.
-INEXACT, LONGEST_NUMBER = 2**53, 32
+# Maximum length of the name of a skill.
+MAX_NAME_CHARACTERS = 64
+
+# Readers of JSON do not agree about numbers of this size.
+INEXACT = 2**53
+
+# Maximum length of a number. Longer ones are treated as inexact without a conversion.
+MAX_NUMBER_CHARACTERS = 32
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufeff\ufffe\uffff]")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|' + "'(?:[^']|'')*'", re.DOTALL)
@@ -39,9 +44,10 @@ _PLAIN_ENDS = re.compile(r"[ \t\n]#|:(?=[ \t\n]|$)")
 _PLAIN_ENDS_INSIDE = re.compile(r"[ \t\n]#|[,\[\]{}]|:(?=[ \t\n,\[\]{}]|$)")
 
 _WORDS = {
-    "": None, "~": None, "null": None, "Null": None, "NULL": None, "true": True, "True": True, "TRUE": True,
-    "false": False, "False": False, "FALSE": False,
-}  # fmt: skip
+    **dict.fromkeys(("", "~", "null", "Null", "NULL")),
+    **dict.fromkeys(("true", "True", "TRUE"), True),
+    **dict.fromkeys(("false", "False", "FALSE"), False),
+}
 _NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
     (r"[-+]?[0-9]+", int),
     (r"0o[0-7]+|0x[0-9a-fA-F]+", lambda text: int(text, 0)),
@@ -51,43 +57,45 @@ _NUMBERS: tuple[tuple[str, Callable[[str], float]], ...] = (
 
 
 def read_front_matter(text: str) -> dict[str, Json]:
-    """The front matter of a ``SKILL.md``.
+    """Return the front matter of a ``SKILL.md``.
 
     Args:
-        text: Of the file, from its beginning; no more than the front matter is looked at.
+        text: The beginning of the file. Text after the front matter is ignored.
 
     Raises:
-        ValueError: There is none, or it is no YAML, or YAML of a kind that is not read; the message
-            names the line.
+        ValueError: Front matter is missing, or is not YAML that this module supports. The
+            message names the line.
     """
-    lines = text[:LONGEST].removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+    lines = text[:MAX_CHARACTERS].removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
     if lines[0].rstrip(" \t") != "---":
-        raise ValueError("line 1: front matter begins with a line '---'")
+        raise ValueError("line 1: front matter must begin with a line '---'")
     ends = [number for number, line in enumerate(lines) if line.rstrip(" \t") == "---"]
     if len(ends) < 2:
         raise ValueError(
-            f"line 1: front matter ends with a line '---', within {LONGEST} characters"
+            f"line 1: front matter must end with a line '---', within {MAX_CHARACTERS} characters"
         )
     return _Reader(lines[1 : ends[1]]).read()
 
 
 def check_front_matter(found: Mapping[str, Json], name: str) -> None:
-    """Refuse front matter that is not that of a skill in a folder of this name.
+    """Reject front matter that does not belong to a skill in a folder of this name.
 
     Raises:
-        ValueError: It is not; the message says why.
+        ValueError: It does not; the message says why.
     """
     if found.get("name") != name:
         raise ValueError(
-            f"the name is that of the folder, {one_line(name)!r}, not {one_line(found.get('name'))!r}"
+            f"the name must be that of the folder, {one_line(name)!r}, not"
+            f" {one_line(found.get('name'))!r}"
         )
-    if len(name) > LONGEST_NAME or not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name):
+    if len(name) > MAX_NAME_CHARACTERS or not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name):
         raise ValueError(
-            f"a name has at most {LONGEST_NAME} of a-z, 0-9 and single hyphens, unlike {one_line(name)!r}"
+            f"a name must have at most {MAX_NAME_CHARACTERS} of a-z, 0-9 and single hyphens, unlike"
+            f" {one_line(name)!r}"
         )
     description = found.get("description")
     if not isinstance(description, str) or not description.strip():
-        raise ValueError("the description is a text that is not empty")
+        raise ValueError("the description must be text that is not empty")
 
 
 def _indent_of(line: str) -> int:
@@ -95,26 +103,27 @@ def _indent_of(line: str) -> int:
 
 
 def _folded(text: str) -> str:
-    """Lines as YAML joins them: one end of a line is a blank, each more is an end of a line."""
+    """Join lines as YAML does: one line break becomes a space, and each further one a line
+    break."""
     return re.sub("\n+", lambda ends: "\n" * (len(ends[0]) - 1) or " ", text)
 
 
 class _Reader:
-    """Reads lines from the first to the last; each method begins at the current line, and leaves it
-    behind.
+    """Reads lines in order. Each method starts at the current line and moves behind its value.
 
     Args:
-        lines: Those between the two that delimit the front matter.
+        lines: The lines between the two delimiters.
     """
 
     def __init__(self, lines: list[str]) -> None:
-        self._lines, self._at = lines, 0
+        self._lines = lines
+        self._at = 0
 
-    def _refuse(self, what: str) -> NoReturn:
-        raise ValueError(f"line {self._at + 2}: {what}")
+    def _refuse(self, problem: str) -> NoReturn:
+        raise ValueError(f"line {self._at + 2}: {problem}")
 
     def read(self) -> dict[str, Json]:
-        """All of it."""
+        """Return the whole front matter."""
         self._at = next(
             (number for number, line in enumerate(self._lines) if _CONTROL.search(line)), -1
         )
@@ -123,25 +132,25 @@ class _Reader:
         self._at = 0
         found = self._block(self._indent(), 1)
         if self._indent() >= 0 or not isinstance(found, dict):
-            self._refuse("front matter has lines 'key: value', which are indented alike")
+            self._refuse("front matter must have lines 'key: value' with equal indentation")
         return found
 
     # ------------------------------------------------------------ lines
 
     def _indent(self) -> int:
-        """Go to the next line that says something; how far it is indented, -1 when there is none."""
+        """Go to the next line with a value. Return its indentation, or -1 at the end."""
         while self._at < len(self._lines):
             line = self._lines[self._at]
             text = line.strip(" \t")
             if text and text[0] != "#":
                 if line.lstrip(" ")[0] == "\t":
-                    self._refuse("it is indented by a tab: write blanks")
+                    self._refuse("the line is indented with a tab: write spaces")
                 return _indent_of(line)
             self._at += 1
         return -1
 
     def _below(self, indent: int) -> list[str]:
-        """The lines from here on that are indented further, or blank."""
+        """Return the next lines that are blank or indented more than `indent`."""
         begin = self._at
         while self._at < len(self._lines):
             line = self._lines[self._at]
@@ -151,14 +160,15 @@ class _Reader:
         return self._lines[begin : self._at]
 
     def _block(self, indent: int, depth: int) -> Json:
-        """The mapping or the list whose lines are indented so far."""
-        if depth > DEEPEST:
-            self._refuse(f"values nest at most {DEEPEST} deep")
+        """Return the mapping or list whose lines have this indentation."""
+        if depth > MAX_DEPTH:
+            self._refuse(f"values may nest at most {MAX_DEPTH} deep")
         items: list[Json] = []
         members: dict[str, Json] = {}
         while 0 <= self._indent() == indent:
             line = self._lines[self._at]
-            item, member = _ITEM.match(line), _KEY.match(line)
+            item = _ITEM.match(line)
+            member = _KEY.match(line)
             if item is not None and not members:
                 start = item.end()
                 if _ITEM.match(line, start) or _KEY.match(line, start):
@@ -169,23 +179,23 @@ class _Reader:
             elif member is not None and not items:
                 name = self._flow(member[1], 0, depth, _PLAIN_ENDS)[0]
                 if not isinstance(name, str) or name in members:
-                    self._refuse(f"a key is a text that stands once, unlike {one_line(name)!r}")
+                    self._refuse(f"a key must be text and unique, unlike {one_line(name)!r}")
                 members[name] = None
                 members[name] = self._value(member[2], indent, indent, depth)
             elif items:
-                break  # a list may be indented as its key is
+                break  # a list may have the indentation of its key
             else:
                 self._refuse("write 'key: value'")
         return items or members
 
     def _value(self, text: str, indent: int, list_indent: int, depth: int) -> Json:
-        """A value that begins in this line.
+        """Return a value that begins in this line.
 
         Args:
-            text: What the line says of it.
-            indent: Of the line with its key.
-            list_indent: The least that a list in lines below is indented.
-            depth: Of what it belongs to.
+            text: The part of the line that belongs to the value.
+            indent: The indentation of the line with the key.
+            list_indent: The minimum indentation of a list in the lines below.
+            depth: The depth of the enclosing value.
         """
         text = text.strip(" \t")
         if not text or text[0] == "#":
@@ -203,10 +213,11 @@ class _Reader:
         begin = self._at
         self._at += 1
         text = "\n".join([text, *(line.strip(" \t") for line in self._below(indent))])
-        self._at, end = begin, self._at
+        end = self._at
+        self._at = begin  # for messages
         value, stop = self._flow(text, 0, depth, _PLAIN_ENDS)
         if self._skip(text, stop) < len(text):
-            self._refuse("a text with ': ' or ' #' in it, or a bracket after it, stands in quotes")
+            self._refuse("write text with ': ' or ' #' in it, or a bracket after it, in quotes")
         self._at = end
         return value
 
@@ -214,24 +225,25 @@ class _Reader:
         self._at += 1
         lines = self._below(indent)
         filled = [line for line in lines if line.strip(" ")]
-        inner = _indent_of(filled[0]) if filled else LONGEST
+        inner = _indent_of(filled[0]) if filled else MAX_CHARACTERS
         for number, line in enumerate(lines):
-            shown = line[inner:]
-            blank_first = number == 0 and filled and not shown.strip(" ")
+            rest = line[inner:]
+            is_blank_first = number == 0 and filled and not rest.strip(" ")
             if (
-                blank_first
+                is_blank_first
                 or line[:inner].strip(" ")
-                or (style == ">" and shown[:1] in (" ", "\t"))
+                or (style == ">" and rest[:1] in (" ", "\t"))
             ):
                 self._at += number - len(lines)
                 self._refuse(
-                    f"the lines below '{style}' are indented alike, and the first is not blank"
+                    f"the lines below '{style}' must have equal indentation, and the first must not"
+                    " be blank"
                 )
         text = "\n".join(line[inner:] for line in lines).rstrip("\n")
         ends = {"": min(1, len(filled)), "-": 0, "+": len(lines) - text.count("\n")}[chomp]
         return (_folded(text) if style == ">" else text) + "\n" * ends
 
-    # ------------------------------------------------------------ within a line, and those that go on with it
+    # ------------------------------------------------------------ within a value
 
     def _skip(self, text: str, at: int) -> int:
         found = _SPACE.match(text, at)
@@ -240,7 +252,7 @@ class _Reader:
     def _flow(
         self, text: str, at: int, depth: int, plain_ends: re.Pattern[str]
     ) -> tuple[Json, int]:
-        """The value at a place of a text, and where it ends."""
+        """Return the value at a position of a text, and the position behind it."""
         if text[at : at + 1] in ("[", "{"):
             return self._brackets(text, at, depth + 1)
         quoted = _QUOTED.match(text, at)
@@ -248,15 +260,16 @@ class _Reader:
             return self._unquoted(quoted[0]), quoted.end()
         if _NO_PLAIN.match(text, at):
             self._refuse(
-                f"a text that begins with {text[at]!r} stands in quotes; anchors and tags are not read"
+                f"write text that begins with {text[at]!r} in quotes; anchors and tags are not"
+                " supported"
             )
         found = plain_ends.search(text, at)
         end = len(text) if found is None else found.start()
         return self._plain(_folded(text[at:end].rstrip(" \t\n"))), end
 
     def _brackets(self, text: str, at: int, depth: int) -> tuple[Json, int]:
-        if depth > DEEPEST:
-            self._refuse(f"values nest at most {DEEPEST} deep")
+        if depth > MAX_DEPTH:
+            self._refuse(f"values may nest at most {MAX_DEPTH} deep")
         items: list[Json] = []
         members: dict[str, Json] = {}
         is_list = text[at] == "["
@@ -269,7 +282,7 @@ class _Reader:
             else:
                 if not isinstance(value, str) or value in members or text[at : at + 1] != ":":
                     self._refuse(
-                        "in braces stand pairs 'key: value', and each key is a text that stands once"
+                        "braces must hold pairs 'key: value', and each key must be text and unique"
                     )
                 members[value], at = self._flow(
                     text, self._skip(text, at + 1), depth, _PLAIN_ENDS_INSIDE
@@ -288,8 +301,8 @@ class _Reader:
         try:
             found: str = json.loads(f'"{text}"', strict=False)
             found.encode()
-        except ValueError:  # also what encode() raises
-            self._refuse("a text in double quotes has the escapes of JSON")
+        except ValueError:  # encode() raises a subclass
+            self._refuse("text in double quotes must use the escapes of JSON")
         return found
 
     def _plain(self, text: str) -> Json:
@@ -298,7 +311,7 @@ class _Reader:
         read: Any = next((read for pattern, read in _NUMBERS if re.fullmatch(pattern, text)), None)
         if read is None:
             return text
-        number = read(text) if len(text) <= LONGEST_NUMBER else INEXACT
+        number = read(text) if len(text) <= MAX_NUMBER_CHARACTERS else INEXACT
         if abs(number) >= INEXACT:
-            self._refuse("a number of this size is not the same everywhere: write it in quotes")
+            self._refuse("a number of this size is not portable: write it in quotes")
         return number

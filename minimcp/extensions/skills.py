@@ -1,9 +1,9 @@
 """`Skills`: a folder of skills, which clients list, verify and read.
 
 Every folder with a ``SKILL.md`` is a skill, at any depth, and its files are resources:
-``acme/refunds/SKILL.md`` is ``skill://acme/refunds/SKILL.md``. A request finds the folder as it is
-then. Files are opened from folder to folder, and no symbolic link is followed on the way, so that
-none that appears meanwhile leads outside.
+``acme/refunds/SKILL.md`` is ``skill://acme/refunds/SKILL.md``. Each request uses the current
+content of the folder. Files are opened folder by folder without following symbolic links, so a link
+that appears in the meantime cannot lead outside.
 
 https://modelcontextprotocol.io/seps/2640-skills-extension
 """
@@ -44,17 +44,17 @@ SKILL_FILE = "SKILL.md"
 MARKDOWN = "text/markdown"
 FOLDER_TYPE = "inode/directory"
 
-# Files of a skill, and bytes in them.
+# Maximum number of files of a skill, and of bytes in them.
 MAX_FILES = 512
 MAX_BYTES = 16 * 1024 * 1024
 
-# Files and folders that are looked at; those behind them are left out.
+# Maximum number of files and folders to scan. The others are excluded.
 MAX_ENTRIES = 10_000
 
-# Bytes after which a page of a list ends.
+# A page of a list ends after this number of bytes.
 PAGE_BYTES = 1024 * 1024
 
-# Seconds after its last change in which a file may change again, and its times stay the same.
+# Seconds after a change in which another change might not alter the times of a file.
 UNSETTLED_SECONDS = 2.0
 
 _FLAGS = os.O_RDONLY | sum(
@@ -66,9 +66,9 @@ class _File(NamedTuple):
     """A file as it was read.
 
     Attributes:
-        stamp: By which a change shows; None where it could not.
+        stamp: Changes when the file changes; None if a change might not be visible.
         listed: Its URI, digest and size.
-        front: Of a ``SKILL.md`` the front matter, or what is wrong with it.
+        front: The front matter of a ``SKILL.md``, or a text that says what is wrong with it.
     """
 
     stamp: Optional[tuple[int, ...]]
@@ -77,12 +77,12 @@ class _File(NamedTuple):
 
 
 class _Seen(NamedTuple):
-    """What a look into the folder has found, by path from there.
+    """The content of the folder, by path.
 
     Attributes:
-        skills: As they are listed, by their ``SKILL.md``.
-        resources: Files and folders of skills, and the folders above those.
-        faults: Why something is left out.
+        skills: The list entries of the skills, by the path of their ``SKILL.md``.
+        resources: Files and folders of skills, and the folders above them.
+        faults: Why a path is excluded.
     """
 
     skills: dict[str, dict[str, Json]]
@@ -93,21 +93,19 @@ class _Seen(NamedTuple):
 class Skills(Extension):
     """Serves a folder of skills: ``Server("x", extensions=[Skills("skills")])``. Thread-safe.
 
-    A skill is a folder with a ``SKILL.md``, which begins with front matter: its ``name``, which is
-    that of the folder, and a ``description``. What is no such skill is left out, and the log says
-    why, with file and line. So are symbolic links, names that begin with a dot or that some system
-    does not take, and skills of over 512 files or 16 MiB.
+    A skill is a folder with a ``SKILL.md``. That begins with front matter: the ``name`` of the
+    folder, and a ``description``. Folders with other front matter are excluded, and the log says
+    why, with file and line. Symbolic links are excluded, too, as are names that begin with a dot or
+    that some system does not support, and skills with more than 512 files or 16 MiB.
 
-    Everybody who may use the server may read all files of all skills. What changes in the folder
-    counts from the next request on; whoever subscribed to a file has to be told by
-    `Server.resource_updated`.
+    Every client of the server can read all files of all skills. Changes in the folder are effective
+    from the next request on. Call `Server.resource_updated` to notify subscribers of a file.
 
     Args:
-        folder: That holds the folders of the skills; a relative one is taken from the working
-            directory.
+        folder: The folder that contains the skills, absolute or relative to the working directory.
 
     Raises:
-        ValueError: It is no folder, or a skill itself.
+        ValueError: The folder does not exist, or is a skill itself.
     """
 
     identifier = IDENTIFIER
@@ -117,54 +115,55 @@ class Skills(Extension):
     def __init__(self, folder: Union[str, os.PathLike[str]]) -> None:
         self._folder = os.path.abspath(os.fspath(folder))
         if not os.path.isdir(self._folder):
-            raise ValueError(f"Skills takes a folder, and {self._folder} is none")
+            raise ValueError(f"Skills takes a folder, but {self._folder} is not one")
         if os.path.exists(os.path.join(self._folder, SKILL_FILE)):
-            raise ValueError(f"{self._folder} is a skill: Skills takes the folder that holds it")
+            raise ValueError(f"{self._folder} is a skill: pass the folder that contains it")
         self._known: dict[str, _File] = {}
         self._seen = _Seen({}, {}, {})
-        self._begun = 0  # how often it was looked at
+        self._scans = 0  # the number of scans
         self._lock = threading.Lock()
 
     def install(self, server: Any) -> None:
-        """As `Extension.install`."""
+        """Become a part of a server, see `Extension.install`."""
         super().install(server)
         server.add_resource(
             self._read, SCHEME + "{+path}", name="skill-file", description="A file of a skill."
         )
 
     def routes(self) -> Mapping[str, Destination]:
-        """As `Extension.routes`; clients do not declare this extension."""
+        """Return the routes, which every client may use: clients do not declare this extension."""
         return {name: method.route for name, method in self._method_handlers.items()}
 
     def refresh(self) -> None:
-        """As `Extension.refresh`."""
-        self._look()
+        """Update the resources, before they are listed."""
+        self._scan()
 
     # ------------------------------------------------------------ the methods
 
     @method("skills/list")
     def _list(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
-        return self._page("skills", self._look().skills.values(), params, ctx)
+        return self._page("skills", self._scan().skills.values(), params, ctx)
 
     @method("skills/get")
     def _get(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
-        skills = self._look().skills
+        skills = self._scan().skills
         found = skills.get(_path_of(params.get("uri"), skills))
         if found is None:
             raise InvalidParams(
-                f"uri is that of the {SKILL_FILE} of a skill, not {one_line(params.get('uri'))}"
+                f"uri must be that of the {SKILL_FILE} of a skill, not"
+                f" {one_line(params.get('uri'))}"
             )
         return {"skill": found, **self._hints(ctx)}
 
     @method("resources/directory/read")
     def _read_folder(self, params: Mapping[str, Json], ctx: Context) -> dict[str, Json]:
         uri = params.get("uri")
-        resources = self._look().resources
+        resources = self._scan().resources
         path = _path_of(uri, resources)
         if resources.get(path, {}).get("mimeType") != FOLDER_TYPE:
             raise InvalidParams(
-                "uri is that of a folder of a skill, without a slash at its end, not "
-                f"{one_line(uri)}"
+                "uri must be that of a folder of a skill, without a trailing slash, not"
+                f" {one_line(uri)}"
             )
         inside = [each for child, each in resources.items() if child.rpartition("/")[0] == path]
         return self._page("resources", inside, params, ctx, path)
@@ -177,8 +176,10 @@ class Skills(Extension):
         ctx: Context,
         folder: str = "",
     ) -> dict[str, Json]:
-        """A page of a list, in the order of URIs; its cursor is the last of them, so that changes
-        shift nothing."""
+        """Return a page of a list, in order of URIs.
+
+        The cursor is the last URI, so that changes of the list do not shift pages.
+        """
         name = f"{member} of {folder}"
         last = position_of(name, params)
         rest = sorted(
@@ -190,15 +191,17 @@ class Skills(Extension):
         while count < min(most, len(rest)) and size < PAGE_BYTES:
             size += len(to_json(rest[count]))
             count += 1
-        more = {"nextCursor": cursor_at(name, rest[count - 1]["uri"])} if count < len(rest) else {}
-        return {member: rest[:count], **more, **self._hints(ctx)}
+        result: dict[str, Json] = {member: rest[:count], **self._hints(ctx)}
+        if count < len(rest):
+            result["nextCursor"] = cursor_at(name, rest[count - 1]["uri"])
+        return result
 
     def _hints(self, ctx: Context) -> Mapping[str, Json]:
         return self._config.hints if ctx._incoming.peer.revision.cache_hints else {}
 
     def _read(self, path: str) -> Any:
-        """The resource that is a file of a skill."""
-        listed = self._look().resources.get(path, {})
+        """Return the content of a file of a skill."""
+        listed = self._scan().resources.get(path, {})
         try:
             if "size" not in listed:
                 raise FileNotFoundError
@@ -212,24 +215,23 @@ class Skills(Extension):
 
     # ------------------------------------------------------------ the folder
 
-    def _look(self) -> _Seen:
-        """What the folder holds now; the skills are registered as resources, and what is left out
-        is logged once.
+    def _scan(self) -> _Seen:
+        """Return the current content of the folder. Update the resources, and log new faults.
 
-        Who waits for another thread's look, which began after this was called, takes what that has
-        found.
+        A thread that waits for another thread's scan uses its result, if that scan began after the
+        call.
         """
-        begun = self._begun
+        scans = self._scans
         with self._lock:
-            if self._begun != begun:
+            if self._scans != scans:
                 return self._seen
-            self._begun += 1
+            self._scans += 1
             before = self._seen
             seen = self._find()
             self._seen = seen
             for path, fault in seen.faults.items():
                 if before.faults.get(path) != fault:
-                    log.warning("left out: %s: %s", os.path.join(self._folder, path), fault)
+                    log.warning("excluded: %s: %s", os.path.join(self._folder, path), fault)
             for path in before.skills.keys() - seen.skills.keys():
                 with suppress(KeyError):  # the author may have removed it
                     self.server.remove_resource(_uri_of(path))
@@ -263,9 +265,9 @@ class Skills(Extension):
             folder, _, name = path.rpartition("/")
             if name != SKILL_FILE or not folder or not stat.S_ISREG(statuses[path].st_mode):
                 continue
-            inside = paths[
-                bisect_left(paths, folder + "/") : bisect_left(paths, folder + "0")
-            ]  # "0" follows "/"
+            first = bisect_left(paths, folder + "/")
+            last = bisect_left(paths, folder + "0")  # "0" follows "/"
+            inside = paths[first:last]
             files = [each for each in inside if stat.S_ISREG(statuses[each].st_mode)]
             try:
                 if (
@@ -273,7 +275,8 @@ class Skills(Extension):
                     or sum(statuses[each].st_size for each in files) > MAX_BYTES
                 ):
                     raise ValueError(
-                        f"a skill has at most {MAX_FILES} files, and {MAX_BYTES} bytes in them"
+                        f"a skill must have at most {MAX_FILES} files, and {MAX_BYTES} bytes in"
+                        " them"
                     )
                 for each in files:
                     if each not in self._known:
@@ -303,7 +306,7 @@ class Skills(Extension):
         return seen
 
     def _walk(self, faults: dict[str, str]) -> Iterator[tuple[str, os.stat_result]]:
-        """The files and folders, by their paths."""
+        """Yield the paths of files and folders, with their status."""
         pending = [""]
         left = MAX_ENTRIES
         while pending:
@@ -323,10 +326,7 @@ class Skills(Extension):
                         if fault is None and stat.S_ISDIR(status.st_mode):
                             pending.append(path)
                         elif fault is None and not stat.S_ISREG(status.st_mode):
-                            fault = (
-                                "it is neither a file nor a folder (symbolic links are not "
-                                "followed)"
-                            )
+                            fault = "it is not a file or folder (symbolic links are not followed)"
                         if fault is None:
                             yield path, status
                         else:
@@ -334,11 +334,11 @@ class Skills(Extension):
             except OSError as error:
                 faults[folder] = describe(error)
             if left == 0:
-                faults[""] = f"what lies behind the first {MAX_ENTRIES} files and folders"
+                faults[""] = f"everything after the first {MAX_ENTRIES} files and folders"
                 break
 
     def _file(self, path: str, status: os.stat_result, known: Optional[_File]) -> _File:
-        """A file as it is; it is read only where it may have changed since it is known."""
+        """Return a file. It is read only if it may have changed since it was last read."""
         stamp = (
             status.st_dev,
             status.st_ino,
@@ -362,7 +362,11 @@ class Skills(Extension):
         )
 
     def _content(self, path: str) -> bytes:
-        """Raises OSError: It is no file (any more), or none of a skill's size."""
+        """Return the content of a file.
+
+        Raises:
+            OSError: It is not a regular file, or it is too large.
+        """
         with (
             self._opened(path) as here,
             open(here, "rb", closefd=not isinstance(here, int)) as file,
@@ -371,13 +375,13 @@ class Skills(Extension):
                 file.read(MAX_BYTES + 1) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
             )
         if data is None or len(data) > MAX_BYTES:
-            raise OSError(f"no file, or one of more than {MAX_BYTES} bytes")
+            raise OSError(f"not a file, or longer than {MAX_BYTES} bytes")
         return data
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[Union[int, str]]:
-        """A descriptor of a file or folder; Windows has none that others are opened from, so there
-        the path."""
+        """Yield a descriptor of a file or folder; its path on Windows, where `open` has no
+        ``dir_fd``."""
         if os.open not in os.supports_dir_fd:
             yield os.path.join(self._folder, path)
             return
@@ -405,21 +409,21 @@ def _normalized_uri_of(path: str) -> str:
 
 
 def _path_of(uri: Json, paths: Iterable[str]) -> str:
-    """Return that of the paths whose URI this is; empty if there is none."""
+    """Return the path, among these, that has this URI; "" if there is none."""
     wanted = normalize_uri(uri) if isinstance(uri, str) else ""
     return next((path for path in paths if _normalized_uri_of(path) == wanted), "")
 
 
 @lru_cache(MAX_ENTRIES)
 def _uri_and_type(path: str) -> tuple[str, Optional[str]]:
-    """Of a file that there is."""
+    """Return the URI and MIME type of a file."""
     from mimetypes import guess_type
 
     return _uri_of(path), MARKDOWN if path.endswith(".md") else guess_type(path)[0]
 
 
 def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json]:
-    """A file, or for None a folder, as a list of resources has it."""
+    """Return a file as a list of resources describes it; a folder if `listed` is None."""
     uri, kind = _uri_and_type(path)
     found: dict[str, Json] = {"uri": uri, "name": path.rpartition("/")[2]}
     if listed is None:
@@ -428,7 +432,7 @@ def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json
 
 
 def _front_of(path: str, data: bytes) -> Union[dict[str, Json], str]:
-    """The front matter of a skill, or what is wrong with it."""
+    """Return the front matter of a skill, or a text that says what is wrong with it."""
     try:
         found = read_front_matter(data.decode())
         check_front_matter(found, path.split("/")[-2])

@@ -1,4 +1,5 @@
-"""Everything that a server can offer beside tools, one file each. Each file is loaded on first use.
+"""Everything that a server can offer in addition to tools, one file for each feature.
 
-`minimcp.server.feature` describes the interface of a feature and lists the files.
+Each file is loaded on first use. `minimcp.server.feature` describes the interface of a feature and
+lists the files.
 """

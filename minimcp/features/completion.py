@@ -128,7 +128,7 @@ def value_of(text: str, kind: Kind) -> Json:
 
     If the parameter accepts the string itself, it remains a string: "5" for ``Union[int, str]``. If
     no reading is accepted, this returns the last reading of an accepted type, so that the error
-    names the fault of the value; or the string itself if there is no such reading.
+    names the fault of the value. Without such a reading, it returns the string itself.
     """
     readings: list[Json] = [text]
     if text.lower() in _WORDS:

@@ -310,7 +310,7 @@ class Executors(Feature):
 
     Attributes:
         main: The executor "main".
-        known: All of them.
+        known: All executors.
     """
 
     def __init__(self, registry: Registry) -> None:

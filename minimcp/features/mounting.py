@@ -23,7 +23,7 @@ COMPLETIONS = "completions"
 
 
 class Mounting(Feature):
-    """The servers that a server mounts, and those that mount it. Thread-safe.
+    """The servers that a server mounts, and the servers that mount it. Thread-safe.
 
     Args:
         registry: The server's registry.

@@ -131,7 +131,8 @@ class ElicitUrl(ClientQuestion):
 
     Args:
         message: The reason, for the user.
-        url: The URL, without private data. It must not grant access by itself: check who opens it.
+        url: The URL, without private data. It must not grant access by itself: your page must check
+            that the same user opens it.
         elicitation_id: An id for `Context.complete_elicitation`; None generates one.
 
     Raises:
@@ -263,7 +264,7 @@ class Sample(ClientQuestion):
                     )
             if revision.sampling_tools:
                 wire.append(message.to_wire())
-            else:  # one block a message
+            else:  # one block for each message
                 wire += [
                     types.SamplingMessage(message.role, block).to_wire()
                     for block in message.content
@@ -481,7 +482,8 @@ class QuestionChannel:
             raise TypeError(f"the key of a step must be a str, not {type(key).__name__}")
         self._claim(self._stepped, [key], "the key of two steps: give each its own")
         try:
-            if key not in self._steps:  # the same in the first round, and in every revision
+            # The JSON form even in the first round, so that every round has the same value.
+            if key not in self._steps:
                 self._steps[key] = json.loads(to_json(write_any(function())))
         except BaseException:  # the step is not finished, so the handler may try again
             with self._lock:

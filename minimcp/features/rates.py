@@ -1,4 +1,4 @@
-"""`CallRate`: rejects tool calls and completions of clients that send too many.
+"""`CallRate`: rejects tool calls and completions of clients that send too many of them.
 
 https://modelcontextprotocol.io/specification/2026-07-28/server/tools (security considerations)
 """

@@ -291,7 +291,7 @@ class Resources(Feature):
             context: The context for the resource's function.
 
         Raises:
-            ResourceNotFound: There is no resource for this URI.
+            ResourceNotFound: The server has no resource for this URI.
             Exception: The function's exception, or the error of a return value that cannot be sent.
         """
         readable = self._find(uri)

@@ -189,8 +189,7 @@ class Context:
     def close_stream(self, retry: float = 1.0) -> bool:
         """End the HTTP response of a long call early. The client reconnects for the rest.
 
-        Until then, no connection is open. Messages that are sent meanwhile are kept in the
-        `EventStore`.
+        Until then, no connection is open, and the `EventStore` keeps messages for the client.
 
         Args:
             retry: Seconds that the client should wait before it reconnects.
@@ -211,8 +210,8 @@ class Context:
         """Ask the user to fill in a form: ``ctx.elicit("Your city?", {"city": str})``. In stateless
         HTTP (2026-07-28), the handler runs again from the top with the answer.
 
-        For a yes or no, pass an empty form, which the user accepts or declines:
-        ``if ctx.elicit("Delete all?", {}):``. For secrets, use `elicit_url` instead.
+        For a yes or no, pass an empty form: ``if ctx.elicit("Delete all?", {}):`` is true if the
+        user accepts. For secrets, use `elicit_url` instead.
 
         Args:
             message: The question, for the user.
@@ -257,8 +256,8 @@ class Context:
 
         Args:
             message: The reason, for the user.
-            url: An http or https URL without private data. Your page must check that the user who
-                opens it is the user who was asked.
+            url: An http or https URL without private data. Your page must check that the same
+                user opens it.
             elicitation_id: An id for `complete_elicitation`, unique on this server; None generates
                 one.
             key: See `elicit`.

@@ -1,8 +1,9 @@
-"""`Feature`: the one interface of everything that a server offers, and the modules loaded late.
+"""`Feature`: the interface of everything that a server offers, and the modules that are loaded
+late.
 
-Tools, the other features of the specification, extensions of the protocol and what an author adds
-are objects with this interface. The registry keeps them in one list, and it knows nothing else of
-them. A feature that a server does not use is not imported: the tables below say where each one is.
+Tools, the other features of the specification, extensions of the protocol and an author's additions
+are objects with this interface. The registry keeps them in one list, and knows nothing else about
+them. A feature that a server does not use is not imported. The tables below name the modules.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 PACKAGE = __package__.rpartition(".")[0]
 
-# Every module outside the core that a module of the core may import, on first use. An import
-# anywhere else is a mistake, which tests/test_layers.py reports.
+# Modules outside the core that a module of the core may import on first use. Any other import of
+# them is a mistake, which tests/test_layers.py reports.
 LATE = frozenset(
     {
         "extensions.apps",
@@ -75,11 +76,11 @@ class LateFeature(NamedTuple):
     """A module of `LATE`."""
 
     name: str
-    """The name of the class, which is called with the registry."""
+    """The name of the class. It is called with the registry."""
 
 
-# The features that are made on first use, by the names under which `Registry.feature` returns them.
-# The name of a feature that has a capability is that of the capability.
+# The features that are created on first use, by their names for `Registry.feature`. A feature with
+# a capability has the name of that capability.
 FEATURES: Mapping[str, LateFeature] = {
     "access": LateFeature("features.access", "Access"),
     "completions": LateFeature("features.completion", "Completions"),
@@ -97,13 +98,13 @@ FEATURES: Mapping[str, LateFeature] = {
 # The feature that creates the entries of a decorator, by the name of the decorator.
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
-# The feature that reads an option of a decorator, if that is not the feature of the decorator.
+# The feature that reads an option, for options that the decorator's own feature does not read.
 READERS: Mapping[str, str] = {"scopes": "access"}
 
 # The feature that serves a method without any registered entry.
 SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
 
-# Extensions of the library with decorators or options of their own.
+# Extensions of the library that have decorators or options.
 EXTENSIONS = ("extensions.apps", "extensions.tasks")
 
 
@@ -134,7 +135,7 @@ class OptionSpec(NamedTuple):
     """The accepted types."""
 
     what: str = ""
-    """The accepted values in words: "True or False"."""
+    """The accepted values in words, for messages: "True or False"."""
 
     check: Optional[Callable[[str, Any], object]] = None
     """Called with the option's label and its value; raises TypeError or ValueError."""
@@ -163,7 +164,7 @@ class OpenSession(NamedTuple):
     """The kinds of lists for which the server declared change notifications."""
 
     uris: tuple[str, ...]
-    """The resources to which the client had subscribed, at another process."""
+    """The resources to which the client has subscribed at another process."""
 
     is_paused: bool = False
     """Whether notifications are held back until `Subscriptions.resume`."""
@@ -199,12 +200,12 @@ class Feature:
 
     Attributes:
         capability: The capability of the specification that this feature serves: "prompts". Its
-            routes exist only while something of it is offered. None if there is no such capability.
+            routes exist only while something of it is offered. None for other features.
         identifier: The identifier of an extension; empty for other features.
         makers: By decorator ("tool", "prompt", ...), the class of its entries.
         tables: The entries of the feature, each kind in a `Table`.
-        options: The options of decorators that this feature reads. An author's `Extension` may
-            list names only.
+        options: The options of decorators that this feature reads. An author's `Extension` may list
+            names only.
         names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
         filters: The members that the feature adds to the filter of `subscriptions/listen`.
         refreshed_by: Methods, such as "resources/list", before which `refresh` is called.
@@ -224,19 +225,19 @@ class Feature:
     def routes(self) -> Mapping[str, Destination]:
         """Return the methods that the feature serves, each with its destination.
 
-        Called again after each change of what the server offers.
+        Called again after each change of the server's entries.
         """
         return {}
 
     def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
-        """Return the members that the feature adds to the capabilities of the server.
+        """Return the members that the feature adds to the server's capabilities.
 
         A member that exists already is merged: ``{"extensions": {"com.example/x": {}}}`` adds an
         extension to the others.
 
         Args:
-            revision: The revision that the client speaks.
-            principal: The authenticated principal; None if nobody was authenticated.
+            revision: The client's revision.
+            principal: The authenticated principal, or None.
         """
         return {}
 
@@ -259,7 +260,7 @@ class Feature:
         """Note that a session has ended."""
 
     def draining(self, sink: Sink) -> None:
-        """End what would stay open on a connection or response that is about to end."""
+        """End everything that would stay open on a connection or response that is about to end."""
 
     # ------------------------------------------------------------ entries
 
@@ -273,7 +274,7 @@ class Feature:
         """
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
-        """Return what the feature adds to the ``_meta`` of an entry that is registered.
+        """Return the members that the feature adds to the ``_meta`` of an entry.
 
         Args:
             kind: "tool", "resource", "resource template" or "prompt".
@@ -281,7 +282,7 @@ class Feature:
             options: The options that the author gave.
 
         Raises:
-            TypeError, ValueError: An option cannot have its value.
+            TypeError, ValueError: An option has a value that is not accepted.
         """
         return {}
 

@@ -1,6 +1,6 @@
 """Options of the decorators and of `Server`: their types, their checks, and marks on methods.
 
-A mark is an attribute of a function that holds the decorator's arguments. There is no base class
+A mark is an attribute of a function that holds the decorator's arguments. It needs no base class
 and no global registry. When an object is added to a server, its marked methods are registered as
 with the decorators of the server.
 """
@@ -46,13 +46,13 @@ class _CommonOptions(TypedDict, total=False):
 
 
 class PromptOptions(_CommonOptions, total=False):
-    """Options of `Server.prompt`, which explains them."""
+    """The options of `Server.prompt`, which explains them."""
 
     complete: Optional[Mapping[str, Given]]
 
 
 class ResourceOptions(PromptOptions, total=False):
-    """Options of `Server.resource`, which explains them."""
+    """The options of `Server.resource`, which explains them."""
 
     mime_type: Optional[str]
     size: Optional[int]
@@ -62,7 +62,7 @@ class ResourceOptions(PromptOptions, total=False):
 
 
 class AppOptions(_CommonOptions, total=False):
-    """Options of `Server.app`, which explains them."""
+    """The options of `Server.app`, which explains them."""
 
     csp: Optional[Mapping[str, Sequence[str]]]
     permissions: Sequence[str]
@@ -73,7 +73,7 @@ class AppOptions(_CommonOptions, total=False):
 
 
 class ToolOptions(_CommonOptions, total=False):
-    """Options of `Server.tool`, which explains them."""
+    """The options of `Server.tool`, which explains them."""
 
     annotations: Optional[Union[ToolAnnotations, Mapping[str, Json]]]
     input_schema: Optional[Mapping[str, Json]]

@@ -51,12 +51,12 @@ class Registry:
 
     Args:
         config: The server's configuration.
-        offer: The revisions that the server speaks.
+        offer: The revisions that the server supports.
 
     Attributes:
         tools: The table of tools.
-        sessions: The open sessions whose clients can be sent notifications at any time.
-        role: Makes the `ServerRole` of one more connection or session.
+        sessions: The open sessions that can receive notifications at any time.
+        role: Creates the `ServerRole` of another connection or session.
     """
 
     def __init__(self, config: ServerConfig, offer: Offer) -> None:
@@ -70,8 +70,7 @@ class Registry:
         self._late: dict[str, Feature] = {}
         self._tables: dict[str, Table[Any]] = {}
         self._routes: dict[str, Destination] = {}
-        # The methods that no revision of the specification knows, or that an extension serves in
-        # other revisions than the specification.
+        # Methods that are served in every revision: custom methods, and those of extensions.
         self._unspecified: frozenset[str] = frozenset()
         config.features = []
         config.option_specs = {}
@@ -108,7 +107,7 @@ class Registry:
         return self._late.get(name)
 
     def add_feature(self, feature: Feature) -> None:
-        """Serve a feature."""
+        """Add a feature, whose methods are then served."""
         with changing:
             self.config.features.append(feature)
             for table in feature.tables:
@@ -157,7 +156,7 @@ class Registry:
 
         Raises:
             MethodNotFound: The revision does not have the method, or the server does not offer it.
-            InvalidParams: The request names nothing that exists.
+            InvalidParams: The request names an unknown entry.
         """
         method = request.method
         destination = self._routes.get(method)
@@ -246,8 +245,8 @@ class Registry:
         """Return the capabilities to declare.
 
         Args:
-            revision: The revision that the client speaks.
-            principal: The authenticated principal; None if nobody was authenticated.
+            revision: The client's revision.
+            principal: The authenticated principal, or None.
         """
         announced = self.config.capabilities
         declared = {name: value for name, value in announced.items() if name not in CAPABILITIES}
@@ -255,7 +254,7 @@ class Registry:
             for name, members in feature.declare(revision, principal).items():
                 more = declared.get(name, announced.get(name))
                 declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
-        # In an order that does not depend on when features were loaded.
+        # Sorted, so that the order does not depend on when features were loaded.
         return {name: declared[name] for name in sorted(declared, key=_place_of)}
 
     def add(
@@ -365,7 +364,7 @@ class Registry:
         if "mounting" in self._late:
             registries += self.feature("mounting").above()
         for registry in registries:
-            subscriptions = registry.loaded("subscriptions")  # None: there are no subscribers
+            subscriptions = registry.loaded("subscriptions")  # None: nobody has subscribed
             if subscriptions is not None:
                 subscriptions.resource_updated(uri)
 

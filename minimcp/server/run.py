@@ -281,9 +281,9 @@ class Run:
 
 
 def _pipe() -> tuple[Any, Any]:
-    """Return both ends of a pipe, to which writing never blocks.
+    """Return both ends of a pipe. Writing to it never blocks.
 
-    On Windows it is a pair of sockets: `select` accepts nothing else.
+    On Windows it is a pair of sockets, because `select` accepts nothing else.
     """
     if os.name == "nt":  # pragma: no cover - Windows
         import socket  # takes as long to import as this whole folder

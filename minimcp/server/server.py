@@ -268,11 +268,10 @@ class Server:
     def tool(self, **options: Unpack[ToolOptions]) -> Callable[[F], F]: ...
     @with_option_signature("tool")
     def tool(self, *given: Any, **options: Any) -> Any:
-        """Register a function as a tool: ``@server.tool``, or ``@server.tool(...)`` with options.
-        Annotations become the schemas. A parameter annotated with `Context` receives the context.
+        """Register a function as a tool: ``@server.tool`` or ``@server.tool(...)``.
 
         Args:
-            function: The function or bound method. It is returned unchanged.
+            function: Its annotations become schemas. A `Context` parameter receives the context.
             name: The tool's name; None uses the function's name.
             title: A name for people; None sends none.
             description: What the tool does, for the model; None uses the docstring.
@@ -293,8 +292,7 @@ class Server:
             replace: Replace a tool of the same name.
 
         Raises:
-            TypeError, ValueError: The function or an option is not accepted, or the name is taken.
-            ImportError: A schema needs ``jsonschema``, which is not installed.
+            TypeError, ValueError, ImportError: An argument is not accepted. The message says why.
         """
         return decorated(_adding(self, "tool"), "server.tool", given, options)
 
@@ -374,10 +372,8 @@ class Server:
         ``@server.tool(ui=...)``.
 
         The server needs ``extensions=[Apps()]``. The function returns the whole page as a str. In
-        it,
-        ``<script src="minimcp-app.js"></script>`` is replaced by a script that defines ``app``,
-        with
-        ``app.callTool(name, arguments)`` and others; examples/apps.rst explains them.
+        it, ``<script src="minimcp-app.js"></script>`` is replaced by a script that defines ``app``,
+        with ``app.callTool(name, arguments)`` and others; examples/apps.rst explains them.
 
         https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 
@@ -392,8 +388,7 @@ class Server:
                 "resource_domains" (scripts, styles, images, fonts), "frame_domains" and
                 "base_uri_domains". None allows no other origin.
             permissions: Browser features that the page needs: "camera", "microphone",
-                "geolocation",
-                "clipboard_write".
+                "geolocation", "clipboard_write".
             border: Whether the host draws a border around the page; None lets the host decide.
             domain: The page's origin, in the form that a host prescribes; None lets the host
                 decide.
@@ -405,8 +400,7 @@ class Server:
         Raises:
             TypeError: The function or an option is not accepted, or the server has no `Apps`.
             ValueError: The URI is taken or does not begin with ``ui://``, or an option has a value
-                that
-                is not accepted.
+                that is not accepted.
         """
         return named("server.app", uri, partial(self.add_app, uri=uri), given, options)
 
@@ -425,8 +419,7 @@ class Server:
         """Notify the clients that subscribed to a resource, or to a collection that contains it.
 
         Returns at once; notifications are sent in the background. If one is still waiting for a
-        slow
-        client, a second one is not added.
+        slow client, a second one is not added.
 
         Args:
             uri: The URI that has changed. It does not need to be registered.
@@ -448,8 +441,8 @@ class Server:
         parameters' types. The docstring describes the prompt and its arguments.
 
         The function returns one message or a list of messages. A str or a content block is a
-        message of
-        the user; a `PromptMessage` names its role. It may also return a whole `GetPromptResult`.
+        message of the user; a `PromptMessage` names its role. It may also return a whole
+        `GetPromptResult`.
 
         Args:
             function: The function or bound method. It is returned unchanged.
@@ -490,8 +483,7 @@ class Server:
         like.
 
         Tools and prompts are named after their methods, without a prefix. Methods of one object run
-        on
-        several threads at the same time. Protect its state with a lock, or set
+        on several threads at the same time. Protect its state with a lock, or set
         ``executor=Serial()``.
 
         Args:
@@ -511,10 +503,8 @@ class Server:
         """Serve a custom method in every revision: ``@server.method("vendor/thing")``.
 
         The function receives the params as a dict, including the request's ``_meta``, and the
-        `Context`
-        if it has a second parameter: ``def thing(params, ctx)``. It returns an object for JSON, or
-        None
-        for an empty one. A client calls it with ``client.request("vendor/thing", {...})``.
+        `Context` if it has a second parameter: ``def thing(params, ctx)``. It returns a dict, or
+        None for an empty one. A client sends ``client.request("vendor/thing", {...})``.
 
         Args:
             name: The method's name. Names in any revision of the specification are not accepted.
@@ -535,22 +525,17 @@ class Server:
         """Run a function around every handler: ``def timing(ctx, call_next): return call_next()``.
 
         The function that is registered first is the outermost. It runs on the handler's thread,
-        around
-        `tools/call`, `prompts/get`, `resources/read`, `completion/complete` and custom methods. It
-        runs
-        once for each round of a request; ``ctx.method`` and ``ctx.params`` say what is requested.
-        Requests for unknown names do not reach it, and neither does ``ctx.read_resource``. A
-        request
-        that is already running is not affected by a later registration.
+        around `tools/call`, `prompts/get`, `resources/read`, `completion/complete` and custom
+        methods. It runs once for each round of a request; ``ctx.method`` and ``ctx.params`` say
+        what is requested. Requests for unknown names do not reach it, and neither does
+        ``ctx.read_resource``. A request that is already running is not affected by a later
+        registration.
 
         ``call_next()`` runs the inner middleware and the handler. It returns the handler's value
-        before
-        conversion (for completion, a `Completion`), and raises the handler's exception. Wrong
-        arguments
-        of a tool raise `ToolError`. What the function returns or raises replaces the handler's
-        outcome.
-        It must not catch `BaseException`, because an unanswered question unwinds the handler that
-        way.
+        before conversion (for completion, a `Completion`), and raises the handler's exception.
+        Wrong arguments of a tool raise `ToolError`. What the function returns or raises replaces
+        the handler's outcome. It must not catch `BaseException`, because an unanswered question
+        unwinds the handler that way.
 
         Raises:
             TypeError: The function does not accept these two arguments, is async, or is a
@@ -565,18 +550,13 @@ class Server:
 
         Tools and prompts are named ``<prefix>__<name>`` here; resources keep their URIs, and custom
         methods keep their names. The options of this server apply, and ``ctx.server`` is this
-        server.
-        Only the other server's executors are kept: a `Serial` runs until both servers are closed,
-        and
-        "main" runs where this server is pumped. The other server's middleware runs inside that of
-        this
-        server. `resource_updated` of either server reaches the subscribers here. The other server
-        may
-        also be served by itself.
+        server. Only the other server's executors are kept: a `Serial` runs until both servers are
+        closed, and "main" runs where this server is pumped. The other server's middleware runs
+        inside that of this server. `resource_updated` of either server reaches the subscribers
+        here. The other server may also be served by itself.
 
         If a name is taken here when the other server registers it later, that entry is not offered
-        here,
-        and a warning is logged. Entries of this server come first, then servers in order of
+        here, and a warning is logged. Entries of this server come first, then servers in order of
         mounting.
 
         Args:
@@ -605,27 +585,22 @@ class Server:
         legacy_sse: bool = False,
     ) -> None:
         """Serve until the input ends, a signal arrives or `close` is called: ``server.run()`` for
-        stdio,
-        ``server.run("http", port=8000)`` for HTTP. Restores signal handlers and streams before it
-        returns.
+        stdio, ``server.run("http", port=8000)`` for HTTP. Restores signal handlers and streams
+        before it returns.
 
         In the main thread, SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests
-        are
-        cancelled at once, and a second signal does not wait for them. In other threads, signals are
-        not
-        handled. If a handler on the main thread, or on an executor of yours, does not return in
-        that
-        time, the process exits with code 1. At the end of the input and after `close`, running
-        requests
-        get ``Limits.drain_grace`` seconds. The main thread also pumps, see `pump`.
+        are cancelled at once, and a second signal does not wait for them. In other threads, signals
+        are not handled. If a handler on the main thread, or on an executor of yours, does not
+        return in that time, the process exits with code 1. At the end of the input and after
+        `close`, running requests get ``Limits.drain_grace`` seconds. The main thread also pumps,
+        see `pump`.
 
         Each request runs in its own copy of the `contextvars` context of this call.
 
         Output never blocks on stderr (over HTTP, nor on stdout): `sys.stderr` and `logging`
-        handlers that
-        use it drop lines that are not read. A forked child process has the signal handlers from
-        before
-        `run`. Processes of `multiprocessing` are terminated one second after the interpreter exits.
+        handlers that use it drop lines that are not read. A forked child process has the signal
+        handlers from before `run`. Processes of `multiprocessing` are terminated one second after
+        the interpreter exits.
 
         Args:
             transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (HTTP+SSE,
@@ -812,8 +787,7 @@ class Server:
             path: The path of the endpoint, with or without a trailing slash. If the application is
                 mounted below a prefix, the path may include that prefix or not.
             max_streams: Maximum number of open notification streams; each occupies a thread of the
-                host.
-                With 0, GET is answered with 405, unless it resumes the stream of a call, and
+                host. With 0, GET is answered with 405, unless it resumes the stream of a call, and
                 `subscriptions/listen` is answered with an error. None means no limit.
             allowed_hosts: Host names of the server; None uses the server's ``HttpOptions``.
             allowed_origins: Origins that may send requests; None uses the server's ``HttpOptions``.
@@ -839,9 +813,8 @@ class Server:
             request: The request. Its body is read only after its host, origin and size were
                 accepted.
             stream: Whether the body of the response may be an iterator of bytes, whose ``close()``
-                must
-                be called. If False, the body is bytes: progress is dropped, and in revisions with a
-                handshake a handler that asks its client raises `CapabilityNotSupported`.
+                must be called. If False, the body is bytes: progress is dropped, and in revisions
+                with a handshake a handler that asks its client raises `CapabilityNotSupported`.
             path: The exact path of the endpoint.
         """
         with self._state_lock:
@@ -940,10 +913,8 @@ class Server:
         `run` returns.
 
         Idempotent and thread-safe. Requests that wait for `pump` do not run. A closed server may
-        serve
-        again. In a handler of this server, this returns at once, because that handler itself is one
-        of
-        the running requests.
+        serve again. In a handler of this server, this returns at once, because that handler itself
+        is one of the running requests.
         """
         config = self._config
         grace = self._limits.drain_grace

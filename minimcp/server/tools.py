@@ -51,7 +51,7 @@ hosts_log = logger("minimcp.hosts")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 
-# Hosts prepend "mcp__server__", and models take names of 64 characters.
+# Hosts prepend "mcp__server__" to a name, and models accept at most 64 characters.
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,45}")
 ODD_NAME = "has a name that some hosts cut or drop: use 1 to 45 of A-Z a-z 0-9 _ -"
 GOOD_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")

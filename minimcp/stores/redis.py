@@ -169,7 +169,7 @@ class RedisStore(Store):
         self._prefix = prefix
         super().__init__()
         self._begin()
-        renewed_in_fork.add(self)  # not before: `_begin` may raise
+        renewed_in_fork.add(self)  # last, because `_begin` may raise
 
     def _begin(self) -> None:
         try:

@@ -1,12 +1,13 @@
-"""`SharedSessions`: HTTP sessions that several processes share through `Server(store=...)`.
+"""`SharedSessions`: HTTP sessions that several processes share through ``Server(store=...)``.
 
-Any of these processes serves any request. The store has a record of each session. A process keeps a
-copy of it, compares it with the record at each request, and writes it back before it sends an
-answer. Records are JSON: the revision, the client's description of itself, its log level, its
-subscriptions, its principal, and ``ctx.session``. Of each of these members the last write wins.
+Any of these processes can serve any request. The store has a record of each session. A process
+keeps a copy of the session, compares it with the record at each request, and writes the record
+before it sends a response. Records are JSON: the revision, the client's description of itself, its
+log level, its subscriptions, its principal, and ``ctx.session``. The last write of each of these
+members wins.
 
 The store also has the events of streams, so that a client can resume a stream at any process. If
-another process still serves the stream, this one sends the events that the other one adds.
+another process still serves the stream, this process sends the events that the other one adds.
 """
 
 from __future__ import annotations
@@ -65,37 +66,38 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.http")
 
-# Bytes of the longest record of a session.
-RECORD_BYTES = 1024 * 1024
+# Maximum length of the record of a session, in bytes.
+MAX_RECORD_BYTES = 1024 * 1024
 
-# Maximum number of events of one stream that are kept, and of their bytes.
-STREAM_EVENTS = 1000
-STREAM_BYTES = 1024 * 1024
+# Maximum number of stored events of one stream, and of their bytes.
+MAX_STREAM_EVENTS = 1000
+MAX_STREAM_BYTES = 1024 * 1024
 
-# Seconds for which they are kept after the stream has ended.
+# Seconds for which events are kept after the stream has ended.
 ENDED_SECONDS = 60.0
 
 # Seconds without a request after which the copy of a session may be dropped.
 UNUSED_SECONDS = 1.0
 
-# Bytes of all streams of one session that one process keeps; above, the oldest ones are dropped.
-SESSION_BYTES = 4 * STREAM_BYTES
+# Maximum bytes of the streams of one session that one process stores. Above it, the oldest streams
+# are deleted.
+MAX_SESSION_BYTES = 4 * MAX_STREAM_BYTES
 
-# Bytes that an event takes beside its data.
+# The memory of an event in addition to its data, in bytes.
 EVENT_BYTES = 64
 
-# Maximum length of the reason of a cancellation, and of the id that it names if that is a text, in
-# characters: other processes receive no more.
-REASON_LENGTH = ID_LENGTH = 200
+# Maximum length in characters of the reason of a cancellation, and of a request's id in it, that
+# other processes receive.
+MAX_REASON_CHARACTERS = 200
+MAX_ID_CHARACTERS = 200
 
-# Seconds for which the events of a stream, and a session, are kept where no time is set for
-# sessions.
+# Seconds for which sessions and the events of streams are kept if sessions have no time to live.
 KEPT_SECONDS = 86400.0
 
-# An event: its place in the stream, its mark and its line. See `Event`.
+# An event: its position in the stream, its mark and its line. See `Event`.
 _EVENT = re.compile(rb"([0-9]{1,18}) (-?[0-9]{1,18}) (.*)", re.DOTALL)
 
-# What asks carries its process.
+# The id of a question, which contains the id of the process that asks it.
 _QUESTION_ID = re.compile(r"([0-9a-f]{16})-[0-9]{1,15}")
 
 Record = dict[str, Any]
@@ -106,9 +108,10 @@ class Event(NamedTuple):
 
     Args:
         key: Its number in the store.
-        number: Its place in the stream.
-        mark: `LAST` in that of a call, or 0; else up to where the log was told when it was made.
-        line: What was sent; nothing where the stream ended without a word.
+        number: Its position in the stream.
+        mark: In the stream of a call, `LAST` for the last event, or 0. In another stream, the
+            position in the log of changes when the event was created.
+        line: The line that was sent; empty if the stream ended without a response.
     """
 
     key: int
@@ -118,12 +121,12 @@ class Event(NamedTuple):
 
 
 class _Written:
-    """What this process has in the store of one stream.
+    """The events of one stream that this process has in the store.
 
     Attributes:
-        sizes: Bytes of each event.
-        bytes: Their sum.
-        ended_at: When the last event was added; None before.
+        sizes: The bytes of each event.
+        bytes: The sum of the sizes.
+        ended_at: When the last event was added; None before that.
     """
 
     __slots__ = ("bytes", "ended_at", "sizes")
@@ -134,19 +137,19 @@ class _Written:
         self.ended_at: Optional[float] = None
 
     def add(self, size: int) -> None:
-        """Count an event, and drop the oldest ones above the bounds of a stream."""
+        """Count an event, and drop the oldest ones above the limits of a stream."""
         self.sizes.append(size)
         self.bytes += size
-        while self.bytes > STREAM_BYTES or len(self.sizes) > STREAM_EVENTS:
+        while self.bytes > MAX_STREAM_BYTES or len(self.sizes) > MAX_STREAM_EVENTS:
             self.bytes -= self.sizes.popleft()
 
 
 class SharedEvents(EventStore):
-    """The events of the streams of all processes, in the store alone. Thread-safe.
+    """The events of the streams of all processes, kept only in the store. Thread-safe.
 
     Args:
-        processes: All that share them.
-        ttl: Seconds that they are kept behind the last one of a stream that goes on.
+        processes: The processes that share them.
+        ttl: Seconds for which events are kept after the last one, until the stream has ended.
     """
 
     may_block = True
@@ -155,23 +158,25 @@ class SharedEvents(EventStore):
         self._processes = processes
         self._kept = processes.store
         self._ttl = ttl
-        # Of each session the streams that are written here, by name, the oldest first.
+        # The streams of each session that this process writes, by name, the oldest first.
         self._written: dict[str, dict[str, _Written]] = {}
         self._lock = threading.Lock()
 
     def key(self, stream: str) -> str:
-        """Where a stream is kept."""
+        """Return the key of a stream in the store."""
         session, _, number = stream.partition(".")
         return self._processes.key("stream", session, number)
 
     def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
-        """As `EventStore.begin`. Never raises, like `add`: when the store is away, the stream
-        cannot be resumed."""
-        head = {"process": self._processes.id, "ids": ids, "told": self._processes.log_position}
+        """See `EventStore.begin`. Never raises, like `add`.
+
+        If the store is unavailable, the stream cannot be resumed.
+        """
+        head = {"process": self._processes.id, "ids": ids, "position": self._processes.log_position}
         self._do(lambda: self._kept.put(self.key(stream), to_json(head).encode(), self._ttl))
 
     def add(self, stream: str, number: int, data: bytes, mark: int = 0) -> None:
-        """As `EventStore.add`."""
+        """See `EventStore.add`."""
         kept, dropped = self._admit(stream, len(data), mark == LAST)
         ttl = ENDED_SECONDS if mark == LAST else self._ttl
         event = b"%d %d %b" % (number, mark, data)
@@ -180,22 +185,22 @@ class SharedEvents(EventStore):
             self._do(partial(self._kept.delete, self.key(each)))
 
     def end(self, stream: str, number: int) -> None:
-        """As `EventStore.end`: other processes that follow the stream learn that it has ended."""
+        """See `EventStore.end`. Other processes that follow the stream notice that it has ended."""
         self.add(stream, number, b"", LAST)
 
     def _admit(self, stream: str, size: int, is_last: bool) -> tuple[int, list[str]]:
         """Count an event of a stream.
 
         Returns:
-            The number of events that the stream keeps, and the streams of the session that are
-            dropped: those that ended first, then the oldest.
+            The number of events to keep of the stream, and the streams of the session to delete:
+            first the streams that ended first, then the oldest.
         """
         now = time.monotonic()
         with self._lock:
             streams = self._written.setdefault(stream.partition(".")[0], {})
             for name, each in list(streams.items()):
                 if each.ended_at is not None and now - each.ended_at > ENDED_SECONDS:
-                    del streams[name]  # its time in the store is over
+                    del streams[name]  # it has expired in the store
             written = streams.setdefault(stream, _Written())
             written.add(size + EVENT_BYTES)
             written.ended_at = now if is_last else None
@@ -203,7 +208,7 @@ class SharedEvents(EventStore):
             others = [name for name in streams if name != stream]
             others.sort(key=lambda name: streams[name].ended_at or math.inf)  # stable
             dropped: list[str] = []
-            while total > SESSION_BYTES and others:
+            while total > MAX_SESSION_BYTES and others:
                 dropped.append(others.pop(0))
                 total -= streams.pop(dropped[-1]).bytes
             return len(written.sizes), dropped
@@ -212,18 +217,17 @@ class SharedEvents(EventStore):
         try:
             write()
         except StoreUnavailable as error:
-            log.warning("an event is not kept: %s", error)
+            log.warning("an event is not stored: %s", error)
 
     def head(self, stream: str) -> Optional[dict[str, Any]]:
-        """Return what `begin` has kept, or None if there is nothing that can be read."""
+        """Return the record that `begin` has written, or None if it is missing or damaged."""
         entry = self._kept.get(self.key(stream))
         if entry is None or not entry.value:
             return None
         return read_record(entry.key, entry.value, _is_head)
 
     def read(self, stream: str, after: int = 0) -> list[Event]:
-        """Return the events behind the one of this number in the store, without those that cannot
-        be read."""
+        """Return the events after a number in the store, without damaged ones."""
         events = []
         name = self.key(stream)
         for key, data in self._kept.read(name, after):
@@ -235,7 +239,7 @@ class SharedEvents(EventStore):
         return events
 
     def after(self, stream: str, number: int) -> Optional[list[tuple[int, bytes]]]:
-        """As `EventStore.after`."""
+        """See `EventStore.after`."""
         found = {event.number: event.line for event in self.read(stream) if event.line}
         newest: int = max(found, default=0)
         missed = range(number + 1, newest + 1)
@@ -244,7 +248,7 @@ class SharedEvents(EventStore):
         return [(at, found[at]) for at in missed]
 
     def forget(self, session: str) -> None:
-        """As `EventStore.forget`; in the store they expire."""
+        """See `EventStore.forget`. In the store, events expire."""
         with self._lock:
             self._written.pop(session, None)
 
@@ -255,21 +259,21 @@ class SharedEvents(EventStore):
 class SharedSession(Session):
     """A copy of a session. Thread-safe.
 
-    Args:
-        shared: Whose it is.
-        make_role, end, principal: As for `Session`.
+    The record contains the open questions, so that a process passes an answer only to the process
+    that has asked.
 
-    The record names the questions that are open, so that no process passes on an answer to another
-    one that has not asked.
+    Args:
+        shared: The sessions that this one belongs to.
+        make_role, end, principal: See `Session`.
 
     Attributes:
-        saving: Orders what is written to the record; held while that is done.
-        holder: The process that has the stream for what belongs to no request; empty where none
-            has.
-        connection: By which that stream was last taken here; None where it was not.
-        told: Up to where the log of all processes was told when that stream began, or was left.
-        stream_name: The name of that stream. The mark of its newest event says up to where the log
-            was told on it since.
+        saving: Held while the record is written.
+        holder: The id of the process with the session's stream for messages without a request;
+            empty if no process has it.
+        connection: The connection that last took that stream in this process, or None.
+        log_position: The position in the log of changes when that stream began or ended.
+        stream_name: The name of that stream. The mark of its newest event is the position in the
+            log that the client has been notified of since then.
     """
 
     def __init__(
@@ -280,7 +284,7 @@ class SharedSession(Session):
         principal: Optional[str],
     ) -> None:
         super().__init__(make_role, end, principal)
-        role: Any = self.role  # of a server
+        role: Any = self.role  # a `ServerRole`
         role.is_shared = True
         self.shared = shared
         ids = map("{}-{}".format, repeat(shared.processes.id), shared.numbers)
@@ -292,7 +296,7 @@ class SharedSession(Session):
         self._stored = Record()
         self._asked_elsewhere: set[str] = set()
         self.holder = ""
-        self.told = shared.processes.log_position
+        self.log_position = shared.processes.log_position
         self.stream_name = ""
         self.connection: Optional[ResponseWriter] = None
 
@@ -311,7 +315,7 @@ class SharedSession(Session):
             "session": peer.session,
             "uris": sorted(self.shared.subscriptions.uris(peer)),
             "stream": self.holder,
-            "told": self.told,
+            "position": self.log_position,
             "stream_name": self.stream_name,
             "asked": sorted(
                 {*self._asked_elsewhere, *(str(call.id) for call in self.calls.pending())}
@@ -319,19 +323,21 @@ class SharedSession(Session):
         }
 
     def begin(self, record: Record, version: int) -> None:
-        """Become what another process has written."""
+        """Initialize this copy from a record of another process."""
         self._version = version
         self._stored = record
         peer = self.peer = Peer(BY_NAME[record["revision"]], info=record["info"])
         peer.initialized = False
-        role: Any = self.role  # of a server
+        role: Any = self.role  # a `ServerRole`
         role.restore(peer, record["uris"])
         self._adopt(record, {})
         self._adopt_questions([], record["asked"])
 
     def refresh(self, entry: Entry) -> bool:
-        """Take in what another process has written, but for members that were changed here; False:
-        it is no session."""
+        """Adopt the members that other processes have changed, unless they were changed here, too.
+
+        Returns False if the record is not that of a session.
+        """
         with self.saving:
             if entry.version <= self._version:
                 return True
@@ -352,28 +358,27 @@ class SharedSession(Session):
             return True
 
     def _adopt_questions(self, before: Sequence[str], now: Sequence[str]) -> None:
-        """Take in which questions other processes have asked, and which are answered."""
+        """Note which questions other processes have asked, and which have been answered."""
         own = self.shared.processes.id + "-"
         self._asked_elsewhere |= {id for id in now if id not in before and not id.startswith(own)}
         self._asked_elsewhere -= {id for id in before if id not in now}
 
     def is_asked_elsewhere(self, id: Optional[Id]) -> bool:
-        """Return whether another process has asked this question, and it is open."""
+        """Return whether another process has asked this question and it is still open."""
         return id in self._asked_elsewhere
 
     def close_questions(self, beginning: str) -> None:
-        """Remove the questions of other processes from the record whose ids begin with a text.
-        Never raises."""
+        """Remove the questions of other processes with this prefix from the record. Never
+        raises."""
         with self.saving:
             asked = self._asked_elsewhere
             self._asked_elsewhere = {id for id in asked if not id.startswith(beginning)}
             self.before_answer()
 
     def _adopt(self, changed: Record, before: Record) -> None:
-        """Take in these members, and touch no other: a request that is being served may change it
-        at this moment.
+        """Set these members, and no others, because a running request may be changing the session.
 
-        Nor any key of ``ctx.session`` that is in it as it was before.
+        A key of ``ctx.session`` is set only if it differs from its value in `before`.
         """
         peer = self.peer
         assert peer is not None and peer.session is not None
@@ -383,7 +388,7 @@ class SharedSession(Session):
             ("rank", peer, "log_rank"),
             ("begun", peer, "initialized"),
             ("stream", self, "holder"),
-            ("told", self, "told"),
+            ("position", self, "log_position"),
             ("stream_name", self, "stream_name"),
         ):
             if name in changed:
@@ -396,20 +401,20 @@ class SharedSession(Session):
             for key in before.keys() - kept.keys():
                 peer.session.pop(key, None)
         if changed.get("begun"):
-            role: Any = self.role  # of a server
+            role: Any = self.role  # a `ServerRole`
             role.begin(peer)
         if (
             changed.get("stream", self.shared.processes.id) != self.shared.processes.id
             and self.unsolicited is not None
         ):
-            self.unsolicited.abort()  # another process has it
+            self.unsolicited.abort()  # another process has the stream
 
     def save(self) -> None:
-        """Write what has changed here, and take in what has elsewhere.
+        """Write the members that were changed here, and adopt changes of other processes.
 
         Raises:
-            StoreUnavailable: The store is away.
-            TypeError, ValueError: ``ctx.session`` is no JSON, too long, or nests too deep.
+            StoreUnavailable: The store is unavailable.
+            TypeError, ValueError: ``ctx.session`` is not JSON, is too long, or nests too deep.
         """
         with self.saving:
             base = self._stored
@@ -419,14 +424,14 @@ class SharedSession(Session):
                 if mine == self._stored:
                     return
                 text = to_json(mine).encode()
-                if len(text) > RECORD_BYTES:
+                if len(text) > MAX_RECORD_BYTES:
                     raise ValueError(
-                        f"what is kept of a session is longer than {RECORD_BYTES} bytes"
+                        f"the record of a session is longer than {MAX_RECORD_BYTES} bytes"
                     )
                 stored = read_json(text, max_depth=MAX_RECORD_DEPTH)
                 version = self.shared.write(self, text, self._version)
                 if version is None and not self.shared.look(self):
-                    return  # it has ended
+                    return  # the session has ended
             self._version = version
             self._stored = stored
         if (
@@ -437,23 +442,24 @@ class SharedSession(Session):
             self.shared.processes.send(self.holder, session=self.key)
 
     def before_answer(self) -> None:
-        """As `Session.before_answer`: what a request has changed is known to the next one, wherever
-        that goes."""
+        """See `Session.before_answer`. The next request, at any process, finds the changes of this
+        one."""
         try:
             self.save()
         except Exception as error:
-            log.error("what a session keeps was not written: %s", error)
+            log.error("the record of a session was not written: %s", error)
 
     def before_question(self) -> None:
-        """As `Session.before_question`: the answer may come to any process."""
+        """See `Session.before_question`. The answer may arrive at any process."""
         try:
             self.shared.processes.hold()
             self.save()
         except Exception as error:
-            log.warning("an answer may not get here: %s", error)
+            log.warning("an answer may be lost: %s", error)
 
     def post_ping(self, stream: EventStream, line: bytes) -> None:
-        """As `Session.post_ping`. A thread of the pool writes to the store before it sends."""
+        """See `Session.post_ping`. A thread of the pool writes to the store before it sends the
+        ping."""
 
         def send() -> None:
             self.before_question()
@@ -462,22 +468,22 @@ class SharedSession(Session):
         stream.spawn(send)
 
     def position(self) -> int:
-        """As `Session.position`."""
+        """See `Session.position`."""
         reached = None if self.peer is None else self.shared.subscriptions.reached(self.peer)
-        return self.told if reached is None else reached
+        return self.log_position if reached is None else reached
 
     # ------------------------------------------------------------ messages
 
     def post(self, line: Line) -> None:
-        """As `Session.post`; what is told while there is no stream here is told by the log, when
-        there is one."""
+        """See `Session.post`. Without a stream here, the next stream reads notifications from the
+        log."""
         if self.unsolicited is not None and not self.unsolicited.done:
             super().post(line)
         elif callable(line):
             line()
 
     def take(self, message: Union[Notification, Response, Failure]) -> None:
-        """As `Session.take`; what is for no request of this process is told to the others."""
+        """See `Session.take`. A message for no request of this process is sent to the others."""
         if not self.dispatcher.receive(message):
             self.shared.pass_on(self, message)
         elif isinstance(message, Notification) and message.method != "notifications/cancelled":
@@ -488,10 +494,10 @@ class SharedSessions(SessionStore):
     """Keeps the sessions of an endpoint in a store that other processes share. Thread-safe.
 
     Args:
-        processes: The processes that share them.
+        processes: The processes that share the sessions.
         subscriptions: The feature "subscriptions" of the server.
-        endpoint: The endpoint that serves them in this process. A session that is not used for
-            ``HttpOptions.session_ttl`` seconds expires.
+        endpoint: The endpoint that serves the sessions in this process. A session that is not used
+            for ``HttpOptions.session_ttl`` seconds expires.
     """
 
     is_shared = True
@@ -502,13 +508,13 @@ class SharedSessions(SessionStore):
         self.subscriptions = subscriptions
         self._store = processes.store
         self._ttl = endpoint.options.session_ttl or KEPT_SECONDS
-        # How many sessions this process keeps copies of; None means no limit.
+        # Maximum number of copies in this process; None means no limit.
         self.max_copies = endpoint.options.max_sessions
         self.events = SharedEvents(processes, self._ttl)
         processes.receivers.add(self)
         self._lock = threading.Lock()
         self._known: dict[str, SharedSession] = {}
-        self.numbers = count(1)  # of questions: a copy that is made anew uses none twice
+        self.numbers = count(1)  # of questions; new copies of a session do not repeat them
 
     def make_event_store(self) -> EventStore:
         return self.events
@@ -531,22 +537,25 @@ class SharedSessions(SessionStore):
         self._keep_copy(session)
 
     def _keep_copy(self, session: SharedSession) -> None:
-        """Keep a session in this process. If there are more than `max_copies`, drop those of the
-        older half that are not in use."""
+        """Keep a copy of a session in this process.
+
+        If there are more than `max_copies`, those of the older half that are not in use are
+        dropped.
+        """
         self.endpoint.use_session(session)
         most = self.max_copies
         if most is None or len(self.endpoint.sessions) <= most:
             return
         for each in list(self.endpoint.sessions.values())[: (most + 1) // 2]:
-            self.endpoint.end_here(each, "others are used more", UNUSED_SECONDS)
+            self.endpoint.end_here(each, "other sessions are in use", UNUSED_SECONDS)
 
     def _check_room(self, session: SharedSession, headers: Headers) -> None:
-        """Check that the store has room for one more session. No session is read for it.
+        """Check that the store has room for one more session. This does not read sessions.
 
         Raises:
-            HttpError: All processes together have too many.
-            ShareExceeded: The principal has too many of them.
-            StoreUnavailable: The store is away.
+            HttpError: All processes together have too many sessions.
+            ShareExceeded: The principal has too many sessions.
+            StoreUnavailable: The store is unavailable.
         """
         most = self.endpoint.options.max_sessions
         processes = self.processes
@@ -564,8 +573,8 @@ class SharedSessions(SessionStore):
             self.endpoint.shares.check("sessions", most, principal, used)
 
     def make(self, principal: Optional[str], id: str = "") -> SharedSession:
-        """As `SessionStore.make`. With an id, make a copy of a session that the store has."""
-        # before a request of it is served, which another process may cancel
+        """See `SessionStore.make`. With an id, return a copy of a session that the store has."""
+        # Before a request of the session is served, because another process may cancel it.
         self.processes.follow()
         session = SharedSession(
             self, self.endpoint.make_role, self.endpoint.end_after_responses, principal
@@ -575,10 +584,15 @@ class SharedSessions(SessionStore):
         return session
 
     def find(self, id: str, principal: Optional[str] = None) -> Optional[Session]:
-        """As `SessionStore.find`. The store is read once.
+        """Return the session of an id in its current state, or None. It reads the store once.
+
+        Args:
+            id: The id that the client sent.
+            principal: The principal of the request. Sessions of others are not found. None without
+                authentication.
 
         Raises:
-            StoreUnavailable: The store is away.
+            StoreUnavailable: The store is unavailable.
         """
         key = _key_of(id)
         entry = self._store.get(self._key(principal, key), renew=True)
@@ -592,39 +606,49 @@ class SharedSessions(SessionStore):
             if entry is not None and record is not None and session is None:
                 session = self.make(principal, id)
                 session.begin(record, entry.version)
-                self._known[key] = session  # not before: `hear` may find it
+                self._known[key] = session  # last, because `receive` may find it
         if session is None or entry is None or record is None:
             if session is not None:
-                self.endpoint.end_here(session, "it has ended at another process")
+                self.endpoint.end_here(session, "the session has ended at another process")
             return None
         session.refresh(entry)
         self._keep_copy(session)
         if self._known.get(key) is not session:
-            return self.find(id, principal)  # it was dropped at this moment
+            return self.find(id, principal)  # another thread has just dropped it
         return session
 
     def write(self, session: SharedSession, text: bytes, version: int) -> Optional[int]:
-        """Write a record, if the one in the store has this version. Raises StoreUnavailable: it is
-        away."""
-        # Only a new session. A copy that was dropped, and whose stream ends now, stays dropped.
+        """Write a record, if the record in the store has this version.
+
+        Raises:
+            StoreUnavailable: The store is unavailable.
+        """
+        # Only a new session. A dropped copy whose stream ends now remains dropped.
         if not version:
             self._known[session.key] = session
         ttl = self._ttl if session.initialized else min(self._ttl, BEGIN_SECONDS)
         return self._store.put(self._key(session.principal, session.key), text, ttl, version)
 
     def look(self, session: SharedSession) -> bool:
-        """Take in what is in the store now; False when that is no session. Raises StoreUnavailable:
-        it is away."""
+        """Adopt the current record of a session. Return False if the session has ended.
+
+        Raises:
+            StoreUnavailable: The store is unavailable.
+        """
         entry = self._store.get(self._key(session.principal, session.key))
         return entry is not None and session.refresh(entry)
 
     def end(self, session: Session) -> None:
-        """Have a session end everywhere. Raises StoreUnavailable: the store is away."""
+        """End a session in all processes.
+
+        Raises:
+            StoreUnavailable: The store is unavailable.
+        """
         self._store.delete(self._key(session.principal, session.key))
         self.processes.broadcast(session=session.key, ended=True)
 
     def forget(self, session: Session) -> None:
-        """Drop the copy."""
+        """Drop the copy of a session."""
         if self._known.get(session.key) is session:
             del self._known[session.key]
 
@@ -636,10 +660,10 @@ class SharedSessions(SessionStore):
     def pass_on(
         self, session: SharedSession, message: Union[Notification, Response, Failure]
     ) -> None:
-        """Tell the process that has asked of its answer, or all others of a cancellation.
+        """Send an answer to the process that asked, or a cancellation to all other processes.
 
         Raises:
-            StoreUnavailable: The store is away.
+            StoreUnavailable: The store is unavailable.
         """
         if isinstance(message, Notification):
             brief = _brief(message)
@@ -648,7 +672,7 @@ class SharedSessions(SessionStore):
             return
         found = _QUESTION_ID.fullmatch(str(message.id))
         if found is None or not session.is_asked_elsewhere(message.id):
-            log.debug("<-- an answer to %.60s, which nobody waits for", message.id)
+            log.debug("<-- an answer to %.60s, which no request has asked", message.id)
             return
         process = found[1]
         text = encode(message).decode()
@@ -658,17 +682,17 @@ class SharedSessions(SessionStore):
             log.debug("<-- an answer to %s, whose process has ended", message.id)
             session.close_questions(process + "-")
 
-    def receive(self, told: Message) -> None:
+    def receive(self, message: Message) -> None:
         """See `Receiver.receive`."""
-        session = self._known.get(str(told.get("session")))
+        session = self._known.get(str(message.get("session")))
         if session is None:
             return
-        if told.get("ended"):
-            self.endpoint.end_here(session, "the client has ended it")
-        elif "message" in told:
-            message = decode(str(told["message"]).encode())
-            if isinstance(message, (Notification, Response, Failure)):
-                session.dispatcher.receive(message)
+        if message.get("ended"):
+            self.endpoint.end_here(session, "the client has ended the session")
+        elif "message" in message:
+            line = decode(str(message["message"]).encode())
+            if isinstance(line, (Notification, Response, Failure)):
+                session.dispatcher.receive(line)
         else:
             self.look(session)
 
@@ -679,62 +703,68 @@ class SharedSessions(SessionStore):
         self.take_stream(session, writer)
 
     def take_stream(
-        self, session: SharedSession, writer: ResponseWriter, told: Optional[int] = None
+        self, session: SharedSession, writer: ResponseWriter, position: Optional[int] = None
     ) -> None:
-        """The stream for what belongs to no request is here now, and nowhere else.
+        """Make this process the holder of a session's stream for messages without a request.
 
         Args:
-            session: Whose.
-            writer: Where it goes.
-            told: Up to where the log was told on it; None where it begins.
+            session: The session.
+            writer: The connection of the stream.
+            position: The position in the log that the client has been notified of on this stream;
+                None if the stream is new.
 
         Raises:
-            StoreUnavailable: The store is away.
+            StoreUnavailable: The store is unavailable.
         """
         peer = session.peer
         assert peer is not None
         newest = self.processes.newest()
-        with session.saving:  # the connection before may leave at this moment
+        with session.saving:  # the previous connection may leave at the same time
             self._pause(session)
             before = session.holder
-            begin = session.told if told is None else told
-            if told is None and before not in ("", self.processes.id):
-                # The stream of the other process may still be connected, and each change is sent on
-                # one stream only.
-                begin = max(begin, self._told_on(session.stream_name))
+            begin = session.log_position if position is None else position
+            if position is None and before not in ("", self.processes.id):
+                # The stream of the other process may still be connected, and each change must be
+                # sent on only one stream.
+                begin = max(begin, self._position_of(session.stream_name))
             session.holder = self.processes.id
             session.connection = writer
             if session.unsolicited is not None:
                 session.stream_name = session.unsolicited.name
             until, unsent = self.subscriptions.resume(peer, newest)
-            session.told = until
+            session.log_position = until
             try:
                 missed = self.processes.since(begin, until, unsent)
                 session.save()
             except Exception:  # the next stream catches up instead
                 self.subscriptions.pause(peer)
-                session.told = begin
+                session.log_position = begin
                 raise
         if before not in ("", self.processes.id):
             self.processes.send(before, session=session.key)
         self.subscriptions.catch_up(peer, missed)
 
-    def _told_on(self, name: str) -> int:
-        """Return the mark of the newest event of a stream, or 0 if there is none. Raises what the
-        store raises."""
+    def _position_of(self, name: str) -> int:
+        """Return the mark of the newest event of a stream; 0 if it has no events.
+
+        Raises the exceptions of the store.
+        """
         events = self.events.read(name)
         return events[-1].mark if events else 0
 
     def _pause(self, session: SharedSession) -> None:
-        """Notify a session of no change here, and note up to where it was notified, unless another
-        process has its stream (`saving` held)."""
+        """Stop notifying a session here, and note its position unless another process has its
+        stream.
+
+        The caller holds `saving`.
+        """
         assert session.peer is not None
         reached = self.subscriptions.pause(session.peer)
         if reached is not None and session.holder == self.processes.id:
-            session.told = reached
+            session.log_position = reached
 
     def leave_stream(self, session: Session, writer: ResponseWriter) -> None:
-        """As `SessionStore.leave_stream`. The next stream carries what changes from now on."""
+        """See `SessionStore.leave_stream`. The next stream contains the changes from now on."""
         assert isinstance(session, SharedSession)
         with session.saving:
             if session.connection is not writer:
@@ -753,23 +783,23 @@ class SharedSessions(SessionStore):
         writer: ResponseWriter,
         headers: Headers,
     ) -> Optional[EventStream]:
-        """Go on with a stream that is not served here.
+        """Resume a stream that is not served here.
 
         Returns:
-            What goes on with that for what belongs to no request; None when that of a call was
-            served to its end.
+            The new stream for messages without a request; None if the stream of a call was sent to
+            its end.
 
         Raises:
-            HttpError: It is not known, or not any more.
-            InternalError: Too many streams are open here.
-            ConnectionLost: The client has gone again.
-            StoreUnavailable: The store is away.
+            HttpError: The stream is unknown or no longer stored.
+            InternalError: Too many streams are open in this process.
+            ConnectionLost: The client has disconnected.
+            StoreUnavailable: The store is unavailable.
         """
         head = self.events.head(name)
         events = self.events.read(name)
         if head is None or self.events.after(name, number) is None:
             raise HttpError(
-                400, "no event of this session has this id, or not any more (event_store)"
+                400, "no event of this session has this id, or it is no longer stored (event_store)"
             )
         if head["ids"] is not None:
             with waiting():
@@ -787,14 +817,16 @@ class SharedSessions(SessionStore):
         )
         self.endpoint.add_listener(stream)
         session.unsolicited = stream
-        self.take_stream(session, writer, events[-1].mark if events else head["told"])
+        self.take_stream(session, writer, events[-1].mark if events else head["position"])
         return stream
 
     def _follow(
         self, name: str, number: int, head: Record, writer: ResponseWriter, headers: Headers
     ) -> None:
-        """Send the later events of a call that another process runs, until the call, the connection
-        or the token ends."""
+        """Send the later events of a call that another process runs.
+
+        It ends with the call, the connection or the token.
+        """
         gone = CancelToken()
         seen = 0
         ended = False
@@ -815,11 +847,9 @@ class SharedSessions(SessionStore):
                         writer.write(format_event(event.line, id=f"{name}/{number}"))
                 dropped = not (events or ended) and self.events.head(name) is None
                 if not ended and (dropped or not alive):
-                    reason = "the process that ran this has ended, and nobody knows how far it came"
+                    reason = "the process of this request has ended before it responded"
                     if dropped and alive:
-                        reason = (
-                            "the answer is not kept any more: others of this session were longer"
-                        )
+                        reason = "the response is no longer stored: this session has longer ones"
                     for place, id in enumerate(head["ids"], number + 1):
                         line = encode(failure(id, InternalError(reason)))
                         writer.write(format_event(line, id=f"{name}/{place}"))
@@ -833,8 +863,7 @@ class SharedSessions(SessionStore):
 
 
 def _key_of(id: str) -> str:
-    """What a session is called in the store, and by its streams: who reads these cannot send
-    requests in it."""
+    """Return the key of a session. It does not reveal the id, with which requests can be sent."""
     return hashlib.sha256(id.encode()).hexdigest()[:32]
 
 
@@ -848,43 +877,44 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "session": (dict,),
     "uris": (list,),
     "stream": (str,),
-    "told": (int,),
+    "position": (int,),
     "stream_name": (str,),
     "asked": (list,),
 }
 _HEAD: Mapping[str, tuple[type, ...]] = {
     "process": (str,),
     "ids": (list, type(None)),
-    "told": (int,),
+    "position": (int,),
 }
 
 
 def _is_session(record: Record) -> bool:
-    """Return whether a record in the store is one of a session."""
+    """Return whether an object in the store is the record of a session."""
     return (
         has_members(record, _MEMBERS)
         and BY_NAME[record["revision"]].handshake
-        and is_number(record["told"])
+        and is_number(record["position"])
         and all(isinstance(each, str) for each in (*record["uris"], *record["asked"]))
     )
 
 
 def _is_head(head: Record) -> bool:
-    """Return whether a record in the store is one of a stream."""
+    """Return whether an object in the store is the record of a stream."""
     return (
         has_members(head, _HEAD)
-        and is_number(head["told"])
+        and is_number(head["position"])
         and (head["ids"] is None or all(is_id(id) for id in head["ids"]))
     )
 
 
 def _brief(cancelled: Notification) -> Optional[Notification]:
-    """Return what other processes need of a cancellation, or None if it names no request."""
+    """Return the part of a cancellation that other processes need, or None if it names no
+    request."""
     id = cancelled.params.get("requestId")
     reason = cancelled.params.get("reason")
-    if not is_id(id) or len(str(id)) > ID_LENGTH:
+    if not is_id(id) or len(str(id)) > MAX_ID_CHARACTERS:
         return None
     params: dict[str, Any] = {"requestId": id}
     if isinstance(reason, str):
-        params["reason"] = reason[:REASON_LENGTH]
+        params["reason"] = reason[:MAX_REASON_CHARACTERS]
     return Notification(cancelled.method, params)

@@ -21,7 +21,7 @@ from statistics import median
 from typing import Any, List, Optional
 
 from minimcp import Context, MemoryStore, Server, SqliteStore, Store, Tasks, connect
-from minimcp.extensions.tasks import LEASE_SECONDS, LOST
+from minimcp.extensions.task_runner import LEASE_SECONDS, LOST
 from minimcp.stores.base import store_key
 
 from ..support import WAIT, eventually, status_of

@@ -498,7 +498,7 @@ def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Do
             "",
         ) and "does not declare the capability tasks" in done.err
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-06-18")
-        assert (done.code, done.out) == (3, "") and "2025-06-18 has no tasks" in done.err
+        assert (done.code, done.out) == (3, "") and "2025-06-18 does not have tasks" in done.err
         done = minimcp("tasks", command, shop_url, "")
         assert (done.code, done.out) == (2, "") and "argument ID: the ID is empty" in done.err
 

@@ -182,7 +182,7 @@ def test_what_is_no_page_is_an_error_without_its_words(
     with opened(server, REVISIONS[-1]) as client, pytest.raises(minimcp.InternalError) as raised:
         client.read_resource(f"ui://{name}")
     assert "secret" not in str(raised.value)
-    assert "return the page as str" in caplog.text or name == "raises"
+    assert "return the page as a str" in caplog.text or name == "raises"
 
 
 def reader(pages: Dict[str, str]) -> Callable[..., str]:

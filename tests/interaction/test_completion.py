@@ -111,7 +111,7 @@ def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
         ({"type": "ref/tool", "name": "read"}, city, {}, "type of ref"),
         (prompt, {"name": "nope", "value": ""}, {}, "Unknown argument: nope"),
         (prompt, {"name": "city", "value": 5}, {}, "value must be a string"),
-        (prompt, city, {"context": 5}, "context is an object"),
+        (prompt, city, {"context": 5}, "context must be an object"),
         (prompt, city, {"context": {"arguments": {"x": 5}}}, "an object of strings"),
     )
     for ref, argument, more, said in wrong:

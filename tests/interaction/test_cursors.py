@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import Bearer, Client, InvalidParams, Server, Skills, Tasks
-from minimcp.extensions import tasks
+from minimcp.extensions import task_runner as tasks
 
 from ..support import WAIT
 
@@ -42,7 +42,7 @@ def text() -> str:
 @pytest.fixture
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
     """Connects to a server all of whose lists have several pages."""
-    monkeypatch.setattr(tasks, "PAGE", 2)
+    monkeypatch.setattr(tasks, "PAGE_SIZE", 2)
     for folder in "abcde":
         (tmp_path / folder / "files").mkdir(parents=True)
         for file in ("1.txt", "2.txt", "3.txt"):

@@ -290,7 +290,7 @@ def test_a_result_type_is_followed_by_the_client_that_declared_it() -> None:
 @pytest.mark.parametrize("wanted", [5, "Rome", {"a": 1}, [1], ["x"] * 20_000])
 def test_a_filter_of_an_extension_is_checked(wanted: Any) -> None:
     with minimcp.connect(with_clock(Clock()), extensions=[Clock()], timeout=WAIT) as client:
-        with pytest.raises(minimcp.InvalidParams, match="clocks is true, or a list of at most"):
+        with pytest.raises(minimcp.InvalidParams, match="clocks must be true or a list of at most"):
             client.listen(filters={"clocks": wanted})
         with client.listen(filters={"clocks": False, "unknown": [1]}) as changes:
             assert changes.honored and changes.honored.filters == {}

@@ -36,7 +36,7 @@ from minimcp import (
     ToolError,
     connect,
 )
-from minimcp.extensions import tasks as module
+from minimcp.extensions import task_runner as module
 
 from ..inside import incoming_of, running_tasks, session_of, tasks_of
 from ..scripted import Task
@@ -672,7 +672,7 @@ def test_there_are_so_many_tasks_at_most() -> None:
             get(newer, finished[0])  # the one that finished first has made room
         assert get(newer, finished[1])["status"] == "completed"
         running = begin(newer, "block")
-        with pytest.raises(InternalError, match="3 tasks are kept already"):
+        with pytest.raises(InternalError, match="there are 3 tasks"):
             begin(newer, "block")
         assert get(newer, running)["status"] == "working"
         newer.request("tasks/cancel", {"taskId": running["taskId"]})
@@ -850,7 +850,7 @@ def test_a_client_that_declares_nothing_starts_none() -> None:
         with pytest.raises(CapabilityNotSupported, match=r"extensions=\[Tasks\(\)\]"):
             newer.start_task("add", {"a": 1, "b": 2})
     with client(make(), "2025-03-26", declares=False) as older:
-        with pytest.raises(CapabilityNotSupported, match="has no tasks"):
+        with pytest.raises(CapabilityNotSupported, match="does not have tasks"):
             older.start_task("add", {"a": 1, "b": 2})
 
 
@@ -959,7 +959,7 @@ def test_the_end_of_a_task_is_kept_when_the_store_works_again(
     ) as newer:
         assert newer.start_task("add", {"a": 1, "b": 2}).result(WAIT).text == "[3]"
     assert [record.getMessage() for record in caplog.records] == [
-        "the end of a task cannot be kept yet: the disk is full"
+        "the end of a task cannot be stored yet: the disk is full"
     ] * 2
     caplog.clear()
 
@@ -1140,7 +1140,7 @@ def test_tasks_are_kept_in_the_store_of_the_server() -> None:
             assert [entry.key for entry in used.list("/jobs/task/")] == [f"/jobs/task/-:{id}"]
             assert given.store is used
         used.delete(f"/jobs/task/-:{id}")
-    with pytest.raises(TypeError, match="store is a MemoryStore"):
+    with pytest.raises(TypeError, match="store must be a MemoryStore"):
         Server("x", store="tasks.db")  # type: ignore[arg-type]
 
 

@@ -590,7 +590,7 @@ def test_what_a_session_can_come_back_for_is_bounded_in_bytes(opens: Callable[[]
             )
             ids.append(called.events[0].id)
         streams = {key for key in one.store.keys if "/stream/" in key}
-        assert kept_bytes(one.store.store, streams) < shared.SESSION_BYTES + 100_000
+        assert kept_bytes(one.store.store, streams) < shared.MAX_SESSION_BYTES + 100_000
 
         def resumed(client: Shaken, id: str) -> Recording:
             return serve(two.core, at(client, two.core).get(Last_Event_ID=id))
@@ -833,6 +833,6 @@ def test_a_session_that_could_not_be_read_back_is_not_written(
         assert session.peer is not None and session.peer.session is not None
         session.peer.session["deep"] = deep
         session.before_answer()
-        assert "what a session keeps was not written" in caplog.text
+        assert "the record of a session was not written" in caplog.text
         del session.peer.session["deep"]
         assert client.request("ping").status == 200

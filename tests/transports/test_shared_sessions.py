@@ -799,7 +799,7 @@ def test_what_cannot_be_kept_of_a_session_is_logged(
         text_of(client.request("tools/call", {"name": "keep", "arguments": {"kind": kind}}))
         == "kept"
     )
-    assert "what a session keeps was not written" in caplog.text
+    assert "the record of a session was not written" in caplog.text
 
 
 def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> None:

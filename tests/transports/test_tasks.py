@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import Bearer, Context, HttpRequest, InvalidParams, Server, Tasks
-from minimcp.extensions import tasks
+from minimcp.extensions import task_runner as tasks
 from minimcp.http import client as http_client
 
 from ..inside import tasks_of, waiters_of
@@ -62,7 +62,7 @@ def guarded(stage: Stage) -> Iterator[Server]:
 def test_a_task_belongs_to_who_has_the_token(
     guarded: Server, stage: Stage, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tasks, "PAGE", 2)
+    monkeypatch.setattr(tasks, "PAGE_SIZE", 2)
     with guarded.start_http() as running:
 
         def connect(token: str) -> minimcp.Client:

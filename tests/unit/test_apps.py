@@ -117,12 +117,12 @@ def test_what_an_app_cannot_be(
     ("options", "kind", "words"),
     [
         ({"ui": "ui://sales/chrt"}, ValueError, f"did you mean '{URI}'"),
-        ({"ui": "https://sales/chart"}, ValueError, "no app is registered before it as"),
+        ({"ui": "https://sales/chart"}, ValueError, "no earlier app is registered as"),
         ({"ui": 5}, TypeError, "ui is the URI of an app"),
         ({"visibility": 5}, TypeError, 'visibility is "model"'),
-        ({"visibility": "host"}, ValueError, "visibility knows no 'host'"),
+        ({"visibility": "host"}, ValueError, "visibility cannot be 'host'"),
         ({"visibility": ["app", "modell"]}, ValueError, "did you mean 'model'"),
-        ({"visibility": []}, ValueError, "visibility names nobody"),
+        ({"visibility": []}, ValueError, "visibility is empty"),
     ],
 )
 def test_what_a_tool_cannot_say(server: Server, options: Any, kind: Any, words: str) -> None:
@@ -132,7 +132,7 @@ def test_what_a_tool_cannot_say(server: Server, options: Any, kind: Any, words: 
 
 def test_a_resource_that_is_no_app_is_no_page(server: Server) -> None:
     server.add_resource(chart, "ui://plain", name="plain")
-    with pytest.raises(ValueError, match="no app is registered before it as 'ui://plain'"):
+    with pytest.raises(ValueError, match="no earlier app is registered as 'ui://plain'"):
         server.add_tool(sales, ui="ui://plain")
 
 

@@ -332,7 +332,7 @@ def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.M
 
 def test_what_has_ended_while_an_earlier_answer_is_read_stays_so() -> None:
     task = tasks.Task(None, "t1")  # type: ignore[arg-type]
-    take, reading = task._take, task._told
+    take, reading = task._take, task._changed
 
     ended: List[bool] = []
 

@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import pytest
 
-from minimcp.extensions.front_matter import LONGEST, check_front_matter, read_front_matter
+from minimcp.extensions.front_matter import MAX_CHARACTERS, check_front_matter, read_front_matter
 
 READ = [
     # plain texts
@@ -119,14 +119,14 @@ def test_what_is_refused(text: str, line: str, why: str) -> None:
 
 
 @pytest.mark.parametrize("text", [
-    "", "# no front matter", " ---\na: 1\n---", "---\na: 1", "---\n" + "a" * LONGEST + "\n---",
+    "", "# no front matter", " ---\na: 1\n---", "---\na: 1", "---\n" + "a" * MAX_CHARACTERS + "\n---",
 ])  # fmt: skip
 def test_what_has_none(text: str) -> None:
     with pytest.raises(ValueError, match="^line 1: front matter"):
         read_front_matter(text)
 
 
-FILLED = LONGEST - 100
+FILLED = MAX_CHARACTERS - 100
 
 BOMBS = [
     "a: " + " " * FILLED + "x", " " * FILLED + "#", "a" * FILLED, "'" * FILLED, "- " * (FILLED // 2),

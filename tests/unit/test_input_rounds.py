@@ -162,7 +162,7 @@ def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCapt
         caplog.clear()
         assert set(Call(handler).once()["inputRequests"]) == keys
         assert (
-            f"tools/call t {did} although a question is pending: it must let Suspend pass: catch Exception"
+            f"tools/call t {did} although a question is pending: let Suspend pass, and catch Exception"
             in caplog.text
         )
     caplog.clear()

@@ -54,11 +54,11 @@ def test_what_can_be_middleware() -> None:
         (waits, "is async"),
         (yields, "is a generator"),
         (one, r"must take \(ctx, call_next\)$"),
-        (three, "takes"),
-        (keyword, "takes"),
-        (print, "no Python function"),
-        (functools.partial(plain), "no Python function"),
-        (5, "no Python function"),
+        (three, "must take"),
+        (keyword, "must take"),
+        (print, "must be a Python function"),
+        (functools.partial(plain), "must be a Python function"),
+        (5, "must be a Python function"),
     ):
         with pytest.raises(TypeError, match=f"middleware.*{said}"):
             server.middleware(function)

@@ -32,7 +32,7 @@ HOSTILE: Dict[str, List[str]] = {
     "device": ["NUL", "a/con.txt", "aux .txt", "lpt\u00b9"],
     "empty": ["", "a//b", "a/"],
     "too long": ["x" * 256, "x/" * 3000, "\u00e4" * (MAX_PATH_BYTES - 1)],
-    "no Unicode": ["\udcff"],
+    "not valid Unicode": ["\udcff"],
     "outside": ["link-to-file", "link-to-folder/secret.txt", "inner/chain"],
 }  # fmt: skip
 

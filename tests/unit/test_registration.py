@@ -523,7 +523,7 @@ def test_a_dict_that_an_author_changes_later_changes_nothing() -> None:
 
 @for_each("value", [5, True, [], "x", None])
 def test_a_capability_is_an_object(value: Any) -> None:
-    with pytest.raises(TypeError, match="capabilities: 'experimental' is an object"):
+    with pytest.raises(TypeError, match="capabilities: 'experimental' must be an object"):
         Server("x", capabilities={"experimental": value})
 
 

@@ -73,7 +73,7 @@ def test_what_registration_refuses() -> None:
             "a://{city}/{days}",
             {},
             TypeError,
-            "the variable 'days', and its function no parameter",
+            "the variable 'days', but its function has no parameter",
         ),
         (text, "a://{city}", {}, TypeError, "the variable 'city'"),
         (of_city, "a://{city}", {"size": 5}, TypeError, "no size"),

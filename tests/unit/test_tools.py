@@ -64,11 +64,11 @@ def nameless() -> Any:
         ({"input_schema": {"type": 5}}, ValueError, "type"),
         ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
         ({"icons": ["https://example.com"]}, TypeError, "icons"),
-        ({"scopes": (5,)}, ValueError, "a scope must be a str without spaces and quotes, unlike 5"),
+        ({"scopes": (5,)}, ValueError, "a scope must be a str without spaces and quotes, not 5"),
         (
             {"scopes": ("a b",)},
             ValueError,
-            "a scope must be a str without spaces and quotes, unlike 'a b'",
+            "a scope must be a str without spaces and quotes, not 'a b'",
         ),
         ({"function": nameless()}, TypeError, "name"),
     ],
