@@ -31,7 +31,7 @@ from ..protocol.messages import Failure, Json, size_of
 from ..protocol.versions import CACHEABLE
 from ..text import one_line
 from ..types.base import Faults, Wire
-from .host import Answerer, Host, Result
+from .host import AnswerFunction, Host, Result
 from .session import (
     MAX_BUSY_TRIES,
     Cancel,
@@ -348,7 +348,7 @@ class Call:
         errors: list[BaseException] = []
         changed = threading.Condition()
 
-        def run(key: str, answer: Answerer) -> None:
+        def run(key: str, answer: AnswerFunction) -> None:
             try:
                 if not given_up.cancelled:
                     answers[key] = answer()
@@ -368,7 +368,7 @@ class Call:
             raise errors[0]
         return {key: answers[key] for key in questions}
 
-    def _question(self, method: str, one: Any, asked: CancelToken) -> Answerer:
+    def _question(self, method: str, one: Any, asked: CancelToken) -> AnswerFunction:
         question = one if isinstance(one, dict) else {}
         kind = question.get("method")
         params = question.get("params")

@@ -143,7 +143,7 @@ class Client:
         self._validate_results = validate_results
         _open_clients.add(self)
 
-    # ------------------------------------------------------------ what is known of the server
+    # ------------------------------------------------------------ the server
 
     @property
     def _era(self) -> Era:
@@ -241,7 +241,7 @@ class Client:
             TypeError: The method is not a str, or the params are not a mapping.
             BaseException: Any exception that ``on_progress`` raises; the server is notified.
         """
-        sent = _checked(method, params)
+        sent = _check_params(method, params)
         return Call(self._sessions, timeout, cancel).fetch(
             method, sent, on_progress, raw=raw, cache=cache
         )
@@ -257,7 +257,7 @@ class Client:
             ConnectionLost: The connection has ended.
             TypeError: The method is not a str, or the params are not a mapping.
         """
-        sent = _checked(method, params)
+        sent = _check_params(method, params)
         call = Call(self._sessions, DEFAULT, None)
         call.session.notify(method, sent, call.deadline)
 
@@ -591,7 +591,7 @@ class Client:
             outcomes = [
                 None if isinstance(outcome, HeaderMismatch) else outcome for outcome in outcomes
             ]
-        with following(cancel) as token:
+        with linked_token(cancel) as token:
             results: list[Any] = []
             for one, first in zip(params, outcomes):
                 # A deadline of its own: it is paused only while the host answers this call.
@@ -1034,7 +1034,7 @@ class Client:
         token = CancelToken()
 
         def call() -> T:
-            with following(given, token):
+            with linked_token(given, token):
                 keywords["cancel"] = token
                 return function(*args, **keywords)
 
@@ -1104,7 +1104,7 @@ def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture
 
 
 @contextmanager
-def following(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterator[CancelToken]:
+def linked_token(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterator[CancelToken]:
     """Provide a token that is cancelled with the caller's token, and when the block ends.
 
     Args:
@@ -1132,7 +1132,7 @@ def all_or_first(outcomes: list[Any], return_exceptions: bool) -> list[Any]:
     return outcomes
 
 
-def _checked(method: Any, params: Any) -> Any:
+def _check_params(method: Any, params: Any) -> Any:
     """Return the params of a message that a program wrote by hand. Raise TypeError if it is
     invalid."""
     require_type(method, str, "a method must be a str")

@@ -26,7 +26,7 @@ from ..log import logger
 from ..schema.mismatch import listed, nearest
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
-from .client import Arguments, Client, all_or_first, following, spawn
+from .client import Arguments, Client, all_or_first, linked_token, spawn
 from .config import Config, read_servers
 from .connect import connect, wanted_revisions
 from .session import Cancel, OnProgress, check_token, require_type
@@ -367,7 +367,7 @@ def _side_by_side(
     check_token(cancel)
     pool = Pool(None, "minimcp-group")
     try:
-        with following(cancel) as token, waiting():
+        with linked_token(cancel) as token, waiting():
             for name, work in works.items():
                 begun[spawn(pool, partial(work, cancel=token), token)] = name
             for future in as_completed(begun):

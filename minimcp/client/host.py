@@ -56,7 +56,7 @@ Result = dict[str, Json]
 
 # Runs the host's handler for one question on the calling thread. Raises Refused if the handler
 # refuses, and HandlerFailed if it fails.
-Answerer = Callable[[], Result]
+AnswerFunction = Callable[[], Result]
 
 
 class Host:
@@ -99,7 +99,7 @@ class Host:
         limits = limits or Limits()
         # All functions run in copies of the context in which the client was made.
         self.context = copy_context()
-        self.functions = _gathered(handlers, keywords or {})
+        self.functions = _collect_functions(handlers, keywords or {})
         # The value of ``roots``, which `Client.set_roots` replaces.
         self.roots: Optional[list[Root]] = None
         if roots is not None:
@@ -204,7 +204,7 @@ class Host:
 
     def read(
         self, method: str, params: Mapping[str, Json], peer: Peer, asked: CancelToken
-    ) -> Answerer:
+    ) -> AnswerFunction:
         """Read and check a question. Return the function that asks the host.
 
         Args:
@@ -271,11 +271,11 @@ class Host:
         if function is not None:
             self._dispatcher.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
 
-    def tell(self, notification: Notification) -> None:
+    def queue_callback(self, notification: Notification) -> None:
         """Queue the callback for a notification."""
         method, params = notification
         name, read = CALLBACKS.get(method, ("", None))
-        if self.tell_extension(notification):
+        if self.queue_for_extension(notification):
             return
         if name not in self.functions:
             log.debug("<-- %s ignored: there is no callback", method)
@@ -287,7 +287,7 @@ class Host:
         else:
             self.call(name, *arguments, size=size_of(params, self._dispatcher.waiting.max_bytes))
 
-    def tell_extension(self, notification: Notification) -> bool:
+    def queue_for_extension(self, notification: Notification) -> bool:
         """Queue the handler of an extension for a notification. Return False if there is none."""
         method, params = notification
         function = self._notification_handlers.get(method)
@@ -300,7 +300,7 @@ class Host:
 # ------------------------------------------------------------ the host's functions
 
 
-def _gathered(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
+def _collect_functions(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, Callable[..., Any]]:
     """Return the functions of an object and of keywords, by name. Raise TypeError as `Host`
     does."""
     if isinstance(handlers, type):

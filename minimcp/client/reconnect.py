@@ -146,7 +146,7 @@ class Reconnector(Sessions):
             if self.closed:
                 begun.close()
             else:
-                subscriptions.of(begun).missed_all()
+                subscriptions.of(begun).report_gap()
         except BaseException as error:
             log.debug("%s: not started again: %s", lost.name, error)
             outcome = ConnectionFailed(f"the server could not be started again: {describe(error)}")

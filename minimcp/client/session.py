@@ -470,7 +470,7 @@ class ClientSession(ConnectionRole):
         meta = params.get("_meta")
         id = meta.get(SUBSCRIPTION_KEY) if type(meta) is dict else None
         if id is None:
-            self.host.tell(notification)
+            self.host.queue_callback(notification)
             return
         stream = self.streams.get(id) if type(id) is int or type(id) is str else None
         if stream is None:

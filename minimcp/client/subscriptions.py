@@ -232,7 +232,7 @@ class Changes:
     def _put(self, notification: Notification) -> None:
         """Queue a change. If very many are queued, queue a change of the collection that contains
         it."""
-        if self._session.host.tell_extension(notification):
+        if self._session.host.queue_for_extension(notification):
             return
         try:
             change = Change.from_notice(notification.method, notification.params)
@@ -516,7 +516,7 @@ class ClientSubscriptions:
         old = self.background
         new = None
         if any(wanted):
-            new = self.listen(wanted, deadline, cancel, self._host.tell)
+            new = self.listen(wanted, deadline, cancel, self._host.queue_callback)
             assert new.honored is not None
             refused = needed - new._subscribed.keys()
             if refused:
@@ -530,17 +530,17 @@ class ClientSubscriptions:
             return
         if new is not None and old._ending is not None and old.honored is not None:
             still = tuple(uris[each] for each in old._subscribed if each in uris)
-            self._missed(old.honored._replace(resource_subscriptions=still))
+            self._call_callbacks_of(old.honored._replace(resource_subscriptions=still))
         if new is None or self.session.in_order:
             old.close()
         else:
-            old._forward = self._tell_subscribed
+            old._forward = self._queue_if_subscribed
             timer.after(OVERLAP_SECONDS, old.close)
 
-    def _tell_subscribed(self, notification: Notification) -> None:
+    def _queue_if_subscribed(self, notification: Notification) -> None:
         uri = notification.params.get("uri")
         if not isinstance(uri, str) or covering(self.uris, uri) is not None:
-            self._host.tell(notification)
+            self._host.queue_callback(notification)
 
     def _reopen(self, stream: Changes, began: float) -> None:
         """Open another background stream after one has ended. The pause grows with each attempt."""
@@ -566,12 +566,14 @@ class ClientSubscriptions:
 
     # ------------------------------------------------------------ gaps
 
-    def missed_all(self) -> None:
+    def report_gap(self) -> None:
         """Call the callbacks of all subscriptions, because notifications were lost between two
         sessions."""
-        self._missed(self._lists._replace(resource_subscriptions=tuple(sorted(self.uris.values()))))
+        self._call_callbacks_of(
+            self._lists._replace(resource_subscriptions=tuple(sorted(self.uris.values())))
+        )
 
-    def _missed(self, gap: Filter) -> None:
+    def _call_callbacks_of(self, gap: Filter) -> None:
         """Call the callbacks for everything about which notifications may have been lost."""
         for name in filter(partial(getattr, gap), MEMBERS):
             self._host.changed(name)

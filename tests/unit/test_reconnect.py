@@ -398,7 +398,7 @@ class Session:
     def __init__(self, steps: List[str]) -> None:
         self.steps, self.subscriptions = steps, self
 
-    def missed_all(self) -> None:
+    def report_gap(self) -> None:
         """As of `ClientSubscriptions`."""
 
     def close(self) -> None:
