@@ -10,10 +10,12 @@ import re
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Dict, FrozenSet, Iterable, Iterator, List, Set
+from typing import Dict, FrozenSet, Iterable, Iterator, List, Mapping, Set
 
 import pytest
 
+from minimcp.client import connect
+from minimcp.server import feature
 from minimcp.server.feature import EXTENSIONS, FEATURES
 
 from .modules import FUNCTIONS, PACKAGE, Import, Module, read_package
@@ -44,8 +46,8 @@ BELOW = {
 }
 """What each folder may import; of others it knows nothing."""
 
-TABLES = {"client": "client/connect.py", "server": "server/feature.py"}
-"""Where a folder lists the modules of other folders that it may import inside a function, as LATE."""
+TABLES: Mapping[str, Iterable[str]] = {"client": connect.LATE, "server": feature.LATE}
+"""By folder, the modules of other folders that it may import inside a function."""
 
 UPWARD = {
     "server/server.py": "stdio",
@@ -121,13 +123,9 @@ def test_the_layout_is_small(package: Dict[str, Module]) -> None:
     assert len({path.partition("/")[0] for path in package} | {"py.typed"}) <= MOST_ENTRIES
 
 
-def late_modules(folder: str, package: Dict[str, Module]) -> Set[str]:
+def late_modules(folder: str) -> Set[str]:
     """The paths of the modules in the table LATE of a folder."""
-    for node in package[TABLES[folder]].tree.body if folder in TABLES else ():
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "LATE":
-            (names,) = node.value.args  # type: ignore[attr-defined]
-            return {name.replace(".", "/") + ".py" for name in ast.literal_eval(names)}
-    return set()
+    return _named(TABLES.get(folder, ()))
 
 
 def _loads(module: Module) -> Iterator["tuple[int, str]"]:
@@ -151,7 +149,7 @@ def test_the_tables_of_late_imports_list_what_is_imported(package: Dict[str, Mod
     for folder in TABLES:
         used: Set[str] = set()
         if folder == "server":
-            used |= _named(feature.module for feature in FEATURES.values()) | _named(EXTENSIONS)
+            used |= _named(each.module for each in FEATURES.values()) | _named(EXTENSIONS)
         for module in package.values():
             if _part(module.path) != folder:
                 continue
@@ -162,7 +160,7 @@ def test_the_tables_of_late_imports_list_what_is_imported(package: Dict[str, Mod
                 for each in module.imports
                 if each.ours and each.late and _part(each.target) not in allowed
             }
-        assert used == late_modules(folder, package), folder
+        assert used == late_modules(folder), folder
         assert used <= set(package), folder
 
 
@@ -179,7 +177,7 @@ def test_imports_point_downwards(package: Dict[str, Module]) -> None:
             continue
         if each.late and (here == "__init__" or there in UPWARD.get(module.path, "").split()):
             continue
-        if each.late and each.target in late_modules(here, package):
+        if each.late and each.target in late_modules(here):
             continue
         if there not in BELOW[here].split():
             wrong.append(f"{module.path}:{each.line} imports {each.target}")

@@ -9,48 +9,51 @@ from __future__ import annotations
 import ast
 from typing import Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence
 
+from ..server.feature import LATE
+
 ROLES = ("server", "client")
 """The roles. Each is also the name of a folder."""
 
-FEATURES: Mapping[str, Sequence[str]] = {
-    "prompts": ("features/prompts.py",),
-    "resources": ("features/resources.py",),
-    "completion": ("features/completion.py",),
-    "logging": ("features/logging.py", "features/observers.py"),
-    "subscriptions": ("features/subscriptions.py", "client/subscriptions.py"),
-    "questions": (
-        "features/questions.py",
-        "features/input_rounds.py",
-        "client/questions.py",
-        "types/questions.py",
-    ),
-    "executors": ("features/executors.py",),
-    "mount": ("features/mounting.py",),
-    "methods": ("features/methods.py",),
-    "rates": ("features/rates.py",),
-    "http": (
-        "http/endpoint.py",
-        "http/legacy_sse.py",
-        "http/options.py",
-        "http/server.py",
-        "http/wsgi.py",
-        "schema/header_params.py",
-        "stores/sessions.py",
-        "http/client.py",
-        "http/client_sse.py",
-    ),
+MORE: Mapping[str, Sequence[str]] = {
+    "subscriptions": ("client/subscriptions.py",),
+    "questions": ("client/questions.py", "types/questions.py"),
+    "http": ("http/client.py", "http/client_sse.py"),
     "auth": (
         "auth/bearer.py",
         "auth/verifiers.py",
-        "features/access.py",
         "auth/grants.py",
         "auth/signin.py",
         "auth/store.py",
     ),
-    "tasks": ("extensions/tasks.py", "extensions/host_tasks.py", "extensions/client_tasks.py"),
+    "tasks": ("extensions/host_tasks.py", "extensions/client_tasks.py"),
     "skills": ("extensions/skills.py", "extensions/client_skills.py"),
-    "apps": ("extensions/apps.py",),
-    "stores": ("stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sqlite.py"),
+    "stores": ("stores/base.py", "stores/redis.py", "stores/sqlite.py"),
+}
+"""Modules that belong to a feature in addition to those in `LATE`."""
+
+LOADED = {f"{module.replace('.', '/')}.py": feature for module, feature in LATE.items()}
+"""The paths of the modules that `minimcp.server.feature.load` imports, each with its feature."""
+
+FEATURES: Mapping[str, Sequence[str]] = {
+    name: (*(path for path in LOADED if LOADED[path] == name), *MORE.get(name, ()))
+    for name in (
+        "prompts",
+        "resources",
+        "completion",
+        "logging",
+        "subscriptions",
+        "questions",
+        "executors",
+        "mount",
+        "methods",
+        "rates",
+        "http",
+        "auth",
+        "tasks",
+        "skills",
+        "apps",
+        "stores",
+    )
 }
 """For each feature of ``--with``, the modules whose imports it needs, in both roles."""
 
@@ -147,6 +150,8 @@ class Package:
     def left_out(self, role: str, files: set[str]) -> dict[str, str]:
         """Return the modules that a copy lacks but that its user may try to import.
 
+        `minimcp.server.feature.load` reports the other missing modules itself.
+
         If a folder is missing altogether and its modules belong to one feature, the result has the
         folder's ``__init__.py`` instead of the modules.
 
@@ -169,10 +174,11 @@ class Package:
             }
             if len(names) < 2:
                 found[f"{folder}/__init__.py"] = _hint(names)
+        public = set(self._lazy["__init__.py"].values())
         missing = {}
         for name in FEATURES:
             for path in self.modules_of(name, role):
-                if path not in files:
+                if path not in files and (path in public or path not in LOADED):
                     missing[path] = _hint([name])
         for path in files:
             for target, _ in self.imports(path):

@@ -23,35 +23,34 @@ if TYPE_CHECKING:
 
 PACKAGE = __package__.rpartition(".")[0]
 
-# Modules outside the core that a module of the core may import on first use. Any other import of
-# them is a mistake, which tests/test_layers.py reports.
-LATE = frozenset(
-    {
-        "extensions.apps",
-        "extensions.tasks",
-        "features.access",
-        "features.completion",
-        "features.executors",
-        "features.input_rounds",
-        "features.logging",
-        "features.methods",
-        "features.mounting",
-        "features.observers",
-        "features.prompts",
-        "features.questions",
-        "features.rates",
-        "features.resources",
-        "features.subscriptions",
-        "http.endpoint",
-        "http.legacy_sse",
-        "http.options",
-        "http.server",
-        "http.wsgi",
-        "schema.header_params",
-        "stores.processes",
-        "stores.sessions",
-    }
-)
+# Modules outside the core that a module of the core may import on first use, each with the feature
+# of `minimcp vendor --with` that copies it. Any other import of them is a mistake, which
+# tests/test_layers.py reports.
+LATE: Mapping[str, str] = {
+    "extensions.apps": "apps",
+    "extensions.tasks": "tasks",
+    "features.access": "auth",
+    "features.completion": "completion",
+    "features.executors": "executors",
+    "features.input_rounds": "questions",
+    "features.logging": "logging",
+    "features.methods": "methods",
+    "features.mounting": "mount",
+    "features.observers": "logging",
+    "features.prompts": "prompts",
+    "features.questions": "questions",
+    "features.rates": "rates",
+    "features.resources": "resources",
+    "features.subscriptions": "subscriptions",
+    "http.endpoint": "http",
+    "http.legacy_sse": "http",
+    "http.options": "http",
+    "http.server": "http",
+    "http.wsgi": "http",
+    "schema.header_params": "http",
+    "stores.processes": "stores",
+    "stores.sessions": "http",
+}
 
 
 def load(module: str) -> Any:
@@ -62,11 +61,18 @@ def load(module: str) -> Any:
 
     Raises:
         KeyError: The module is not in `LATE`.
-        ModuleNotFoundError: A copy of the library was made without this module.
+        ImportError: A copy of the library was made without this module.
     """
     if module not in LATE:
         raise KeyError(f"{module} is not in the table of late imports")
-    return import_module(f"{PACKAGE}.{module}")
+    name = f"{PACKAGE}.{module}"
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise
+        hint = f"vendor it with --with {LATE[module]}"
+        raise ImportError(f"{name} is not in this copy: {hint}", name=name) from None
 
 
 class LateFeature(NamedTuple):
