@@ -251,7 +251,7 @@ def test_the_same_error_raised_by_any_handler(caplog: pytest.LogCaptureFixture) 
     url = "javascript:alert(1)"
     with pytest.raises(UrlElicitationRequired):
         Call(handler).once()
-    assert "begins with http:// or https://" in caplog.text
+    assert "must begin with http:// or https://" in caplog.text
 
     def names_none(ctx: Context) -> Any:
         raise UrlElicitationRequired("pay first")
