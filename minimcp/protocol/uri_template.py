@@ -251,9 +251,9 @@ def _steps(texts: Sequence[str], gaps: Sequence[_Gap]) -> Iterator[_Step]:
         operator = gap.operator
         before += operator.first
         in_path = "?" not in before and "#" not in before
-        after = [*zip(texts[index + 1 :], gaps[index + 1 :]), (texts[-1], None)]
+        after = list(zip(texts[index + 1 :], gaps[index + 1 :]))
         if operator.reserved:
-            later = "".join(text + (each.operator.first if each else "") for text, each in after)
+            later = "".join(text + each.operator.first for text, each in after) + texts[-1]
             excluded = "".join(sign for sign in "?#" if sign in later)
         elif operator.separator == "&":
             excluded = "#"
@@ -288,11 +288,11 @@ def _without(characters: str, excluded: str) -> str:
     return "".join(each for each in characters if each not in excluded)
 
 
-def _parameters_after(after: Sequence[tuple[str, Optional[_Gap]]], characters: str) -> str:
+def _parameters_after(after: Sequence[tuple[str, _Gap]], characters: str) -> str:
     """Return the first characters of parameters that a gap with these characters could match."""
     found = ""
     for text, gap in after:
-        if gap is None or not set(text + gap.operator.first).issubset(characters):
+        if not set(text + gap.operator.first).issubset(characters):
             break
         if gap.operator.named:
             found += gap.operator.first

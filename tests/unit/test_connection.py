@@ -671,3 +671,7 @@ def test_null_beside_a_result_or_an_error_counts_as_absent() -> None:
     with pytest.raises(ProtocolViolation):
         connection.calls.wait(third, Deadline(WAIT))
     connection.close()
+
+
+def test_a_role_pings_nobody_unless_it_says_how() -> None:
+    assert ConnectionRole().ping() is None

@@ -14,7 +14,9 @@ import pytest
 import minimcp
 from minimcp import Server, StdioServer
 from minimcp.engine import liveness
+from minimcp.engine.calls import Calls, PendingCall
 from minimcp.engine.connection import Connection
+from minimcp.errors import Busy, SessionGone
 
 from ..answering import R2, R4, R5, REVISIONS, Answering, error, initialized, result, silence
 from ..inside import forget_servers, session_of
@@ -563,6 +565,74 @@ def test_two_idle_ends_keep_their_connection(revision: str, failures: Any) -> No
             lambda: sum(method in each and each.startswith(arrow) for each in list(seen)) > 1
         )
         assert client.loss is None
+
+
+# ------------------------------------------------------------ the pinger alone
+
+
+class Target(liveness.Pinged):
+    """An idle peer. Pings that are sent are in ``pings``; ``failing`` is raised instead."""
+
+    def __init__(self) -> None:
+        self.calls = Calls("unit", lambda line, deadline: True, lambda line: None)
+        self.pings: List[PendingCall] = []
+        self.failing: Any = None
+
+    def is_idle(self) -> bool:
+        return True
+
+    def send_ping(self) -> Any:
+        if self.failing is not None:
+            raise self.failing
+        self.pings.append(self.calls.ping("ping", lambda id: {}))
+        return self.pings[-1]
+
+
+def test_a_connection_that_has_ended_is_not_pinged(clock: ScriptedClock) -> None:
+    target = Target()
+    target.calls.close(minimcp.ConnectionLost("gone"))
+    target.start_pings("unit", INTERVAL)
+    assert clock.waiting == 0 and target.pinger is not None
+
+
+def test_a_ping_that_cannot_be_sent_is_the_last(clock: ScriptedClock, failures: Any) -> None:
+    target = Target()
+    target.failing = minimcp.ConnectionLost("gone")
+    target.start_pings("unit", INTERVAL)
+    clock.advance(INTERVAL)
+    assert clock.waiting == 0 and failures() == []
+
+
+def test_a_pinger_that_is_stopped_while_its_timer_fires_sends_nothing() -> None:
+    fired: List[Any] = []
+
+    class Firing:
+        """A timer that cannot be cancelled in time."""
+
+        def after(self, seconds: float, callback: Any) -> Any:
+            fired.append(callback)
+            return int
+
+    timer: Any = Firing()
+    target = Target()
+    pinger = liveness.Pinger(target, "unit", INTERVAL, timer).start()
+    pinger.stop()
+    fired.pop()()
+    assert target.pings == [] and fired == []
+
+
+@pytest.mark.parametrize("outcome", [SessionGone("gone"), Busy("later", 1)])
+def test_a_server_that_rejects_a_ping_has_responded(
+    outcome: Any, clock: ScriptedClock, failures: Any
+) -> None:
+    target = Target()
+    target.start_pings("unit", INTERVAL)
+    for number in range(1, 6):
+        clock.advance(INTERVAL)
+        assert len(target.pings) == number
+        target.calls.settle(target.pings[-1].id, outcome)
+    assert failures() == []
+    target.stop_pings()
 
 
 # ------------------------------------------------------------ the option

@@ -34,6 +34,7 @@ from minimcp.protocol.messages import (
     encode_result,
     exception_of,
     is_id,
+    readable_ids,
     to_json,
     wire_failure,
 )
@@ -636,3 +637,13 @@ def test_a_broken_response_with_an_id_of_many_digits_is_nobodys(id: str, found: 
     broken = decode(f'{{"jsonrpc":"2.0",{member}"result":{{"a":NaN}}}}'.encode())
     assert isinstance(broken, InvalidMessage) and broken.code == PARSE
     assert (broken.kind, broken.id) == found
+
+
+def test_an_invalid_response_has_its_id_although_it_is_a_float() -> None:
+    found = decode(b'{"jsonrpc":"2.0","id":7.0,"result":5}')
+    assert isinstance(found, InvalidMessage) and (found.id, found.kind) == (7, "response")
+
+
+@for_each("text", ["{'id': 01, 'result': 1}", r'{"id": "\ud800", "result": x}'])
+def test_text_that_only_looks_like_an_id_is_skipped(text: str) -> None:
+    assert list(readable_ids(text.encode())) == []

@@ -373,3 +373,18 @@ class _Threading:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(threading, name)
+
+
+def test_an_outlet_does_not_become_a_standard_stream_that_was_closed(pipe: Tuple[int, int]) -> None:
+    reading, writing = pipe
+    stdin = os.dup(0)
+    os.close(0)
+    try:
+        outlet = Outlet(writing)
+        with pytest.raises(OSError):
+            os.fstat(0)
+    finally:
+        os.dup2(stdin, 0)
+        os.close(stdin)
+    assert outlet.own > 2 and outlet.write(LINE) == len(LINE)
+    assert os.read(reading, 1000) == LINE

@@ -61,6 +61,11 @@ def test_buckets_of_clients_that_left_are_dropped() -> None:
     assert len(limiter) == 1
 
 
+def test_a_rate_above_the_clock_keeps_no_bucket() -> None:
+    limiter = RateLimiter(Rate(4e9), clock=ScriptedClock())
+    assert [limiter.take("a") for _ in range(3)] == [0.0] * 3 and len(limiter) == 0
+
+
 def test_the_table_is_bounded() -> None:
     limiter = RateLimiter(Rate(0.001), clock=ScriptedClock(), max_clients=10)
     for number in range(1000):
@@ -114,6 +119,41 @@ def test_the_newest_report_is_sent_as_soon_as_the_rate_allows() -> None:
     assert made.clock.waiting == 0
     made.progress(200)
     assert made.sent[-1] == 200, "the bucket is full again"
+
+
+def test_a_timer_that_is_too_early_is_set_again() -> None:
+    made = Notified(1)
+    made.progress(0)
+    made.progress(1)
+    made.clock.now += 1.0  # the timer is late
+    made.progress(2)
+    made.progress(3)
+    made.clock.advance(0)  # the timer of report 1
+    assert made.sent == [0, 2]
+    made.clock.advance(1)
+    assert made.sent == [0, 2, 3] and made.clock.waiting == 0
+
+
+def test_a_report_that_the_timer_sends_while_flush_waits_is_sent_once() -> None:
+    clock = ScriptedClock()
+    sent: List[int] = []
+
+    class SlowLock:
+        """A lock that a flush gets after a second."""
+
+        def acquire(self, blocking: bool = True) -> bool:
+            if blocking:
+                clock.advance(1)
+            return True
+
+        def release(self) -> None:
+            pass
+
+    rate = NotificationRate(Rate(1), SlowLock(), clock=clock, timer=clock)
+    assert rate.may_report(lambda: sent.append(0))
+    assert not rate.may_report(lambda: sent.append(1))
+    rate.flush()
+    assert sent == [1] and clock.waiting == 0
 
 
 def test_a_report_that_may_be_sent_replaces_the_one_that_is_kept() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Optional
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from minimcp.engine.batch import Batch, why_no_batch
 from minimcp.engine.calls import MAX_PAUSES, MAX_PROGRESS, PROGRESS_BYTES, Calls
 from minimcp.engine.cancel import CancelToken
+from minimcp.engine.dispatch import start
 from minimcp.engine.incoming import (
     BEGIN,
     DEFERRED,
@@ -25,6 +27,7 @@ from minimcp.engine.incoming import (
     current_trace_context,
 )
 from minimcp.engine.limits import Limits
+from minimcp.engine.shares import CountedClient, Shares
 from minimcp.engine.timer import NEVER, Deadline, Timeout
 from minimcp.errors import (
     Cancelled,
@@ -435,6 +438,81 @@ def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
         sink.requests.cancel({"requestId": id, "reason": 5})
     request.run()
     assert not request.token.cancelled and "result" in answers(sink)[0]
+
+
+def test_a_request_that_is_rejected_gives_its_place_back() -> None:
+    sink = RecordingOutlet()
+    places = CountedClient(Shares(Limits()), [("principal", "ada")])
+    sink.requests.admit = lambda: places.admit("requests", 8)
+    first = incoming(sink)
+    with pytest.raises(InvalidRequest):
+        incoming(sink)
+    second = incoming(sink, id=2)
+    with pytest.raises(InternalError, match="its share of running requests"):
+        incoming(sink, id=3)
+    first.run()
+    second.run()
+    assert len(answers(sink)) == 2 and incoming(sink, id=3).place is not None
+
+
+def test_a_request_of_a_client_with_its_whole_share_says_when_to_try_again() -> None:
+    class Headers(Dict[str, str]):
+        counted = CountedClient(Shares(Limits()), [("principal", "ada")])
+
+    message, route = Request(1, "tools/call"), Route(lambda request: {})
+    peer, sink = Peer(NEWEST_HANDSHAKE), RecordingOutlet()
+    request = IncomingRequest(message, peer, route, sink, headers=Headers())
+    assert request.admit("tasks", 4) is not None and request.retry_after is None
+    with pytest.raises(InternalError, match="its share of running tasks"):
+        request.admit("tasks", 4)
+    assert request.retry_after == 1.0
+
+
+def test_a_request_that_arrives_after_its_peer_has_left_is_cancelled() -> None:
+    sink = RecordingOutlet()
+    sink.answered = True
+    message, route = Request(1, "tools/call"), Route(lambda request: {})
+    request = IncomingRequest(message, Peer(NEWEST_HANDSHAKE), route, sink)
+    jobs: List[Any] = []
+    start(request, jobs.append)
+    assert request.token.reason == "the peer has left" and len(sink.requests) == 0
+    jobs.pop()()
+    assert sink.answers == []
+
+
+def test_a_forked_process_answers_no_request_of_its_parent() -> None:
+    sink = RecordingOutlet()
+    request = incoming(sink)
+    sink.requests.renew_in_fork()
+    assert len(sink.requests) == 0 and request.state == DONE
+    request.run()
+    assert sink.answers == []
+
+
+def test_questions_that_are_ended_raise_the_error_and_the_peer_is_not_told() -> None:
+    sink = Asking()
+    request = incoming(sink)
+    asking = Task(request.ask, [("roots/list", {})], WAIT)
+    assert eventually(lambda: len(sink.wire.sent) == 1)
+    request.end_questions(ConnectionLost("the stream has ended"))
+    with pytest.raises(ConnectionLost, match="the stream has ended"):
+        asking.result()
+    assert sink.wire.posted == []
+
+
+def test_a_report_that_is_kept_is_not_sent_after_a_cancellation() -> None:
+    sink = RecordingOutlet()
+    server = SimpleNamespace(limits=Limits(notification_rate=0.1))
+    message = Request(1, "tools/call", {"_meta": {"progressToken": 5}})
+    route = Route(lambda request: {})
+    request = IncomingRequest(message, Peer(NEWEST_HANDSHAKE), route, sink, server=server)
+    sink.requests.add(request)
+    request.progress(1, None, None)
+    request.progress(2, None, None)
+    assert len(sink.lines) == 1 and request.notification_rate is not None
+    request.token.cancel()
+    request.notification_rate.flush()
+    assert sink.works == [] and len(sink.lines) == 1
 
 
 def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:

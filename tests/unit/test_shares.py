@@ -377,3 +377,10 @@ def test_every_shared_kind_is_counted_somewhere() -> None:
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "minimcp").rglob("*.py"))
     calls = set(re.findall(r'admit(?:, |\(\s*)"(\w+)"', sources))
     assert calls == RESOURCES.keys()
+
+
+def test_what_a_store_counts_has_the_same_share() -> None:
+    counted = shares()
+    counted.check("tasks", 8, ADA, 1)
+    with pytest.raises(ShareExceeded, match="its share of running tasks .*: 2 of 8"):
+        counted.check("tasks", 8, ADA, 2)
