@@ -173,9 +173,7 @@ class RedisStore(Store):
             from redis.backoff import NoBackoff
             from redis.retry import Retry
         except ImportError as error:
-            raise ImportError(
-                "a RedisStore needs the package redis: pip install redis"
-            ) from error
+            raise ImportError("a RedisStore needs the package redis: pip install redis") from error
         self._client: Any = redis.Redis.from_url(
             self._url,
             protocol=2,

@@ -166,7 +166,10 @@ def hears_late(
 
 def subscribed(core: Endpoint) -> List[str]:
     """The resources that the sessions of a process have subscribed to."""
-    found = (core.session_store.subscriptions.uris(session.peer) for session in list(core.sessions.values()))
+    found = (
+        core.session_store.subscriptions.uris(session.peer)
+        for session in list(core.sessions.values())
+    )
     return [uri for uris in found for uri in uris]
 
 
