@@ -236,7 +236,7 @@ def recorder_of(file: Path) -> Any:
 
 def goes_out(recorder: Any) -> None:
     """Have it be as if what waits to be written were written."""
-    recorder._waiting = 0
+    recorder._queued_bytes = 0
 
 
 def record(tmp_path: Path, *chunks: bytes) -> List[Dict[str, Any]]:
