@@ -16,7 +16,7 @@ def sessions_of(client: Any) -> Any:
 
 def session_of(client: Any) -> Any:
     """The newest session of a client."""
-    return client._sessions.newest
+    return sessions_of(client).newest
 
 
 def config_of(server: Any) -> Any:
@@ -31,7 +31,7 @@ def registry_of(server: Any) -> Any:
 
 def feature_of(server: Any, name: str) -> Any:
     """A feature of a server."""
-    return server._registry.feature(name)
+    return registry_of(server).feature(name)
 
 
 def tasks_of(server: Any) -> Any:
@@ -152,4 +152,34 @@ def written_streams(events: Any) -> Any:
 
 def close_clients_at_exit() -> None:
     """Close the clients that nobody has closed, as the interpreter does when it exits."""
-    client_module._close_at_exit()
+    client_module.close_at_exit()
+
+
+def queued_bytes(call: Any) -> int:
+    """The bytes of progress that wait for the thread of a call."""
+    return int(call.queue._bytes)
+
+
+def connection_of(client: Any) -> Any:
+    """The connection of a client's newest session."""
+    return session_of(client)._connection
+
+
+def pools_of(fetcher: Any) -> Any:
+    """The pools of connections of a `Fetcher`, by what they lead to."""
+    return fetcher._pools
+
+
+def runs_of(server: Any) -> Any:
+    """The calls of `Server.run` that have not returned."""
+    return server._runs
+
+
+def modules_of(package: Any) -> Any:
+    """The names that a package loads on first use, by module."""
+    return package._MODULES
+
+
+def make_endpoint(server: Any, **options: Any) -> Any:
+    """A new endpoint of a server."""
+    return server._endpoint("/mcp", **options)

@@ -39,13 +39,13 @@ this_thread = threading.local()
 renewed_in_fork: WeakSet[Any] = WeakSet()
 
 
-def _renew_all_in_fork() -> None:
+def renew_all_in_fork() -> None:
     for renewed in list(renewed_in_fork):
         renewed.renew_in_fork()
 
 
 # Windows has no fork.
-getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_renew_all_in_fork)
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=renew_all_in_fork)
 
 
 @contextmanager

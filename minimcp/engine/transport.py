@@ -40,7 +40,7 @@ PIPE_BYTES = 256 * 1024
 LEAVING_SECONDS = 1.0
 
 _READ_BYTES = 64 * 1024
-_HAS_POLL = hasattr(select, "poll")
+HAS_POLL = hasattr(select, "poll")
 _READABLE = getattr(select, "POLLIN", 1)
 _WRITABLE = getattr(select, "POLLOUT", 4)
 # Number of bytes that a writable blocking pipe accepts without blocking; None means any number.
@@ -223,7 +223,7 @@ class _End:
         self._numbers = (number, *others, waking, self._waker)
         self.lock = threading.RLock()
         self._closing = threading.RLock()
-        self.poller: Any = select.poll() if _HAS_POLL else _NoPoll()
+        self.poller: Any = select.poll() if HAS_POLL else _NoPoll()
         for each in (number, *others, waking):
             if each >= 0:
                 self.poller.register(each, event if each == number else _READABLE)
@@ -297,7 +297,7 @@ class StreamTransport(Transport):
         self._out = _End(writing, _WRITABLE, other)
         self._splitter = LineSplitter(limit)
         self._ended = False
-        self._blocks = shared or not _HAS_POLL or writing < 0
+        self._blocks = shared or not HAS_POLL or writing < 0
         if not self._blocks and os.get_blocking(writing):
             self._out.unblocked = True
             os.set_blocking(writing, False)
@@ -360,8 +360,8 @@ class StreamTransport(Transport):
     def peer_may_read(self) -> bool:
         """Return whether the peer may read; see `Transport.peer_may_read`."""
         number = self._out.number  # another thread may close it
-        if not _HAS_POLL or number < 0:
-            return not _HAS_POLL
+        if not HAS_POLL or number < 0:
+            return not HAS_POLL
         poller = select.poll()
         poller.register(number, 0)  # `poll` always reports errors and hang-ups
         return not poller.poll(0)
@@ -373,7 +373,7 @@ class StreamTransport(Transport):
     def close(self) -> None:
         """Release all resources; see `Transport.close`."""
         self._out.close(LEAVING_SECONDS)
-        self._in.close(LEAVING_SECONDS if _HAS_POLL else 0.0)
+        self._in.close(LEAVING_SECONDS if HAS_POLL else 0.0)
 
     def close_in_fork(self) -> None:
         """Close the descriptors; see `Transport.close_in_fork`."""

@@ -60,7 +60,7 @@ MIN_KEY_BYTES = 32
 _making = threading.Lock()
 
 # Tools that were run again in this process. That is logged once for each.
-_replayed: set[str] = set()
+replayed: set[str] = set()
 
 
 def _too_many_rounds(most: int) -> errors.ToolError:
@@ -377,8 +377,8 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
         state = incoming.server.feature("rounds").states.unseal(token, incoming, *claims)
     incoming.asker = _kind_of(incoming)(incoming, state, responses)
     name = request_label(incoming)
-    if incoming.request.method == "tools/call" and name not in _replayed:
-        _replayed.add(name)
+    if incoming.request.method == "tools/call" and name not in replayed:
+        replayed.add(name)
         log.info(
             "%s, %s, runs again from the top: put actions that must not happen twice into ctx.step",
             name,

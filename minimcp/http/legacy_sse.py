@@ -30,8 +30,8 @@ _VERBS = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}
 _ID = "session_id"
 # Maximum number of messages that wait to be read, and of their bytes together. One message may have
 # any length.
-_MOST_WAITING = 1000
-_MOST_BYTES = 16 * 1024 * 1024
+MAX_WAITING = 1000
+MAX_WAITING_BYTES = 16 * 1024 * 1024
 
 
 class SseTransport(Transport):
@@ -59,8 +59,8 @@ class SseTransport(Transport):
     def put(self, body: bytes) -> bool:
         """A message was posted; False when so many wait that this one is not taken."""
         with self._arrived:
-            if len(self._frames) >= _MOST_WAITING or (
-                self._frames and self._bytes + len(body) > _MOST_BYTES
+            if len(self._frames) >= MAX_WAITING or (
+                self._frames and self._bytes + len(body) > MAX_WAITING_BYTES
             ):
                 return False
             self._frames.append(body)

@@ -231,7 +231,7 @@ def test_breaches_are_marked(tmp_path: Path) -> None:
 
 
 def recorder_of(file: Path) -> Any:
-    return trace._Recorder(str(file), None, True)
+    return trace.Recorder(str(file), None, True)
 
 
 def goes_out(recorder: Any) -> None:

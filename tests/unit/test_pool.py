@@ -255,7 +255,7 @@ def test_without_threads_jobs_wait_for_one_that_there_is(
 def test_a_fork_begins_without_threads(make: Callable[..., Pool]) -> None:
     pool, ran = make(1), threading.Event()
     release = hold(pool, 1)
-    pool_module._renew_all_in_fork()
+    pool_module.renew_all_in_fork()
     pool.submit(ran.set)
     wait_for(ran)
     release.set()

@@ -18,7 +18,7 @@ from minimcp.server import run as module
 from minimcp.server.run import Run
 
 from ..scripted import Task, wait_for
-from ..support import ROOT, WAIT, eventually
+from ..support import ROOT, WAIT, around, eventually
 from .requests import config
 from .test_executors import exchange, interrupt
 
@@ -117,11 +117,11 @@ def test_a_signal_of_the_author_s_own_ends_nothing(monkeypatch: pytest.MonkeyPat
     scene, came = Scene(monkeypatch), threading.Event()
     looked: List[bytes] = []
 
-    def wait(run: Run, seconds: float, look: Callable[[Run, float], bytes] = Run._wait) -> bytes:
+    def wait(look: Callable[[Run, float], bytes], run: Run, seconds: float) -> bytes:
         looked.append(look(run, seconds))
         return looked[-1]
 
-    monkeypatch.setattr(Run, "_wait", wait)
+    around(monkeypatch, Run, "_wait", wait)
     before = signal.signal(signal.SIGUSR1, lambda *_: came.set())
     try:
         scene.connecting = lambda: os.kill(os.getpid(), signal.SIGUSR1)

@@ -21,7 +21,7 @@ from minimcp.http.endpoint import Endpoint
 from minimcp.http.server import RunningHttp
 from minimcp.http.sse import SseEvent
 
-from ..inside import endpoint_of
+from ..inside import endpoint_of, runs_of
 from ..scripted import Task
 from ..streams import read_events
 from ..support import ROOT, WAIT, eventually
@@ -207,7 +207,7 @@ def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:
         assert eventually(lambda: server._listening)  # noqa: B023
         server.close()
         running.result()
-        assert server._runs == []
+        assert runs_of(server) == []
         assert re.search(words, capfd.readouterr().err, re.M)
 
 

@@ -261,9 +261,10 @@ def test_a_change_that_leaves_size_and_times_is_noticed(folder: Path) -> None:
     path, served = write(folder / "a") / "x.txt", Skills(folder)
     path.write_text("one", "utf-8")
     status = path.stat()  # a clock of a file system may stand still for some milliseconds
-    first = served._file("a/x.txt", status, None)
+    read = served._file
+    first = read("a/x.txt", status, None)
     path.write_text("two", "utf-8")
-    assert served._file("a/x.txt", status, first).listed["digest"] != first.listed["digest"]
+    assert read("a/x.txt", status, first).listed["digest"] != first.listed["digest"]
 
 
 def test_files_that_have_not_changed_are_read_once(

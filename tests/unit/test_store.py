@@ -19,7 +19,7 @@ from minimcp.stores.base import StoreUnavailable
 from ..inside import callbacks_of, waiters_of
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
-from ..support import ROOT, WAIT, eventually, run_python
+from ..support import ROOT, WAIT, around, eventually, run_python
 
 
 @pytest.fixture
@@ -364,8 +364,12 @@ def before_query(
     monkeypatch: pytest.MonkeyPatch, store: SqliteStore, look: Callable[[str], object]
 ) -> None:
     """Have `look` see each statement before a store executes it, or raise instead."""
-    query = store._query
-    monkeypatch.setattr(store, "_query", lambda sql, *values: (look(sql), query(sql, *values))[1])
+
+    def queried(query: Any, statement: str, *values: Any) -> Any:
+        look(statement)
+        return query(statement, *values)
+
+    around(monkeypatch, store, "_query", queried)
 
 
 def test_a_poll_that_fails_is_tried_again(
@@ -429,6 +433,7 @@ def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.Mo
     """It began before Redis was away, and fails as that is found to be back."""
     monkeypatch.setattr("minimcp.stores.redis.PROBE_SECONDS", 0.01)
     store, back = RedisStore("redis://127.0.0.1:1/0"), threading.Event()
+    do = store._do
     store._client = SimpleNamespace(ping=back.is_set, connection_pool=store._client.connection_pool)
 
     class Late(Exception):
@@ -444,11 +449,11 @@ def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.Mo
 
     def call() -> None:
         with pytest.raises(StoreUnavailable):  # another thread's
-            store._do(lambda: fail(ConnectionError()))
+            do(lambda: fail(ConnectionError()))
         raise Late
 
     with pytest.raises(StoreUnavailable):
-        store._do(call)
+        do(call)
     assert eventually(lambda: store._failure is None)
     store.close()
 

@@ -32,6 +32,7 @@ from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_peer import Peer
 
 from ..inside import kept_connections
+from ..support import around
 
 PATIENT = Timeouts(head=WAIT, body=WAIT, idle=WAIT, leave=WAIT)
 """For peers that may be slow because the machine is."""
@@ -542,7 +543,7 @@ def test_a_refusal_waits_for_nobody(
     running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int
 ) -> None:
     """Where a call on a socket may block too, as on Windows."""
-    monkeypatch.setattr(server_module, "_DONT_WAIT", flag)
+    monkeypatch.setattr(server_module, "DONT_WAIT", flag)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -628,15 +629,17 @@ def test_a_peer_that_is_idle_is_let_go(begins: bytes) -> None:
 
 def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its deadline is over when it is looked at: by then the server has looked at what came before."""
-    sent, move = threading.Event(), RunningHttp._move
+    sent = threading.Event()
 
-    def stand_still(running: RunningHttp, connection: HttpConnection, awaited: str) -> None:
+    def stand_still(
+        move: Any, running: RunningHttp, connection: HttpConnection, awaited: str
+    ) -> None:
         move(running, connection, awaited)
         if awaited == HEAD:
             assert sent.wait(WAIT)
             connection.due, running._sweep_at = time.monotonic(), 0.0
 
-    monkeypatch.setattr(RunningHttp, "_move", stand_still)
+    around(monkeypatch, RunningHttp, "_move", stand_still)
     with serving(Endpoint()) as running, Peer(running.port) as peer:
         peer.get()
         sent.set()
