@@ -66,8 +66,8 @@ def waits_on(owner: Any, condition: str = "_changed") -> int:
 
 def stop_hearing(processes: Any) -> None:
     """Have the `Processes` of a server hear no more, whoever uses them, as if killed."""
-    processes._stopped.cancel()
-    processes._called.cancel()
+    processes.stopped.cancel()
+    processes.called.cancel()
 
 
 def running_tasks(tasks: Any) -> Any:
@@ -97,7 +97,7 @@ def left_connections(running: Any) -> Any:
 
 def token_checks(core: Any) -> Any:
     """The responses of an endpoint whose token is checked again."""
-    return core._token_checks
+    return core.token_checks
 
 
 def turns_of(shares: Any) -> Any:
@@ -112,7 +112,7 @@ def waiting_turns(shares: Any) -> Any:
 
 def pauses_of(deadline: Any) -> int:
     """How many questions pause a deadline."""
-    return int(deadline._pauses)
+    return int(deadline.pauses)
 
 
 def waiters_of(store: Any) -> Any:
@@ -137,12 +137,12 @@ def cached(cache: Any) -> int:
 
 def callbacks_of(token: Any) -> Any:
     """The functions that a token calls when it is cancelled."""
-    return token._callbacks
+    return token.callbacks
 
 
 def sweep(calls: Any) -> None:
     """Look for calls whose time is over, as the timer does."""
-    calls._look()
+    calls.look()
 
 
 def written_streams(events: Any) -> Any:
@@ -182,4 +182,4 @@ def modules_of(package: Any) -> Any:
 
 def make_endpoint(server: Any, **options: Any) -> Any:
     """A new endpoint of a server."""
-    return server._endpoint("/mcp", **options)
+    return server._endpoint("/mcp", **{"max_streams": server._limits.streams, **options})

@@ -53,10 +53,10 @@ def lines_inside(tree: ast.AST, names: Set[str]) -> Iterator[int]:
             if any(is_private(each.name) for each in node.names):
                 yield node.lineno
         elif isinstance(node, ast.Call):
-            for each in node.args:
+            for at, each in enumerate(node.args):  # setattr(owner, name), setattr("module.name")
                 if isinstance(each, ast.Constant) and isinstance(each.value, str):
-                    package, dot, name = each.value.rpartition(".")
-                    if name in names and (not dot or package.startswith("minimcp.")):
+                    package, _, name = each.value.rpartition(".")
+                    if name in names and (package.startswith("minimcp.") if package else at):
                         yield each.lineno
 
 

@@ -96,7 +96,7 @@ class Pool:
     def __init__(self, size: Optional[int], name: str) -> None:
         self.name = name
         self._limit = float("inf") if size is None else size
-        self._threads_started = 0
+        self.threads_started = 0
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -202,8 +202,8 @@ class Pool:
         if self._idle:
             self._idle.pop().put(job)
             return True
-        self._threads_started += 1
-        name = f"{self.name}-{self._threads_started}"
+        self.threads_started += 1
+        name = f"{self.name}-{self.threads_started}"
         try:
             threading.Thread(target=self._work, args=(job,), name=name, daemon=True).start()
             return True

@@ -145,7 +145,7 @@ class LineSplitter:
     def __init__(self, limit: Optional[int]) -> None:
         self._limit = sys.maxsize if limit is None else limit
         # The beginning of a line whose line feed has not arrived.
-        self._incomplete = bytearray()
+        self.incomplete = bytearray()
         # Whether the middle of that line was dropped because it is too long.
         self._is_cut = False
         self._is_first = True
@@ -156,10 +156,10 @@ class LineSplitter:
         last = lines.pop()
         frames: list[Frame] = []
         for line in lines:
-            if self._incomplete:
-                self._incomplete += line
-                line = bytes(self._incomplete)
-                self._incomplete = bytearray()
+            if self.incomplete:
+                self.incomplete += line
+                line = bytes(self.incomplete)
+                self.incomplete = bytearray()
             if self._is_first:
                 self._is_first = False
                 if line.startswith(b"\xef\xbb\xbf"):
@@ -171,11 +171,11 @@ class LineSplitter:
                 self._is_cut = False
             elif line:
                 frames.append(line)
-        self._incomplete += last
+        self.incomplete += last
         # One byte above the limit may be a CR.
-        if len(self._incomplete) > max(self._limit + 1, HEAD_BYTES + TAIL_BYTES):
+        if len(self.incomplete) > max(self._limit + 1, HEAD_BYTES + TAIL_BYTES):
             self._is_cut = True
-            del self._incomplete[HEAD_BYTES:-TAIL_BYTES]
+            del self.incomplete[HEAD_BYTES:-TAIL_BYTES]
         return frames
 
     def rest(self) -> list[Frame]:

@@ -585,7 +585,7 @@ class States:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._audience = audience
-        self._lifetime = lifetime
+        self.lifetime = lifetime
         self._clock = clock
         self._keys = list[bytes]()
         self._fetch = keys if callable(keys) else None
@@ -615,7 +615,7 @@ class States:
         Raises:
             InternalError: The state would be too long.
         """
-        exp = None if self._lifetime is None else self._clock() + self._lifetime
+        exp = None if self.lifetime is None else self._clock() + self.lifetime
         state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
         text = _signed(self._known_keys()[0], urlsafe_b64encode(canonical(state)).decode())
         if len(text) > MAX_STATE_CHARACTERS:

@@ -512,7 +512,7 @@ class RunningHttp:
         # Closed by their peers, while workers serve their requests.
         self._left: set[HttpConnection] = set()
         self._refused: set[HttpConnection] = set()  # that get a last response, part of `_kept`
-        self._sweep_at = 0.0
+        self.sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
         self._closed = threading.Lock()  # held for ever by the first that calls `close`
@@ -657,8 +657,8 @@ class RunningHttp:
                 key.data()
             if self._back:
                 self._take_back()
-            if self._sweep_at <= now:
-                self._sweep_at = now + SWEEP_SECONDS
+            if self.sweep_at <= now:
+                self.sweep_at = now + SWEEP_SECONDS
                 self._sweep(now)
 
     def _take_back(self) -> None:
@@ -836,11 +836,11 @@ class RunningHttp:
                     connection.socket, selectors.EVENT_READ, partial(self._read, connection)
                 )
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
-        if long and most is not None and self._half_bytes() > HALF_BODIES * most:
+        if long and most is not None and self.half_bytes() > HALF_BODIES * most:
             message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
             self._move(connection, connection.refuse(HttpError(503, message, code=None)))
 
-    def _half_bytes(self) -> int:
+    def half_bytes(self) -> int:
         """Bytes that have come of bodies which have not come whole."""
         return sum(each.parser.buffered for each in self._kept if each.phase == BODY)
 

@@ -910,11 +910,11 @@ def test_two_servers_share_a_store(tmp_path: Path) -> None:
             blocked = here.start_task("block")
             assert gates.begun.wait(WAIT)
             there.task(blocked.id).cancel()
-            tasks_of(one)._renew()
+            tasks_of(one).renew()
             assert gates.cancelled.wait(WAIT)
             assert blocked.wait(WAIT) == "cancelled"
             assert eventually(
-                lambda: tasks_of(one)._cancel_renewal is None
+                lambda: tasks_of(one).cancel_renewal is None
             )  # nobody needs the lease any more
     for store in stores:
         store.close()

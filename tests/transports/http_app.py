@@ -135,7 +135,7 @@ def serve(core: Endpoint, request: HttpRequest, **options: Any) -> Recording:
 
 
 def core_of(server: Server, **changes: Any) -> Endpoint:
-    return make_endpoint(server, **{"max_streams": server._limits.streams, **changes})
+    return make_endpoint(server, **changes)
 
 
 def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any) -> HttpRequest:

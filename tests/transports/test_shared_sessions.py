@@ -1245,7 +1245,7 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(store, "wait", wait)
     told.follow()
     assert waits.wait(WAIT)
-    told._stopped.on_cancel(ends.set)
+    told.stopped.on_cancel(ends.set)
     told.broadcast(resource="notes://one")
     told.stop()
     assert [json.loads(data).get("resource") for _, data in store.read(told.key("log"))] == [

@@ -23,7 +23,7 @@ requirement = pytest.mark.requirement
 
 def open_sse(sse: SseServer) -> Any:
     """The connections of an `SseServer` that are open."""
-    return sse._transports
+    return sse.transports
 
 
 def sse_of(server: Server, **changes: Any) -> SseServer:

@@ -143,7 +143,7 @@ def test_wrong_arguments_are_told_before_anything_is_sent(session: bool) -> None
 @pytest.mark.requirement("RES-13", "M:SUB-24", "M:SUB-12")
 def listened(client: Any) -> Any:
     """The resources that streams of a session listen to."""
-    return session_of(client).subscriptions._listened
+    return session_of(client).subscriptions.listened
 
 
 def test_what_a_session_subscribes_to_is_shared() -> None:
@@ -326,11 +326,11 @@ def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.M
         for number, (begin, steady, then) in enumerate(
             [(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]
         ):
-            listening._pause = begin
+            listening.pause_seconds = begin
             monkeypatch.setattr(module, "STEADY_SECONDS", steady)
             host.pipe.give(ended(host.listens(number + 1)[number]))
             heard.next(3)
-            assert listening._pause == then
+            assert listening.pause_seconds == then
     assert module.FIRST_PAUSE_SECONDS == 0.01, "which doubled is what came last"
 
 

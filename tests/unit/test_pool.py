@@ -179,7 +179,7 @@ def test_few_threads_run_many_short_jobs(make: Callable[..., Pool]) -> None:
     for _ in range(500):
         pool.submit(done.release)
     assert all(done.acquire(timeout=WAIT) for _ in range(500))
-    assert pool._threads_started < 100
+    assert pool.threads_started < 100
 
 
 def test_threads_end_when_they_are_idle_for_long_or_the_pool_is_closed(

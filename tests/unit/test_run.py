@@ -173,7 +173,7 @@ def test_each_signal_counts_once_by_whichever_way_it_comes(
 
     def signals() -> int:
         assert scene.run is not None
-        return scene.run._signals
+        return scene.run.signal_count
 
     def stop() -> None:
         if taken:

@@ -204,7 +204,7 @@ def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:
     ):
         server = Server("served")
         running = Task(lambda: server.run("http", port=0, **options))  # type: ignore[arg-type]  # noqa: B023
-        assert eventually(lambda: server._listening)  # noqa: B023
+        assert eventually(lambda: server.listening)  # noqa: B023
         server.close()
         running.result()
         assert runs_of(server) == []

@@ -45,12 +45,13 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def clock(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[float], None]:
+) -> Iterator[Callable[[float], None]]:
     """Sets the clock of a store forward; that of Redis by shortening what the keys there have left."""
     ahead = [0.0]
     store = request.getfixturevalue("store")
     if isinstance(store, RedisStore):
-        client = store._client
+        redis = pytest.importorskip("redis")
+        client = redis.Redis.from_url(request.getfixturevalue("redis").url)
 
         def shorten(seconds: float) -> None:
             for key in client.scan_iter("*"):
@@ -58,7 +59,9 @@ def clock(
                 if left > 0:
                     client.pexpire(key, int(left - seconds * 1000))
 
-        return shorten
+        yield shorten
+        client.close()
+        return
     monotonic, wall = time.monotonic(), time.time()  # it stands still, however long a test takes
     monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic + ahead[0])
     monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall + ahead[0])
@@ -66,7 +69,7 @@ def clock(
     def forward(seconds: float) -> None:
         ahead[0] += seconds
 
-    return forward
+    yield forward
 
 
 def test_a_value_is_kept_and_its_version_rises(store: Store) -> None:

@@ -328,7 +328,7 @@ def authorizer() -> Authorizer:
 def test_a_token_that_is_forgotten_while_a_request_is_authorized(
     authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authorizer._is_loaded = True
+    authorizer.is_loaded = True
     changing(monkeypatch, "_token", Token("kW9", "i", "r"), None)
     headers = authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest())
     assert headers == {"Authorization": "Bearer kW9"}

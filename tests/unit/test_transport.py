@@ -65,7 +65,7 @@ def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
     found: List[Any] = []
     for start in range(0, len(text), 900):
         found += splitter.feed(text[start : start + 900])
-        assert len(splitter._incomplete) <= 11_000
+        assert len(splitter.incomplete) <= 11_000
     found += splitter.feed(b"\nnext\n" + b"x" * 10_000 + b"\r\n")
     long, following, longest = found
     assert following == b"next" and long.limit == 10_000 and longest == b"x" * 10_000

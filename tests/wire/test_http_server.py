@@ -152,7 +152,7 @@ def test_head_has_no_body(endpoint: Endpoint, running: RunningHttp) -> None:
 
 def held_bytes(running: RunningHttp) -> int:
     with suppress(RuntimeError):  # the server's thread has changed what was counted
-        return running._half_bytes()
+        return running.half_bytes()
     return -1
 
 
@@ -637,7 +637,7 @@ def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.Monk
         move(running, connection, awaited)
         if awaited == HEAD:
             assert sent.wait(WAIT)
-            connection.due, running._sweep_at = time.monotonic(), 0.0
+            connection.due, running.sweep_at = time.monotonic(), 0.0
 
     around(monkeypatch, RunningHttp, "_move", stand_still)
     with serving(Endpoint()) as running, Peer(running.port) as peer:
