@@ -870,7 +870,7 @@ with client(make(tasks=Tasks(SqliteStore(sys.argv[1]))), "2026-07-28", elicit=la
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL, which Windows does not have")
 def test_a_killed_server_loses_nothing_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,7 +112,9 @@ def test_a_signal_ends_it_and_the_old_handlers_come_back(
     assert after == [found[SIGNALS[0]], own, own] and signal.set_wakeup_fd(-1) == -1
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
+@pytest.mark.skipif(
+    not hasattr(signal, "SIGUSR1"), reason="needs SIGUSR1, which Windows does not have"
+)
 def test_a_signal_of_the_author_s_own_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, came = Scene(monkeypatch), threading.Event()
     looked: List[bytes] = []

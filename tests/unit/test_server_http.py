@@ -251,7 +251,9 @@ def start_child() -> Tuple[Any, int]:
     return child, int(told[2])
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.skipif(
+    os.name == "nt", reason="needs the signals of POSIX, which Windows does not have"
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> None:
     child, port = start_child()

@@ -50,7 +50,8 @@ def clock(
     ahead = [0.0]
     store = request.getfixturevalue("store")
     if isinstance(store, RedisStore):
-        redis = pytest.importorskip("redis")
+        import redis
+
         client = redis.Redis.from_url(request.getfixturevalue("redis").url)
 
         def shorten(seconds: float) -> None:
@@ -333,7 +334,7 @@ def test_values_and_events_survive_a_restart(tmp_path: Path) -> None:
     second.close()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
 def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.put("a", b"parent")
@@ -463,7 +464,9 @@ def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.Mo
 
 # ------------------------------------------------------------ the file and its owner
 
-needs_modes = pytest.mark.skipif(os.name == "nt", reason="Windows has access lists, not modes")
+needs_modes = pytest.mark.skipif(
+    os.name == "nt", reason="needs the modes of files, which Windows does not have"
+)
 
 
 @needs_modes

@@ -646,7 +646,9 @@ def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.Monk
         assert peer.response().body == b"GET / "
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="needs /proc, which Linux has, to count descriptors"
+)
 def test_no_descriptor_is_left_for_a_connection(
     running: RunningHttp, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -702,7 +704,7 @@ def has_ipv6() -> bool:
     return True
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="the machine has no IPv6")
+@pytest.mark.skipif(not has_ipv6(), reason="needs the IPv6 address ::1 on this machine")
 def test_ipv6(endpoint: Endpoint) -> None:
     with serving(endpoint, host="::1") as running, Peer(running.port, "::1") as peer:
         assert peer.get().response().status == 200
@@ -799,7 +801,7 @@ def test_what_does_not_end_is_named(
     assert eventually(lambda: len(open_descriptors()) < files)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_closes_its_descriptors_alone(running: RunningHttp) -> None:
     with Peer(running.port) as peer:
