@@ -16,7 +16,7 @@ def sessions_of(client: Any) -> Any:
 
 def session_of(client: Any) -> Any:
     """The newest session of a client."""
-    return client._sessions.newest
+    return sessions_of(client).newest
 
 
 def config_of(server: Any) -> Any:
@@ -31,7 +31,7 @@ def registry_of(server: Any) -> Any:
 
 def feature_of(server: Any, name: str) -> Any:
     """A feature of a server."""
-    return server._registry.feature(name)
+    return registry_of(server).feature(name)
 
 
 def tasks_of(server: Any) -> Any:
@@ -66,8 +66,8 @@ def waits_on(owner: Any, condition: str = "_changed") -> int:
 
 def stop_hearing(processes: Any) -> None:
     """Have the `Processes` of a server hear no more, whoever uses them, as if killed."""
-    processes._stopped.cancel()
-    processes._called.cancel()
+    processes.stopped.cancel()
+    processes.called.cancel()
 
 
 def running_tasks(tasks: Any) -> Any:
@@ -97,7 +97,7 @@ def left_connections(running: Any) -> Any:
 
 def token_checks(core: Any) -> Any:
     """The responses of an endpoint whose token is checked again."""
-    return core._token_checks
+    return core.token_checks
 
 
 def turns_of(shares: Any) -> Any:
@@ -112,7 +112,7 @@ def waiting_turns(shares: Any) -> Any:
 
 def pauses_of(deadline: Any) -> int:
     """How many questions pause a deadline."""
-    return int(deadline._pauses)
+    return int(deadline.pauses)
 
 
 def waiters_of(store: Any) -> Any:
@@ -137,12 +137,12 @@ def cached(cache: Any) -> int:
 
 def callbacks_of(token: Any) -> Any:
     """The functions that a token calls when it is cancelled."""
-    return token._callbacks
+    return token.callbacks
 
 
 def sweep(calls: Any) -> None:
     """Look for calls whose time is over, as the timer does."""
-    calls._look()
+    calls.look()
 
 
 def written_streams(events: Any) -> Any:
@@ -152,4 +152,34 @@ def written_streams(events: Any) -> Any:
 
 def close_clients_at_exit() -> None:
     """Close the clients that nobody has closed, as the interpreter does when it exits."""
-    client_module._close_at_exit()
+    client_module.close_at_exit()
+
+
+def queued_bytes(call: Any) -> int:
+    """The bytes of progress that wait for the thread of a call."""
+    return int(call.queue._bytes)
+
+
+def connection_of(client: Any) -> Any:
+    """The connection of a client's newest session."""
+    return session_of(client)._connection
+
+
+def pools_of(fetcher: Any) -> Any:
+    """The pools of connections of a `Fetcher`, by what they lead to."""
+    return fetcher._pools
+
+
+def runs_of(server: Any) -> Any:
+    """The calls of `Server.run` that have not returned."""
+    return server._runs
+
+
+def modules_of(package: Any) -> Any:
+    """The names that a package loads on first use, by module."""
+    return package._MODULES
+
+
+def make_endpoint(server: Any, **options: Any) -> Any:
+    """A new endpoint of a server."""
+    return server._endpoint("/mcp", **{"max_streams": server._limits.streams, **options})

@@ -50,6 +50,18 @@ class MovedTime:
         return time.monotonic() + self.ahead
 
 
+def around(monkeypatch: Any, owner: Any, name: str, call: Callable[..., Any]) -> None:
+    """Put a function in the place of a method; it gets the original one before the arguments."""
+    monkeypatch.setattr(owner, name, _with_original(getattr(owner, name), call))
+
+
+def _with_original(original: Callable[..., Any], call: Callable[..., Any]) -> Callable[..., Any]:
+    def called(*arguments: Any, **options: Any) -> Any:
+        return call(original, *arguments, **options)
+
+    return called
+
+
 def usual_signals() -> None:
     """Ignore no signal that a child would then ignore, too: what nohup or a shell has started
     begins so."""

@@ -332,7 +332,6 @@ def test_a_column_of_a_file_is_added(files: Path) -> None:
 def test_the_providers_are_accepted(files: Path) -> None:
     """Of an identity provider, only the arguments are checked: nothing is fetched before a
     token."""
-    pytest.importorskip("jwt")
     check = """
         import providers as p
         for bearer in (p.keycloak, p.auth0, p.entra):

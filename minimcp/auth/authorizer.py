@@ -147,7 +147,7 @@ class Authorizer:
         self._untried: Optional[str] = None
         # Scopes that were requested because a token lacked them. They are not requested again.
         self._requested: set[str] = set()
-        self._is_loaded = False
+        self.is_loaded = False
         # Address of the connection over which the server asked for a token; empty before that.
         self._address = ""
         # The error of the store if it could not store the newest token, which is kept in memory.
@@ -183,7 +183,7 @@ class Authorizer:
             ConnectionLost: The request was aborted while another thread renewed the token.
         """
         # Read the attributes once, because another thread may replace them.
-        is_loaded, token = self._is_loaded, self._token
+        is_loaded, token = self.is_loaded, self._token
         if not is_loaded and self._grant.loads_early:
             token = self._loaded(request)
         if token is not None and token.is_old and token.refresh_token:
@@ -248,7 +248,7 @@ class Authorizer:
         """Return the stored token, before the server has required one."""
         with self._alone(request):
             try:
-                if not self._is_loaded:
+                if not self.is_loaded:
                     self._load()
             except AuthorizationError as error:  # reported if the server requires a token
                 log.debug("%s: %s", self._shown, error)
@@ -470,7 +470,7 @@ class Authorizer:
             if isinstance(pointer, dict):
                 record = self._get(_token_key(pointer.get("issuer"), pointer.get("resource")))
             self._token = Token.from_record(record)
-        self._is_loaded = True
+        self.is_loaded = True
 
     def _keep(self, token: Optional[Token], proof: Optional[ProofKey] = None) -> None:
         """Use this token from now on, and store it; None deletes the current one.

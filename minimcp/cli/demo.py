@@ -417,7 +417,7 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
                 if at in wanted:
                     print("\n" + styled(f"{at}. {titles[at - 1]}", "bold", color))
                     _print_wrapped(introduction_of_chapter.replace("{revision}", client.revision))
-                    for entry, explanation in zip(_in_order(list(transcript)), explanations):
+                    for entry, explanation in zip(in_order(list(transcript)), explanations):
                         _print_message(entry, explanation.partition(": ")[2], seen, color)
                 transcript.clear()
                 if options.step and at < len(titles) and not _wait_for_enter():
@@ -472,7 +472,7 @@ def _print_next_steps(program: str, color: bool) -> None:
     title, _, steps = cleandoc(_print_next_steps.__doc__ or "").partition("\n\n")
     file = json.dumps(os.path.abspath("server.py"))
     host = textwrap.fill(
-        f"3. Add it to a host's config file (often called mcp.json). {_which_python()}:",
+        f"3. Add it to a host's config file (often called mcp.json). {which_python()}:",
         WIDTH,
         subsequent_indent=" " * 3,
         break_long_words=False,
@@ -490,7 +490,7 @@ def _print_next_steps(program: str, color: bool) -> None:
     )
 
 
-def _which_python() -> str:
+def which_python() -> str:
     """Return a sentence about the Python that a host has to start.
 
     Hosts start it in another folder, where it must still find this package.
@@ -550,7 +550,7 @@ def _print_wrapped(*texts: str, indent: str = "") -> None:
         print(textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent))
 
 
-def _in_order(entries: list[Entry]) -> list[Entry]:
+def in_order(entries: list[Entry]) -> list[Entry]:
     """Return the messages, with the unordered notifications after the last response."""
     moving = [entry for entry in entries if entry.method == UNORDERED]
     staying = [entry for entry in entries if entry.method != UNORDERED]

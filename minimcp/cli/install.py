@@ -116,7 +116,7 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         names = [name]
     new = old
     for name in names:
-        new = _changed(path, new, host.table, name, entry, options.force)
+        new = changed_text(path, new, host.table, name, entry, options.force)
     if new == old:
         print(f"{path}: nothing to change")
     elif options.dry_run:
@@ -229,7 +229,7 @@ def _first_that_answers(
     )
 
 
-def _changed(
+def changed_text(
     path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool
 ) -> str:
     """Return the text of a config with one entry added or replaced; None removes the entry.

@@ -83,7 +83,7 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
         return _draw(options.transcript[0], options.html, prog)
     if not command:
         raise UsageError(USAGE_HINT.format(prog, "python server.py"))
-    return _trace(command, _Recorder(options.output, options.html, options.json))
+    return _trace(command, Recorder(options.output, options.html, options.json))
 
 
 def _draw(path: str, html: str, prog: str) -> int:
@@ -97,7 +97,7 @@ def _draw(path: str, html: str, prog: str) -> int:
     return 0
 
 
-def _trace(command: list[str], recorder: _Recorder) -> int:
+def _trace(command: list[str], recorder: Recorder) -> int:
     """Start the server and forward until it exits. Return its exit code.
 
     This takes over stdin, stdout and the signals of this process. The server gets its own process
@@ -165,7 +165,7 @@ def _send(number: int, server: Any) -> None:
         pass  # the server has exited
 
 
-def _forward(arrow: str, reading: int, writing: int, recorder: _Recorder) -> threading.Thread:
+def _forward(arrow: str, reading: int, writing: int, recorder: Recorder) -> threading.Thread:
     """Start a thread that forwards bytes from one descriptor to another.
 
     It closes both descriptors as soon as one of them is at its end.
@@ -191,7 +191,7 @@ def _forward(arrow: str, reading: int, writing: int, recorder: _Recorder) -> thr
     return thread
 
 
-class _Recorder(threading.Thread):
+class Recorder(threading.Thread):
     """The thread that writes the transcript from copies of the forwarded bytes.
 
     Args:

@@ -1166,7 +1166,7 @@ _open_clients: weakref.WeakSet[Client] = weakref.WeakSet()
 
 
 @atexit.register
-def _close_at_exit() -> None:
+def close_at_exit() -> None:
     """Close all open clients, except those with a pending call: its thread would print the loss as
     a traceback."""
     for client in list(_open_clients):

@@ -133,7 +133,7 @@ def _read_elicit(
     if request.schema is None:
         raise ValueError("requestedSchema is missing")
     check, fits = _checks_of(request.schema)
-    _drop_wrong_defaults(request, fits)
+    drop_wrong_defaults(request, fits)
     defaults = request.defaults
     needed = request.schema.get("required", ())
     fields: Any = None
@@ -183,7 +183,7 @@ def _checks_of(wanted: Json) -> tuple[Check, Check]:
         return (lambda content: None), (lambda content: None)
 
 
-def _drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
+def drop_wrong_defaults(request: types.ElicitRequest, fits: Check) -> None:
     """Remove the defaults that do not match the schema from a form."""
     until = thread_time() + MAX_SECONDS  # for all defaults together
     found = {

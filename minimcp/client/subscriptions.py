@@ -303,10 +303,10 @@ class ClientSubscriptions:
         # The resources that `Client.subscribe` subscribed to, by normalized URI.
         self.uris: dict[str, str] = {}
         # With a handshake: the resources that each stream of the program subscribed to.
-        self._listened: dict[Changes, dict[str, str]] = {}
+        self.listened: dict[Changes, dict[str, str]] = {}
         # The client's background stream, which is a pending request of the session.
         self.background: Optional[Changes] = None
-        self._pause = FIRST_PAUSE_SECONDS
+        self.pause_seconds = FIRST_PAUSE_SECONDS
 
     def begin(self, deadline: Deadline, before: Optional[ClientSubscriptions]) -> None:
         """Subscribe to what the host has callbacks for and the previous session was subscribed to.
@@ -432,7 +432,7 @@ class ClientSubscriptions:
         stream._cleanup.callback(session.listeners.pop, stream)
         if uris:
             with self._locked(deadline, cancel):
-                subscribed = self._listened.setdefault(stream, {})
+                subscribed = self.listened.setdefault(stream, {})
                 for normalized, uri in by_normalized(uris).items():
                     # Noted first: if the request times out, the server may still accept it.
                     subscribed[normalized] = uri
@@ -444,14 +444,14 @@ class ClientSubscriptions:
         deadline = Deadline(UNSUBSCRIBE_SECONDS)
         try:
             with self._locked(deadline):
-                uris = self._listened.pop(stream, {})
-                left = uris.keys() - set().union(self.uris, *self._listened.values())
+                uris = self.listened.pop(stream, {})
+                left = uris.keys() - set().union(self.uris, *self.listened.values())
                 unwanted = [{"uri": uris[each]} for each in sorted(left)]
                 if unwanted:
                     self.session.request_all("resources/unsubscribe", unwanted, deadline)
         except McpError as error:
             # The server may still send notifications for them, which are ignored.
-            self._listened.pop(stream, None)
+            self.listened.pop(stream, None)
             log.debug("resources/unsubscribe: %s", error)
 
     # ------------------------------------------------------------ the background stream
@@ -468,7 +468,7 @@ class ClientSubscriptions:
                 if uris != self.uris:
                     needed = uris.keys() - self.uris.keys()
                     self._replace(uris, deadline, cancel, needed=needed)
-            elif wanted or not any(key in listened for listened in list(self._listened.values())):
+            elif wanted or not any(key in listened for listened in list(self.listened.values())):
                 method = "resources/subscribe" if wanted else "resources/unsubscribe"
                 # The URI as it was subscribed to: servers may compare strings.
                 params: dict[str, Json] = {"uri": {key: uri, **self.uris}[key]}
@@ -545,15 +545,15 @@ class ClientSubscriptions:
     def _reopen(self, stream: Changes, began: float) -> None:
         """Open another background stream after one has ended. The pause grows with each attempt."""
         if time.monotonic() - began > STEADY_SECONDS:
-            self._pause = FIRST_PAUSE_SECONDS
+            self.pause_seconds = FIRST_PAUSE_SECONDS
         while self.session.cause is None:
             try:
                 # A thread that replaces the stream holds the lock until the new one is set.
                 with self._locked(NEVER):
                     if stream is not self.background:
                         return
-                self.session.sleep(Deadline(self._pause * uniform(0.5, 1.0)))
-                self._pause = min(2 * self._pause, MAX_PAUSE_SECONDS)
+                self.session.sleep(Deadline(self.pause_seconds * uniform(0.5, 1.0)))
+                self.pause_seconds = min(2 * self.pause_seconds, MAX_PAUSE_SECONDS)
                 deadline = Deadline(BACKGROUND_SECONDS)
                 with self._locked(deadline):
                     if stream is self.background:

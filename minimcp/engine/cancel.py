@@ -28,7 +28,7 @@ class CancelToken:
     reason: Optional[str] = None
 
     # Set by the first `on_cancel`, because most tokens have no callback.
-    _callbacks: dict[object, Callable[[], object]]
+    callbacks: dict[object, Callable[[], object]]
 
     def cancel(self, reason: Optional[str] = None) -> None:
         """Cancel all calls that have this token, and calls that get it later. Idempotent.
@@ -42,7 +42,7 @@ class CancelToken:
             return
         self.reason = reason
         self.cancelled = True
-        callbacks = vars(self).get("_callbacks", {})
+        callbacks = vars(self).get("callbacks", {})
         for key in list(callbacks):
             callback = callbacks.pop(key, None)
             try:
@@ -60,7 +60,7 @@ class CancelToken:
             A function that removes the callback.
         """
         key = object()
-        callbacks = vars(self).setdefault("_callbacks", {})
+        callbacks = vars(self).setdefault("callbacks", {})
         callbacks[key] = callback
         if self.cancelled and callbacks.pop(key, None) is not None:
             callback()

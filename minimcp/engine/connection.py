@@ -406,7 +406,7 @@ class Connection(Sink, Pinged):
         self._role = role
         self._trace = trace
         self.writer = Writer(transport, self.limits, self.pool, self._write_failed, trace)
-        self.calls = Calls(self.name, self.writer.send, self.post, lambda: self._remark)
+        self.calls = Calls(self.name, self.writer.send, self.post, lambda: self.remark)
         on_finished = getattr(role.server, "on_finished", None)
         self.requests = RunningRequests(
             self.limits, cap, until_answered=role.server is None, on_finished=on_finished
@@ -421,7 +421,7 @@ class Connection(Sink, Pinged):
         self._closing = False
         # Makes a second thread in `close` wait until the first one has enqueued the cancellations.
         self._farewell_lock = threading.Lock()
-        self._remark = ""
+        self.remark = ""
         self._invalid_lines = 0
         renewed_in_fork.add(self)
 
@@ -563,7 +563,7 @@ class Connection(Sink, Pinged):
             return
         shown = one_line(text)
         self._invalid_lines += 1
-        self._remark = f"; it wrote a line that is not a message: {shown}"
+        self.remark = f"; it wrote a line that is not a message: {shown}"
         level = logging.WARNING if self._invalid_lines <= MAX_WARNINGS else logging.DEBUG
         advice = "" if frame[:1] in b"[{" else f"; {PRINTED}"
         log.log(level, "<-- a line that is not a message (%s%s): %s", broken.reason, advice, shown)
@@ -639,7 +639,7 @@ class Connection(Sink, Pinged):
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
         else:
-            cause = self.transport.lost(reason + self._remark)
+            cause = self.transport.lost(reason + self.remark)
         self.calls.close(cause)  # Rule 4: all calls end with this cause.
         self._has_read_all.set()
         try:

@@ -39,13 +39,13 @@ this_thread = threading.local()
 renewed_in_fork: WeakSet[Any] = WeakSet()
 
 
-def _renew_all_in_fork() -> None:
+def renew_all_in_fork() -> None:
     for renewed in list(renewed_in_fork):
         renewed.renew_in_fork()
 
 
 # Windows has no fork.
-getattr(os, "register_at_fork", lambda **_: None)(after_in_child=_renew_all_in_fork)
+getattr(os, "register_at_fork", lambda **_: None)(after_in_child=renew_all_in_fork)
 
 
 @contextmanager
@@ -96,7 +96,7 @@ class Pool:
     def __init__(self, size: Optional[int], name: str) -> None:
         self.name = name
         self._limit = float("inf") if size is None else size
-        self._threads_started = 0
+        self.threads_started = 0
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
@@ -202,8 +202,8 @@ class Pool:
         if self._idle:
             self._idle.pop().put(job)
             return True
-        self._threads_started += 1
-        name = f"{self.name}-{self._threads_started}"
+        self.threads_started += 1
+        name = f"{self.name}-{self.threads_started}"
         try:
             threading.Thread(target=self._work, args=(job,), name=name, daemon=True).start()
             return True

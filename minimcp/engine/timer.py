@@ -40,25 +40,25 @@ class Deadline:
         self.seconds = seconds
         self._at = math.inf if seconds is None else time.monotonic() + seconds
         self._left = 0.0
-        self._pauses = 0
+        self.pauses = 0
 
     def pause(self) -> None:
         """Stop the clock until `resume` has been called as often as `pause`."""
         with self._lock:
-            if not self._pauses:
+            if not self.pauses:
                 self._left = self._at - time.monotonic()
-            self._pauses += 1
+            self.pauses += 1
 
     def resume(self) -> None:
         """Undo one `pause`. The caller must wake threads that wait, because `to_wait` changes."""
         with self._lock:
-            if self._pauses == 1:
+            if self.pauses == 1:
                 self._at = time.monotonic() + self._left
-            self._pauses -= 1
+            self.pauses -= 1
 
     def remaining(self) -> Optional[float]:
         """Return the seconds that are left, never negative; None means forever."""
-        left = self._left if self._pauses else self._at - time.monotonic()
+        left = self._left if self.pauses else self._at - time.monotonic()
         return None if left == math.inf else max(0.0, left)
 
     def to_wait(self) -> float:
@@ -66,7 +66,7 @@ class Deadline:
 
         While the deadline is paused, the timeout is one day.
         """
-        if self._pauses:
+        if self.pauses:
             return MAX_WAIT_SECONDS if self._left > 0 else 0.0
         return min(max(0.0, self._at - time.monotonic()), MAX_WAIT_SECONDS)
 
@@ -151,11 +151,11 @@ class Timeout(Deadline):
 
     def __init__(self, seconds: float, expire: Callable[[], object]) -> None:
         super().__init__(seconds)
-        self._expire = expire
+        self.expire = expire
         self.stop = timer.after(seconds, self._look)
 
     def _look(self) -> None:
         if self.expired:
-            self._expire()
+            self.expire()
         else:  # the deadline is or was paused
             self.stop = timer.after(max(self.remaining() or 0.0, LOOK_SECONDS), self._look)

@@ -40,7 +40,7 @@ PIPE_BYTES = 256 * 1024
 LEAVING_SECONDS = 1.0
 
 _READ_BYTES = 64 * 1024
-_HAS_POLL = hasattr(select, "poll")
+HAS_POLL = hasattr(select, "poll")
 _READABLE = getattr(select, "POLLIN", 1)
 _WRITABLE = getattr(select, "POLLOUT", 4)
 # Number of bytes that a writable blocking pipe accepts without blocking; None means any number.
@@ -145,7 +145,7 @@ class LineSplitter:
     def __init__(self, limit: Optional[int]) -> None:
         self._limit = sys.maxsize if limit is None else limit
         # The beginning of a line whose line feed has not arrived.
-        self._incomplete = bytearray()
+        self.incomplete = bytearray()
         # Whether the middle of that line was dropped because it is too long.
         self._is_cut = False
         self._is_first = True
@@ -156,10 +156,10 @@ class LineSplitter:
         last = lines.pop()
         frames: list[Frame] = []
         for line in lines:
-            if self._incomplete:
-                self._incomplete += line
-                line = bytes(self._incomplete)
-                self._incomplete = bytearray()
+            if self.incomplete:
+                self.incomplete += line
+                line = bytes(self.incomplete)
+                self.incomplete = bytearray()
             if self._is_first:
                 self._is_first = False
                 if line.startswith(b"\xef\xbb\xbf"):
@@ -171,11 +171,11 @@ class LineSplitter:
                 self._is_cut = False
             elif line:
                 frames.append(line)
-        self._incomplete += last
+        self.incomplete += last
         # One byte above the limit may be a CR.
-        if len(self._incomplete) > max(self._limit + 1, HEAD_BYTES + TAIL_BYTES):
+        if len(self.incomplete) > max(self._limit + 1, HEAD_BYTES + TAIL_BYTES):
             self._is_cut = True
-            del self._incomplete[HEAD_BYTES:-TAIL_BYTES]
+            del self.incomplete[HEAD_BYTES:-TAIL_BYTES]
         return frames
 
     def rest(self) -> list[Frame]:
@@ -223,7 +223,7 @@ class _End:
         self._numbers = (number, *others, waking, self._waker)
         self.lock = threading.RLock()
         self._closing = threading.RLock()
-        self.poller: Any = select.poll() if _HAS_POLL else _NoPoll()
+        self.poller: Any = select.poll() if HAS_POLL else _NoPoll()
         for each in (number, *others, waking):
             if each >= 0:
                 self.poller.register(each, event if each == number else _READABLE)
@@ -297,7 +297,7 @@ class StreamTransport(Transport):
         self._out = _End(writing, _WRITABLE, other)
         self._splitter = LineSplitter(limit)
         self._ended = False
-        self._blocks = shared or not _HAS_POLL or writing < 0
+        self._blocks = shared or not HAS_POLL or writing < 0
         if not self._blocks and os.get_blocking(writing):
             self._out.unblocked = True
             os.set_blocking(writing, False)
@@ -360,8 +360,8 @@ class StreamTransport(Transport):
     def peer_may_read(self) -> bool:
         """Return whether the peer may read; see `Transport.peer_may_read`."""
         number = self._out.number  # another thread may close it
-        if not _HAS_POLL or number < 0:
-            return not _HAS_POLL
+        if not HAS_POLL or number < 0:
+            return not HAS_POLL
         poller = select.poll()
         poller.register(number, 0)  # `poll` always reports errors and hang-ups
         return not poller.poll(0)
@@ -373,7 +373,7 @@ class StreamTransport(Transport):
     def close(self) -> None:
         """Release all resources; see `Transport.close`."""
         self._out.close(LEAVING_SECONDS)
-        self._in.close(LEAVING_SECONDS if _HAS_POLL else 0.0)
+        self._in.close(LEAVING_SECONDS if HAS_POLL else 0.0)
 
     def close_in_fork(self) -> None:
         """Close the descriptors; see `Transport.close_in_fork`."""

@@ -60,7 +60,7 @@ MIN_KEY_BYTES = 32
 _making = threading.Lock()
 
 # Tools that were run again in this process. That is logged once for each.
-_replayed: set[str] = set()
+replayed: set[str] = set()
 
 
 def _too_many_rounds(most: int) -> errors.ToolError:
@@ -377,8 +377,8 @@ def resume(incoming: IncomingRequest, function: Callable[..., Any]) -> None:
         state = incoming.server.feature("rounds").states.unseal(token, incoming, *claims)
     incoming.asker = _kind_of(incoming)(incoming, state, responses)
     name = request_label(incoming)
-    if incoming.request.method == "tools/call" and name not in _replayed:
-        _replayed.add(name)
+    if incoming.request.method == "tools/call" and name not in replayed:
+        replayed.add(name)
         log.info(
             "%s, %s, runs again from the top: put actions that must not happen twice into ctx.step",
             name,
@@ -585,7 +585,7 @@ class States:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._audience = audience
-        self._lifetime = lifetime
+        self.lifetime = lifetime
         self._clock = clock
         self._keys = list[bytes]()
         self._fetch = keys if callable(keys) else None
@@ -615,7 +615,7 @@ class States:
         Raises:
             InternalError: The state would be too long.
         """
-        exp = None if self._lifetime is None else self._clock() + self._lifetime
+        exp = None if self.lifetime is None else self._clock() + self.lifetime
         state = {"exp": exp, "aud": self._audience, "bind": binding(incoming), **claims}
         text = _signed(self._known_keys()[0], urlsafe_b64encode(canonical(state)).decode())
         if len(text) > MAX_STATE_CHARACTERS:

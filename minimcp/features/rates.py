@@ -50,7 +50,7 @@ class CallRate(Feature):
         assert per_second is not None
         rounds = config.limits.rounds
         self._calls = Rate(per_second)
-        self._limiter = RateLimiter(self._calls)
+        self.limiter = RateLimiter(self._calls)
         self._returns = None
         if rounds is not None:
             self._returns = Rate(per_second * rounds, max(per_second, 1.0) * rounds)
@@ -71,7 +71,7 @@ class CallRate(Feature):
             and type(incoming.request.params.get("requestState")) is str
         )
         rate = self._returns if is_return else self._calls
-        limiter = self._return_limiter if is_return else self._limiter
+        limiter = self._return_limiter if is_return else self.limiter
         if rate is None or limiter is None:
             return None
         client = self._client_of(incoming)

@@ -169,7 +169,7 @@ class Subscriptions(Feature):
 
     def __init__(self, registry: Registry, offered: Optional[Callable[[str], bool]] = None) -> None:
         self._config = registry.config
-        self._offered = registry.offers if offered is None else offered
+        self.is_offered = registry.offers if offered is None else offered
         if self._config.processes is not None:
             self._config.processes.receivers.add(self)
         self._sessions: dict[Peer, Subscriber] = {}
@@ -451,7 +451,7 @@ class Subscriptions(Feature):
         accepted: dict[str, Json] = {
             member: True
             for kind, member in LISTS.items()
-            if wanted.get(member) and self._offered(kind)
+            if wanted.get(member) and self.is_offered(kind)
         }
         uris = wanted.get("resourceSubscriptions")
         if uris is None:
@@ -462,7 +462,7 @@ class Subscriptions(Feature):
             or len(uris) > MAX_URIS
         ):
             raise InvalidParams(f"resourceSubscriptions must be a list of at most {MAX_URIS} URIs")
-        if uris and self._offered("resources"):
+        if uris and self.is_offered("resources"):
             accepted["resourceSubscriptions"] = uris
         return accepted
 

@@ -391,9 +391,9 @@ class _HttpCalls(Calls):
             if left is not None and at < self._next_look:
                 self.forget_look()
                 self._next_look = at
-                self.forget_look = timer.after(seconds, self._look)
+                self.forget_look = timer.after(seconds, self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         with self._lock:  # who has ordered this may not have noted it yet
             self._next_look = float("inf")
         for call in self.pending():

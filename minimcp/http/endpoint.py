@@ -409,7 +409,7 @@ class Endpoint(HttpService):
         # What is served now, by where it goes.
         self._open: dict[ResponseWriter, Union[PostResponse, EventStream]] = {}
         # Cancels the next check of the token of a stream.
-        self._token_checks: dict[ResponseWriter, Callable[[], object]] = {}
+        self.token_checks: dict[ResponseWriter, Callable[[], object]] = {}
         # Guards the state of all responses. It is held only for short moments, so a lock for each
         # response is not worth its cost.
         self.lock = threading.RLock()
@@ -751,7 +751,7 @@ class Endpoint(HttpService):
             response.when_done(partial(self._close_response, response, writer))
             return
         self._open.pop(writer, None)
-        if self._token_checks:
+        if self.token_checks:
             self._forget_token(writer)
         if response.place is not None:
             response.place.leave()
@@ -899,7 +899,7 @@ class Endpoint(HttpService):
     ) -> None:
         """Have a stream ended when its token expires or is revoked, until `_forget_token`."""
         if self.bearer is not None:
-            self._token_checks[writer] = bool  # nothing to cancel yet
+            self.token_checks[writer] = bool  # nothing to cancel yet
             self._check_token_later(headers, writer, end)
 
     def _check_token_later(
@@ -908,15 +908,15 @@ class Endpoint(HttpService):
         check = partial(self._check_token, headers, writer, end)
         cancel = timer.after(self.token_seconds(headers), partial(self.pool.spawn, check))
         with self.lock:
-            if writer in self._token_checks:
-                self._token_checks[writer] = cancel
+            if writer in self.token_checks:
+                self.token_checks[writer] = cancel
                 return
         cancel()
 
     def _check_token(
         self, headers: Headers, writer: ResponseWriter, end: Callable[[], object]
     ) -> None:
-        if writer not in self._token_checks:
+        if writer not in self.token_checks:
             return
         if self.is_token_valid(headers):
             self._check_token_later(headers, writer, end)
@@ -925,7 +925,7 @@ class Endpoint(HttpService):
 
     def _forget_token(self, writer: ResponseWriter) -> None:
         with self.lock:
-            cancel = self._token_checks.pop(writer, None)
+            cancel = self.token_checks.pop(writer, None)
         if cancel is not None:
             cancel()
 
@@ -946,9 +946,9 @@ class Endpoint(HttpService):
     def _order_look(self) -> None:
         with self._changed:
             if self._forget_look is None and self._period < math.inf and not self.closing:
-                self._forget_look = timer.after(self._period, self._look)
+                self._forget_look = timer.after(self._period, self.look)
 
-    def _look(self) -> None:
+    def look(self) -> None:
         """End unused sessions, and send comments on silent streams."""
         try:
             self._end_unused()

@@ -30,8 +30,8 @@ _VERBS = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}
 _ID = "session_id"
 # Maximum number of messages that wait to be read, and of their bytes together. One message may have
 # any length.
-_MOST_WAITING = 1000
-_MOST_BYTES = 16 * 1024 * 1024
+MAX_WAITING = 1000
+MAX_WAITING_BYTES = 16 * 1024 * 1024
 
 
 class SseTransport(Transport):
@@ -59,8 +59,8 @@ class SseTransport(Transport):
     def put(self, body: bytes) -> bool:
         """A message was posted; False when so many wait that this one is not taken."""
         with self._arrived:
-            if len(self._frames) >= _MOST_WAITING or (
-                self._frames and self._bytes + len(body) > _MOST_BYTES
+            if len(self._frames) >= MAX_WAITING or (
+                self._frames and self._bytes + len(body) > MAX_WAITING_BYTES
             ):
                 return False
             self._frames.append(body)
@@ -150,7 +150,7 @@ class SseServer(HttpService):
         super().__init__(registry, options, bearer)
         self._connect = connect
         self._most = max_streams
-        self._transports: dict[str, SseTransport] = {}
+        self.transports: dict[str, SseTransport] = {}
         self._lock = threading.Lock()
 
     def check_path(self, path: str) -> None:
@@ -201,12 +201,12 @@ class SseServer(HttpService):
         transport = SseTransport(writer, shown)
         place = client.admit("streams", self._most, transport.end_idle)
         with self._lock:
-            if self._most is not None and len(self._transports) >= self._most:
+            if self._most is not None and len(self.transports) >= self._most:
                 place.leave()
                 raise HttpError(
                     503, f"no more than {self._most} streams may be open here (Limits.streams)"
                 )
-            self._transports[id] = transport
+            self.transports[id] = transport
         has_begun = False
         try:
             connection = self._connect(transport)
@@ -222,7 +222,7 @@ class SseServer(HttpService):
             writer.on_gone(transport.close)
             transport.hold(self.options.keepalive, partial(self._next_check, request.headers))
         finally:
-            self._transports.pop(id, None)
+            self.transports.pop(id, None)
             place.leave()
             transport.close()
             # If nothing has begun, the caller responds with an error.
@@ -236,7 +236,7 @@ class SseServer(HttpService):
 
     def _transport_of(self, request: HttpRequest) -> SseTransport:
         id = parse_qs(request.path.partition("?")[2]).get(_ID, [""])[0]
-        transport = self._transports.get(id)
+        transport = self.transports.get(id)
         if transport is None:
             raise _no_session()
         return transport
@@ -245,7 +245,7 @@ class SseServer(HttpService):
         """Take no more requests, and end all streams; what `Endpoint.close` is given means nothing
         here."""
         self.closing = True
-        for transport in list(self._transports.values()):
+        for transport in list(self.transports.values()):
             transport.close()
 
 

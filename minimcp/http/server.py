@@ -81,7 +81,7 @@ SPARE_CONNECTIONS = 64
 
 _PIECE_BYTES = 64 * 1024
 _READ_BYTES = 16 * 1024  # more costs a page fault each time
-_DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
+DONT_WAIT: int = getattr(socket, "MSG_DONTWAIT", 0)
 _NO_SIGNAL: int = getattr(socket, "MSG_NOSIGNAL", 0)
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logger("minimcp.http")
@@ -315,11 +315,11 @@ class HttpConnection:
         # Whether a request is being served; and whether to close it if no other request is here.
         self.serving = self.yielding = False
 
-    def receive(self, flags: int = _DONT_WAIT) -> Optional[bytes]:
+    def receive(self, flags: int = DONT_WAIT) -> Optional[bytes]:
         """What the peer sent, empty when that is nothing yet; None when it has closed. With flags
         0: within a moment."""
         try:
-            if not _DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
+            if not DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
                 return b""
             return self.socket.recv(_READ_BYTES, flags) or None
         except (BlockingIOError, InterruptedError):
@@ -435,8 +435,8 @@ class HttpConnection:
 
     def _send_some(self, data: bytes) -> None:
         with suppress(OSError):  # it takes nothing now, or has left
-            if _DONT_WAIT or ready(self.socket, to_write=True):
-                self.socket.send(data, _NO_SIGNAL | _DONT_WAIT)
+            if DONT_WAIT or ready(self.socket, to_write=True):
+                self.socket.send(data, _NO_SIGNAL | DONT_WAIT)
 
     def cut(self, how: int = socket.SHUT_RDWR) -> None:
         """Shut the socket down, from any thread: who reads or writes here is woken."""
@@ -512,7 +512,7 @@ class RunningHttp:
         # Closed by their peers, while workers serve their requests.
         self._left: set[HttpConnection] = set()
         self._refused: set[HttpConnection] = set()  # that get a last response, part of `_kept`
-        self._sweep_at = 0.0
+        self.sweep_at = 0.0
         self._accept_at = math.inf  # after a pause
         self._ended = threading.Event()
         self._closed = threading.Lock()  # held for ever by the first that calls `close`
@@ -657,8 +657,8 @@ class RunningHttp:
                 key.data()
             if self._back:
                 self._take_back()
-            if self._sweep_at <= now:
-                self._sweep_at = now + SWEEP_SECONDS
+            if self.sweep_at <= now:
+                self.sweep_at = now + SWEEP_SECONDS
                 self._sweep(now)
 
     def _take_back(self) -> None:
@@ -728,14 +728,14 @@ class RunningHttp:
                 return
             with suppress(OSError):  # it has left already, which will be seen
                 # Without a flag for single calls, as on Windows, nothing may wait for ever.
-                sock.settimeout(None if _DONT_WAIT else self.timeouts.write)
+                sock.settimeout(None if DONT_WAIT else self.timeouts.write)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 # For a peer that does not confirm the bytes that it is sent.
                 if hasattr(socket, "TCP_USER_TIMEOUT"):
                     sock.setsockopt(
                         socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000)
                     )
-                if _DONT_WAIT:
+                if DONT_WAIT:
                     linger = struct.pack("ll", 0, int(LINGER_SECONDS * 1_000_000))
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, linger)
             host = f"[{address[0]}]" if ":" in address[0] else address[0]
@@ -836,11 +836,11 @@ class RunningHttp:
                     connection.socket, selectors.EVENT_READ, partial(self._read, connection)
                 )
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
-        if long and most is not None and self._half_bytes() > HALF_BODIES * most:
+        if long and most is not None and self.half_bytes() > HALF_BODIES * most:
             message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
             self._move(connection, connection.refuse(HttpError(503, message, code=None)))
 
-    def _half_bytes(self) -> int:
+    def half_bytes(self) -> int:
         """Bytes that have come of bodies which have not come whole."""
         return sum(each.parser.buffered for each in self._kept if each.phase == BODY)
 
@@ -923,9 +923,9 @@ def is_reset(sock: socket.socket) -> bool:
 def has_bytes(sock: socket.socket) -> bool:
     """Return whether the peer has sent bytes that were not read yet."""
     try:
-        if not _DONT_WAIT:  # pragma: no cover - Windows
+        if not DONT_WAIT:  # pragma: no cover - Windows
             return ready(sock)
-        return bool(sock.recv(1, socket.MSG_PEEK | _DONT_WAIT))
+        return bool(sock.recv(1, socket.MSG_PEEK | DONT_WAIT))
     except (OSError, ValueError):  # there are none, or it is closed
         return False
 

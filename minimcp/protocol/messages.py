@@ -229,7 +229,7 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
         value, end = _strict.scan_once(text := line.decode().strip(" \t\n\r"), 0)
     except (ValueError, RecursionError, StopIteration) as error:
         if len(line) <= DIAGNOSED_BYTES:
-            return _diagnose(line)
+            return explain_decoding(line)
         if type(error) is ValueError:
             return diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
         reason = "nested too deep" if type(error) is RecursionError else "this is not JSON"
@@ -346,7 +346,7 @@ def _invalid(value: Json, code: int, reason: str) -> InvalidMessage:
     return InvalidMessage(code, reason, id if is_id(id) else None, kind)
 
 
-def _diagnose(line: bytes) -> InvalidMessage:
+def explain_decoding(line: bytes) -> InvalidMessage:
     """Decode an invalid line again, slowly, to find out what is wrong with it."""
     objects: list[list[tuple[str, Json]]] = []
 

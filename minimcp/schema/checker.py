@@ -186,7 +186,7 @@ def _targets(root: Schema, peer: bool) -> dict[str, Schema]:
             and len(part) > 1
         ):
             raise _NotCommon
-        if not _NOT_COMMON.isdisjoint(part) or (
+        if not NOT_COMMON.isdisjoint(part) or (
             part is not root and ("$id" in part or "$schema" in part)
         ):
             raise _NotCommon
@@ -646,7 +646,7 @@ _SIZES = (
     ("Items", "item", _LISTS),
     ("Properties", "field", _OBJECTS),
 )
-# The keywords that are implemented here. Keywords that are neither here nor in `_NOT_COMMON` do not
+# The keywords that are implemented here. Keywords that are neither here nor in `NOT_COMMON` do not
 # restrict values.
 WORDS: dict[str, Word] = {
     "type": Word(
@@ -690,14 +690,14 @@ _WORDS_FOR = {
     cls: {name: word.check for name, word in WORDS.items() if cls in word.only} for cls in _ANY
 }
 
-_NOT_COMMON = frozenset({
+NOT_COMMON = frozenset({
     "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "contains",
     "minContains", "maxContains", "unevaluatedProperties", "unevaluatedItems", "additionalItems",
     "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveRef", "$recursiveAnchor", "$vocabulary",
 })  # fmt: skip
 
 # Keywords that restrict values in any dialect.
-ASSERTIONS = _NOT_COMMON.union(
+ASSERTIONS = NOT_COMMON.union(
     WORDS, ("format", "contentEncoding", "contentMediaType", "contentSchema", "nullable")
 )
 

@@ -215,7 +215,7 @@ class Run:
             woken = False
             while not woken and self._parent in (None, os.getppid()):
                 woken = self._wait(PARENT_CHECK_SECONDS)
-            signalled = self._signals > 0
+            signalled = self.signal_count > 0
             reason = "the server received a signal to end" if signalled else None
             if not woken:
                 reason = "the process that started the server has ended"
@@ -240,7 +240,7 @@ class Run:
         return bool(found)
 
     @property
-    def _signals(self) -> int:
+    def signal_count(self) -> int:
         """The number of signals that have arrived. Each has sent two bytes, or one of them."""
         from_handler = [each for each in self._bytes if each > FROM_HANDLER]
         return max(len(from_handler), len(self._bytes) - len(from_handler))
@@ -260,11 +260,11 @@ class Run:
                 self.wake()
 
         closed = threading.Event()
-        before = self._signals
+        before = self.signal_count
         threading.Thread(target=close, name="minimcp-run-close", daemon=True).start()
         while not closed.is_set() and not deadline.expired:
             self._wait(deadline.to_wait())
-            if self._signals > before:
+            if self.signal_count > before:
                 return True
         return False
 

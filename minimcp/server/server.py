@@ -229,9 +229,9 @@ class Server:
     def renew_in_fork(self) -> None:
         """Reset to a server without connections. The hook for forks calls this in the child
         process."""
-        for running in self.__dict__.get("_listening", ()):
+        for running in self.__dict__.get("listening", ()):
             running.renew()
-        self._listening: set[RunningHttp] = set()
+        self.listening: set[RunningHttp] = set()
         self._state_lock = threading.Lock()
         most = self._limits.requests
         self._cap = None if most is None else [None] * most
@@ -874,8 +874,8 @@ class Server:
             drain_grace=limits.drain_grace,
             shares=self._config.shares,
         )
-        self._listening.add(running)
-        self._listening.difference_update([each for each in list(self._listening) if each.ended])
+        self.listening.add(running)
+        self.listening.difference_update([each for each in list(self.listening) if each.ended])
         return running
 
     def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
@@ -926,7 +926,7 @@ class Server:
             run.wake()
         with self._state_lock:
             closing = [partial(each.close, grace) for each in self._connections.values()]
-            closing += [partial(each.close, grace) for each in list(self._listening)]
+            closing += [partial(each.close, grace) for each in list(self.listening)]
             endpoints = (*self._endpoints.values(), *self._wsgi_endpoints)
             closing += [partial(self._close_endpoint, each, deadline) for each in endpoints]
         incoming = current_request()

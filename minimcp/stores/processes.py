@@ -115,8 +115,8 @@ class Processes:
         self.delivered = 0
         # The number of the newest message of this process in the log.
         self._sent = 0
-        self._stopped = CancelToken()
-        self._called = CancelToken()
+        self.stopped = CancelToken()
+        self.called = CancelToken()
 
     def key(self, kind: str, *parts: str) -> str:
         """Return the key of an entry of this server, as `store_key`."""
@@ -148,7 +148,7 @@ class Processes:
             return
         self._unsent.append(data)
         self.start()
-        self._called.cancel()
+        self.called.cancel()
 
     def send(self, process: str, **message: Json) -> bool:
         """Send a message to one process. Return False if that process has ended.
@@ -237,7 +237,7 @@ class Processes:
                 return
             self.started = True
             stopped = CancelToken()
-            self._stopped = stopped
+            self.stopped = stopped
             self._thread = threading.Thread(
                 target=self._work, args=(stopped,), name="minimcp-processes", daemon=True
             )
@@ -254,8 +254,8 @@ class Processes:
                 return
             self.started = False
             thread = self._thread
-            self._stopped.cancel()
-            self._called.cancel()
+            self.stopped.cancel()
+            self.called.cancel()
         if thread not in (None, threading.current_thread()):
             thread.join(STOP_SECONDS)
 
@@ -294,7 +294,7 @@ class Processes:
         while not stopped.cancelled:
             # Cancelled to send a message or to stop.
             called = CancelToken()
-            self._called = called
+            self.called = called
             try:
                 self.hold()
                 if self._exchange() or stopped.cancelled:
@@ -311,7 +311,7 @@ class Processes:
                 _pause(stopped, RETRY_SECONDS)
         with suppress(Exception):  # if the store is unavailable, the mailbox expires
             self._send_unsent()
-            if self._stopped is stopped:  # otherwise a new thread uses the mailbox
+            if self.stopped is stopped:  # otherwise a new thread uses the mailbox
                 self.store.delete(self._mailbox(self.id))
 
     def _send_unsent(self) -> None:

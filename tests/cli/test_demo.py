@@ -14,7 +14,7 @@ from typing import Any, Callable, List, Tuple
 
 import pytest
 
-from minimcp.cli.demo import CONVERSATIONS, WIDTH, _in_order, _which_python, demo_server, shortened
+from minimcp.cli.demo import CONVERSATIONS, WIDTH, demo_server, in_order, shortened, which_python
 from minimcp.cli.terminal import styled, wants_color
 from minimcp.errors import ConnectionFailed
 from minimcp.testing import Entry
@@ -124,8 +124,8 @@ def test_a_notification_is_shown_behind_the_answer_wherever_it_came() -> None:
         [call, done, changed, over],
         [call, done, over, changed],
     ):
-        assert _in_order(came) == [call, done, changed, over]
-    assert _in_order([changed]) == [changed]
+        assert in_order(came) == [call, done, changed, over]
+    assert in_order([changed]) == [changed]
 
 
 def test_it_is_the_same_each_time_and_fits_any_terminal(
@@ -209,7 +209,7 @@ def test_it_says_which_python_a_host_has_to_start(
     ):
         monkeypatch.chdir(folder)
         monkeypatch.setattr(sys, "path", path)
-        told = _which_python()
+        told = which_python()
         if installed:
             assert "the Python of the environment where minimcp is installed" in told
         else:

@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict
 import pytest
 
 from minimcp.cli import UsageError
-from minimcp.cli.install import BACKUP, HOSTS, _changed
+from minimcp.cli.install import BACKUP, HOSTS, changed_text
 
 from .conftest import Done
 
@@ -254,14 +254,14 @@ def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
     expected.setdefault("servers", {})
     for name in ("new", "b", "near"):
         entry = {"command": "x", "args": ["京"]}
-        new = _changed("f", text, "servers", name, entry, True)
+        new = changed_text("f", text, "servers", name, entry, True)
         assert (
             json.loads(new) == {**expected, "servers": {**expected["servers"], name: entry}}
             and "京" in new
         )
         assert ("\r\n" in text) == ("\r\n" in new) and new.count("\n") >= new.count("\r\n")
-        assert _changed("f", new, "servers", name, entry, True) == new
-        gone = _changed("f", new, "servers", name, None, True)
+        assert changed_text("f", new, "servers", name, entry, True) == new
+        gone = changed_text("f", new, "servers", name, None, True)
         assert json.loads(gone)["servers"] == {
             key: each for key, each in expected["servers"].items() if key != name
         }
@@ -272,7 +272,7 @@ def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
 )
 def test_what_is_no_config_is_not_changed(text: str) -> None:
     with pytest.raises(UsageError, match="was not changed"):
-        _changed("f", text, "servers", "a", {"command": "x"}, True)
+        changed_text("f", text, "servers", "a", {"command": "x"}, True)
 
 
 def test_all_servers_of_all_hosts_are_listed(

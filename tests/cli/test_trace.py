@@ -86,7 +86,9 @@ def test_a_part_of_a_line_passes_at_once() -> None:
         assert process.wait(WAIT) == 0, "the end of the input passes too"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+@pytest.mark.skipif(
+    os.name == "nt", reason="needs the signals of POSIX, which Windows does not have"
+)
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_reaches_the_server_once(name: str) -> None:
     source = (
@@ -123,7 +125,9 @@ sys.exit(trace_command(sys.argv[1:], "trace"))
 """
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+@pytest.mark.skipif(
+    os.name == "nt", reason="needs the signals of POSIX, which Windows does not have"
+)
 def test_a_signal_is_passed_on_that_came_just_before_the_wait_for_the_server() -> None:
     with tracing(
         *python("import sys; sys.stdin.read()"), program=[sys.executable, "-c", LATE]
@@ -131,7 +135,9 @@ def test_a_signal_is_passed_on_that_came_just_before_the_wait_for_the_server() -
         assert process.wait(WAIT) == -signal.SIGTERM, "it ends though its input does not"
 
 
-@pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
+@pytest.mark.skipif(
+    os.name == "nt", reason="needs the signals of POSIX, which Windows does not have"
+)
 def test_a_server_that_a_signal_ends_looks_like_that_to_the_host() -> None:
     for number in (signal.SIGKILL, signal.SIGTERM):
         with tracing(*python(f"import os; os.kill(os.getpid(), {int(number)})")) as process:
@@ -154,7 +160,7 @@ def test_a_host_that_hears_no_more_ends_the_server() -> None:
 @pytest.mark.parametrize("output", ["/dev/full", None])
 def test_what_cannot_be_written_down_holds_nobody_up(output: str) -> None:
     if output and not os.path.exists(output):
-        pytest.skip("there is no such device here")
+        pytest.skip("needs the device /dev/full, which Linux has")
     line = (
         json.dumps({"jsonrpc": "2.0", "method": "x/y", "params": {"text": "x" * 90}}).encode()
         + b"\n"
@@ -231,7 +237,7 @@ def test_breaches_are_marked(tmp_path: Path) -> None:
 
 
 def recorder_of(file: Path) -> Any:
-    return trace._Recorder(str(file), None, True)
+    return trace.Recorder(str(file), None, True)
 
 
 def goes_out(recorder: Any) -> None:

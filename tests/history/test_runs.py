@@ -12,7 +12,7 @@ from minimcp import Client
 from minimcp.errors import ConnectionLost
 from minimcp.http.client import HttpClientSession
 
-from ..support import WAIT
+from ..support import WAIT, around
 from . import relay, web_relay
 from .__main__ import main
 from .checker import check
@@ -124,16 +124,16 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pla
     return echoes("h9", request.param)
 
 
-def resending(post: Callable[..., Any]) -> Callable[..., Any]:
-    """What many HTTP libraries do when a connection was cut."""
+def resend(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what many HTTP libraries do when a connection was cut."""
 
-    def send(pipe: HttpClientSession, *arguments: Any) -> Any:
+    def send(post: Callable[..., Any], pipe: HttpClientSession, *arguments: Any) -> Any:
         try:
             return post(pipe, *arguments)
         except ConnectionLost:
             return post(pipe, *arguments)
 
-    return send
+    around(monkeypatch, HttpClientSession, "_post", send)
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def test_a_client_that_sends_again_is_found(
 ) -> None:
     monkeypatch.setattr(web_relay, "CHANCES", ((fault, 0.5),))
     assert run(plan).wrong == []
-    monkeypatch.setattr(HttpClientSession, "_post", resending(HttpClientSession._post))
+    resend(monkeypatch)
     found = run(plan)
     assert "is sent once" in rules(found) <= broken, shown(found.events)
 
@@ -186,7 +186,7 @@ def test_the_command_prints_seed_and_record_of_what_fails(
     monkeypatch.setattr(relay, "ONE_BY_ONE", ())
     monkeypatch.setattr(relay._Wire, "send", _swapped(relay._Wire.send))
     monkeypatch.setattr(web_relay, "CHANCES", (("cut", 0.5),))
-    monkeypatch.setattr(HttpClientSession, "_post", resending(HttpClientSession._post))
+    resend(monkeypatch)
     assert main(["--seed", name]) == 1
     out, err = capsys.readouterr()
     assert out.startswith(f"seed {name}: ") and "begin     1-1" in out

@@ -23,7 +23,7 @@ from minimcp.auth import discovery, signin, tokens
 from minimcp.auth.discovery import same_issuer
 
 from ..authorization_server import METADATA, AuthorizationServer, protected
-from ..support import WAIT
+from ..support import WAIT, around
 from .test_authorization import call, sign_in
 
 requirement = pytest.mark.requirement
@@ -242,14 +242,13 @@ def test_what_cannot_be_repeated_has_thirty_seconds(
             timeouts.append((fetched[-1], seconds))
 
     fetched: List[str] = []
-    fetcher = discovery.Exchange._fetcher
 
-    def noted(self: Any, method: str, url: str) -> Any:
+    def noted(fetcher: Any, exchange: Any, method: str, url: str) -> Any:
         fetched.append(f"{method} {url}")
-        return fetcher(self, method, url)
+        return fetcher(exchange, method, url)
 
     monkeypatch.setattr(discovery, "Timeout", Timeout)
-    monkeypatch.setattr(discovery.Exchange, "_fetcher", noted)
+    around(monkeypatch, discovery.Exchange, "_fetcher", noted)
     with protected(issuer) as running:
         auth, _ = sign_in()
         assert call(running.url, auth) == "ada"

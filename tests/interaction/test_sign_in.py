@@ -13,6 +13,7 @@ from minimcp import AuthorizationError, EnterpriseManaged, SignIn, TokenMemory
 from minimcp.http.fetch import Fetcher
 
 from ..authorization_server import AuthorizationServer, Browser, protected
+from ..support import around
 from .test_authorization import BOTH, call, sign_in
 
 requirement = pytest.mark.requirement
@@ -225,13 +226,12 @@ def test_every_request_carries_the_token_and_it_goes_nowhere_else(
     issuer: AuthorizationServer, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent: "List[tuple[str, str, Any, Any]]" = []
-    send = Fetcher._sent
 
-    def noted(self: Fetcher, method: str, url: str, headers: Any, body: Any) -> Any:
+    def noted(send: Any, fetcher: Any, method: str, url: str, headers: Any, body: Any) -> Any:
         sent.append((method, url, dict(headers), body))
-        return send(self, method, url, headers, body)
+        return send(fetcher, method, url, headers, body)
 
-    monkeypatch.setattr(Fetcher, "_sent", noted)
+    around(monkeypatch, Fetcher, "_sent", noted)
     with protected(issuer) as running:
         auth, _ = sign_in()
         auth.sign_in(running.url)

@@ -22,7 +22,9 @@ from ..authorization_server import AuthorizationServer, protected
 from ..support import ROOT, WAIT, run_python
 from .test_authorization import call, sign_in
 
-posix = pytest.mark.skipif(os.name == "nt", reason="Windows has no modes and no /dev")
+posix = pytest.mark.skipif(
+    os.name == "nt", reason="needs the modes of files and /dev, which Windows does not have"
+)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ from minimcp.extensions import task_runner as module
 
 from ..inside import incoming_of, running_tasks, session_of, tasks_of
 from ..scripted import Task
-from ..support import WAIT, MovedTime, eventually, run_python
+from ..support import WAIT, MovedTime, around, eventually, run_python
 from .raw_client import RawClient
 
 CORE, EXTENSION = "2025-11-25", "2026-07-28"
@@ -870,7 +870,7 @@ with client(make(tasks=Tasks(SqliteStore(sys.argv[1]))), "2026-07-28", elicit=la
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="has no SIGKILL")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL, which Windows does not have")
 def test_a_killed_server_loses_nothing_without_a_word(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -910,11 +910,11 @@ def test_two_servers_share_a_store(tmp_path: Path) -> None:
             blocked = here.start_task("block")
             assert gates.begun.wait(WAIT)
             there.task(blocked.id).cancel()
-            tasks_of(one)._renew()
+            tasks_of(one).renew()
             assert gates.cancelled.wait(WAIT)
             assert blocked.wait(WAIT) == "cancelled"
             assert eventually(
-                lambda: tasks_of(one)._cancel_renewal is None
+                lambda: tasks_of(one).cancel_renewal is None
             )  # nobody needs the lease any more
     for store in stores:
         store.close()
@@ -1055,14 +1055,9 @@ def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
 def test_a_question_of_a_task_is_asked_once_by_whoever_waits_for_its_result(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read, answered, asked, forward = (
-        threading.Event(),
-        threading.Event(),
-        list[Any](),
-        Tasks._forward,
-    )
+    read, answered, asked = threading.Event(), threading.Event(), list[Any]()
 
-    def late(self: Tasks, incoming: Any, key: str, record: Any) -> None:
+    def late(forward: Any, self: Tasks, incoming: Any, key: str, record: Any) -> None:
         if record["asked"] and not read.is_set():
             read.set()
             answered.wait(WAIT)
@@ -1074,7 +1069,7 @@ def test_a_question_of_a_task_is_asked_once_by_whoever_waits_for_its_result(
         asked.append(question)
         return {"name": "Ada"}
 
-    monkeypatch.setattr(Tasks, "_forward", late)
+    around(monkeypatch, Tasks, "_forward", late)
     with client(make(), CORE, elicit=elicit) as core:
         task = begin(core, "greet")
         results = [Task(core.request, "tasks/result", {"taskId": task["taskId"]})]

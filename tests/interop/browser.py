@@ -34,7 +34,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
             return True
         return False
 
-    eventually(is_gone)
+    assert eventually(is_gone), "a process of the browser outlives SIGKILL"
 
 
 class Chromium(webbrowser.BaseBrowser):

@@ -37,6 +37,7 @@ from minimcp.schema.forms import Form
 from minimcp.schema.header_params import from_header, header_params, header_value
 from minimcp.schema.mismatch import Mismatch
 
+from ..inside import pools_of
 from ..interaction.types_table import ROWS, complete
 from ..unit.test_checker import DRAFT_7, WORDS
 from ..unit.test_http_framing import BODIES, BODY_BYTES, GET
@@ -329,7 +330,7 @@ def urls(data: bytes) -> None:
                 f"an endpoint that cannot be asked: {type(error).__name__}: {error}"
             ) from None
         finally:
-            WHERE._pools.clear()
+            pools_of(WHERE).clear()
         same(
             (pool.scheme, pool.host, pool.port),
             ("http", "127.0.0.1", 8000),

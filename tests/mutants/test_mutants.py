@@ -71,7 +71,7 @@ FAULTS: Dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "events": lambda patch: patch.setattr(sse, "_BOM", b"\xef\xbb"),
     "urls": lambda patch: patch.setattr(Fetcher, "_pool", lambda self, url: (SimpleNamespace(host="b"), url)),
     "templates": lambda patch: patch.setattr(uri_template, "_walk", lambda steps, uri: {}[uri]),
-    "forms": lambda patch: patch.setattr(questions, "_drop_wrong_defaults", lambda request, fits: {}["x"]),
+    "forms": lambda patch: patch.setattr(questions, "drop_wrong_defaults", lambda request, fits: {}["x"]),
 }  # fmt: skip
 
 

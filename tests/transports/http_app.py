@@ -13,6 +13,7 @@ from minimcp.http.endpoint import Endpoint
 from minimcp.http.headers import Headers, HttpRequest, ResponseWriter
 from minimcp.http.sse import MEDIA_TYPE, SseEvent
 
+from ..inside import make_endpoint
 from ..streams import read_events
 from ..support import WAIT
 
@@ -134,7 +135,7 @@ def serve(core: Endpoint, request: HttpRequest, **options: Any) -> Recording:
 
 
 def core_of(server: Server, **changes: Any) -> Endpoint:
-    return server._endpoint("/mcp", **{"max_streams": server._limits.streams, **changes})
+    return make_endpoint(server, **changes)
 
 
 def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any) -> HttpRequest:

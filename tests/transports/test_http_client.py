@@ -1310,7 +1310,7 @@ def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(
     ):
         calls: Any = session_of(client).calls
         lock = calls._lock = Lock(calls._lock)
-        after, looks = http_client.timer.after, [calls._look]
+        after, looks = http_client.timer.after, [calls.look]
 
         def at_once(seconds: float, callback: Any) -> Any:
             if not looks or callback != looks[0]:

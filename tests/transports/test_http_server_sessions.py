@@ -16,7 +16,7 @@ from minimcp.http.headers import HttpRequest
 from minimcp.http.options import HttpOptions
 from minimcp.http.responses import EventStream
 
-from ..inside import config_of, feature_of, sessions_with_changes
+from ..inside import config_of, feature_of, sessions_with_changes, sweep
 from ..rows import for_each
 from ..support import WAIT, eventually
 from ..wire.messages import hello
@@ -321,7 +321,7 @@ def test_sessions_whose_client_does_not_begin_make_room_and_end(
     ]
     assert statuses == [404] * 4 + [200] and begun.request("ping").status == 200
     monkeypatch.setattr(endpoint, "BEGIN_SECONDS", 0)
-    core._look()
+    sweep(core)
     assert len(core.sessions) == 1 and begun.request("ping").status == 200
 
 

@@ -36,7 +36,7 @@ from minimcp.stores.base import owner_of, store_key
 
 from ..inside import config_of, running_tasks, tasks_of, written_streams
 from ..redis_server import RedisServer, redis_server
-from ..support import WAIT, eventually
+from ..support import WAIT, around, eventually
 from .http_app import HANDSHAKE, Recording, Shaken, alone, core_of, message, post, serve
 from .test_shared_sessions import SharedMemory, mailbox_of, open_stores, text_of
 
@@ -340,13 +340,12 @@ def test_a_creation_reads_no_task_and_calls_the_store_as_often_however_many_ther
     with one_site(opens, 1) as (site,):
         underlying, scripts = site.store.store, list[str]()
         if isinstance(underlying, RedisStore):
-            run = underlying._script
 
-            def counted(name: str, *more: Any) -> Any:
+            def counted(run: Any, name: str, *more: Any) -> Any:
                 scripts.append(name)
                 return run(name, *more)
 
-            monkeypatch.setattr(underlying, "_script", counted)
+            around(monkeypatch, underlying, "_script", counted)
 
         def creation() -> Tuple[Any, ...]:
             site.store.calls.clear()

@@ -303,7 +303,7 @@ def test_without_sessions_an_address_is_a_client() -> None:
 
 def test_invented_clients_do_not_fill_the_memory(counted: Counted) -> None:
     core = core_of(counted.server)
-    limiter = feature_of(counted.server, "rates")._limiter
+    limiter = feature_of(counted.server, "rates").limiter
     for number in range(MAX_CLIENTS):
         limiter.take(("address", str(number)))
     assert serve(core, from_address(call("work"), "10.0.0.1")).status == 200

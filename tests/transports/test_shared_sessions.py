@@ -36,7 +36,7 @@ from minimcp.stores.sessions import SharedSession, SharedSessions
 from ..inside import config_of, incoming_of, stop_hearing, token_checks
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
-from ..support import WAIT, eventually
+from ..support import WAIT, around, eventually
 from .http_app import (
     NEWEST,
     POST_HEADERS,
@@ -1160,15 +1160,14 @@ def test_a_slow_redis_costs_a_request_one_round_trip(
     assert core.session_store is not None
     store = core.session_store.processes.store
     asked: List[str] = []
-    run = store._run  # type: ignore[attr-defined]
     here = threading.get_ident()
 
-    def counted(script: str, key: str, *values: Any, **read: Any) -> Any:
+    def counted(run: Any, script: str, key: str, *values: Any, **read: Any) -> Any:
         if threading.get_ident() == here:
             asked.append(script)
         return run(script, key, *values, **read)
 
-    monkeypatch.setattr(store, "_run", counted)
+    around(monkeypatch, store, "_run", counted)
     assert client.at(core).request("ping").status == 200
     assert asked == ["get"]
     asked.clear()
@@ -1246,7 +1245,7 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(store, "wait", wait)
     told.follow()
     assert waits.wait(WAIT)
-    told._stopped.on_cancel(ends.set)
+    told.stopped.on_cancel(ends.set)
     told.broadcast(resource="notes://one")
     told.stop()
     assert [json.loads(data).get("resource") for _, data in store.read(told.key("log"))] == [

@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from contextlib import ExitStack
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
@@ -330,81 +330,73 @@ def test_a_response_whose_client_left_is_closed_once(stages: Any) -> None:
 # ------------------------------------------------------------ tasks
 
 
-def test_a_principal_that_fills_the_threads_of_tasks_does_not_delay_others() -> None:
-    go, began = threading.Event(), list[str]()
-    server = Server("jobs", auth=bearer(), limits=Limits(workers=4), extensions=[Tasks()])
+class Jobs:
+    """A server with a task that waits for the test."""
 
-    @server.tool(task="required")
-    def hold(name: str) -> str:
-        """Wait."""
-        began.append(name)
-        assert go.wait(WAIT)
-        return "held"
+    def __init__(self, **options: Any) -> None:
+        self.go, self.began = threading.Event(), list[str]()
+        self.server = server = Server("jobs", auth=bearer(), **options)
+        self.core = core_of(server)
 
-    core = core_of(server)
+        @server.tool(task="required")
+        def hold(name: str) -> str:
+            """Wait."""
+            self.began.append(name)
+            assert self.go.wait(WAIT)
+            return "held"
 
-    def begin(token: str, name: str) -> int:
-        params = {"name": "hold", "arguments": {"name": name}}
+    def begin(self, token: str) -> Any:
+        """Begin a task as the client with this token."""
         able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-        return serve(core, alone("tools/call", params, with_token(token), capabilities=able)).status
+        params = {"name": "hold", "arguments": {"name": token.partition("-")[0]}}
+        return serve(self.core, alone("tools/call", params, with_token(token), capabilities=able))
 
-    assert [begin("ada-1", "ada") for _ in range(6)] == [200] * 6
-    assert begin("bob-1", "bob") == 200
-    assert eventually(lambda: len(began) == 4)
-    assert sorted(began) == ["ada", "ada", "ada", "bob"]
-    go.set()
-    assert eventually(lambda: len(began) == 7)
-    server.close()
+    def begins(self, *tokens: str) -> bool:
+        """Whether a task begins for each of these."""
+        return [self.begin(token).status for token in tokens] == [200] * len(tokens)
 
-
-def test_running_tasks_are_shared_by_the_smaller_limit() -> None:
-    go = threading.Event()
-    server = Server("jobs", auth=bearer(), limits=Limits(requests=8), extensions=[Tasks()])
-
-    @server.tool(task="required")
-    def hold() -> str:
-        """Wait."""
-        assert go.wait(WAIT)
-        return "held"
-
-    core = core_of(server)
-
-    def begin() -> Any:
-        able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-        params = {"name": "hold", "arguments": {}}
-        return serve(core, alone("tools/call", params, with_token("ada-1"), capabilities=able))
-
-    assert [begin().status for _ in range(2)] == [200] * 2
-    refused = begin()
-    assert is_rejected(refused.status, refused.headers, refused.body, "running tasks")
-    go.set()
-    server.close()
+    def refuses(self, token: str) -> bool:
+        """Whether too many tasks run for one more of this client."""
+        refused = self.begin(token)
+        return is_rejected(refused.status, refused.headers, refused.body, "running tasks")
 
 
-def test_one_principal_runs_its_share_of_tasks() -> None:
-    go = threading.Event()
-    server = Server("jobs", auth=bearer(), extensions=[Tasks(max_tasks=8)])
+@pytest.fixture
+def jobs() -> Iterator[Callable[..., Jobs]]:
+    made: List[Jobs] = []
 
-    @server.tool(task="required")
-    def hold() -> str:
-        """Wait."""
-        assert go.wait(WAIT)
-        return "held"
+    def make(**options: Any) -> Jobs:
+        made.append(Jobs(**options))
+        return made[-1]
 
-    core = core_of(server)
+    yield make
+    for each in made:
+        each.go.set()
+        each.server.close()
 
-    def begin(token: str) -> Any:
-        params = {"name": "hold", "arguments": {}}
-        able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
-        return serve(core, alone("tools/call", params, with_token(token), capabilities=able))
 
-    assert [begin(token).status for token in ("ada-1", "ada-2", "bob-1")] == [200] * 3
-    refused = begin("ada-3")
-    assert is_rejected(refused.status, refused.headers, refused.body, "running tasks")
-    assert begin("bob-2").status == 200
-    go.set()
-    assert eventually(lambda: begin("ada-4").status == 200), "a task that ended counts no longer"
-    server.close()
+def test_a_principal_that_fills_the_threads_of_tasks_does_not_delay_others(
+    jobs: Callable[..., Jobs],
+) -> None:
+    made = jobs(limits=Limits(workers=4), extensions=[Tasks()])
+    assert made.begins(*["ada-1"] * 6, "bob-1")
+    assert eventually(lambda: len(made.began) == 4)
+    assert sorted(made.began) == ["ada", "ada", "ada", "bob"]
+    made.go.set()
+    assert eventually(lambda: len(made.began) == 7)
+
+
+def test_running_tasks_are_shared_by_the_smaller_limit(jobs: Callable[..., Jobs]) -> None:
+    made = jobs(limits=Limits(requests=8), extensions=[Tasks()])
+    assert made.begins("ada-1", "ada-1") and made.refuses("ada-1")
+
+
+def test_one_principal_runs_its_share_of_tasks(jobs: Callable[..., Jobs]) -> None:
+    made = jobs(extensions=[Tasks(max_tasks=8)])
+    assert made.begins("ada-1", "ada-2", "bob-1") and made.refuses("ada-3")
+    assert made.begins("bob-2")
+    made.go.set()
+    assert eventually(lambda: made.begins("ada-4")), "a task that ended counts no longer"
 
 
 # ------------------------------------------------------------ sessions
@@ -794,7 +786,9 @@ def test_without_descriptors_as_many_connections_are_closed_as_are_waiting(
 def test_connections_are_limited_by_the_files_that_a_process_may_open(
     files: int, wanted: Optional[int], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    resource = pytest.importorskip("resource", reason="this system has no such limit")
+    resource = pytest.importorskip(
+        "resource", reason="needs the limits of POSIX (the module resource)"
+    )
     monkeypatch.setattr(resource, "getrlimit", lambda which: (files, files))
     found, spare = http_server.limited_connections(wanted)
     assert found == most and found + spare <= files

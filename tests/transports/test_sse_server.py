@@ -10,7 +10,7 @@ import pytest
 from minimcp import ConnectionLost, Context, Server
 from minimcp.engine.transport import Transport
 from minimcp.http.headers import HttpRequest
-from minimcp.http.legacy_sse import _MOST_BYTES, _MOST_WAITING, SseServer, SseTransport
+from minimcp.http.legacy_sse import MAX_WAITING, MAX_WAITING_BYTES, SseServer, SseTransport
 from minimcp.http.options import HttpOptions
 from minimcp.http.responses import SHORT_BYTES
 
@@ -19,6 +19,11 @@ from ..support import WAIT, eventually
 from .http_app import Recording, Served, message
 
 requirement = pytest.mark.requirement
+
+
+def open_sse(sse: SseServer) -> Any:
+    """The connections of an `SseServer` that are open."""
+    return sse.transports
 
 
 def sse_of(server: Server, **changes: Any) -> SseServer:
@@ -189,7 +194,7 @@ def test_streams_are_limited_and_get_comments(server: Server) -> None:
     client.writer.wait_for(lambda: b": keep-alive" in client.writer.body)
     client.writer.gone = True  # nobody has noticed but the next comment
     client.stream.finished()
-    assert eventually(lambda: not sse._transports)
+    assert eventually(lambda: not open_sse(sse))
 
 
 def test_while_it_closes_nobody_is_let_in(sse: SseServer) -> None:
@@ -202,9 +207,7 @@ def test_while_it_closes_nobody_is_let_in(sse: SseServer) -> None:
     writer = late.writer
     writer.wait_for(lambda: writer.status)
     assert (
-        writer.status == 503
-        and "closing" in writer.json["error"]["message"]
-        and not sse._transports
+        writer.status == 503 and "closing" in writer.json["error"]["message"] and not open_sse(sse)
     )
 
 
@@ -235,9 +238,9 @@ def test_a_pipe_ends_once_and_takes_only_so_much() -> None:
     writer = Recording()
     writer.begin(200, [])
     pipe = SseTransport(writer, {})
-    assert all(pipe.put(b"{}") for _ in range(_MOST_WAITING)) and not pipe.put(b"{}")
-    assert len(pipe.receive()) == _MOST_WAITING and pipe.peer_may_read()
-    long = b"x" * _MOST_BYTES
+    assert all(pipe.put(b"{}") for _ in range(MAX_WAITING)) and not pipe.put(b"{}")
+    assert len(pipe.receive()) == MAX_WAITING and pipe.peer_may_read()
+    long = b"x" * MAX_WAITING_BYTES
     assert pipe.put(long + b"x") and not pipe.put(b"{}") and len(pipe.receive()) == 1
     assert (
         pipe.put(long[4:]) and pipe.put(b"{}") and not pipe.put(b"123") and len(pipe.receive()) == 2

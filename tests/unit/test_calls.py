@@ -12,7 +12,7 @@ from minimcp import CancelToken
 from minimcp.protocol.lifecycle import VERSION_KEY
 
 from ..answering import R4, R5, Answering, error, result, silence
-from ..inside import session_of
+from ..inside import connection_of, session_of
 from ..support import WAIT, eventually
 
 TOOL = {"name": "t", "inputSchema": {"type": "object"}}
@@ -106,7 +106,7 @@ def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
         many = client.call_tools([("a", None), ("b", None)], timeout=0.01, return_exceptions=True)
         assert ["'a': no answer" in str(many[0]), "'b': no answer" in str(many[1])] == [True, True]
         server.pipe.give(b"Listening on port 80")
-        assert eventually(lambda: session_of(client)._connection._remark)
+        assert eventually(lambda: connection_of(client).remark)
         with pytest.raises(
             minimcp.RequestTimeout,
             match="0.05 s; it wrote a line that is not a message: Listening on",

@@ -12,7 +12,7 @@ from minimcp.http import client_sse
 
 from ..inside import forget_servers, known_servers
 from ..scripted import Task
-from ..support import WAIT
+from ..support import WAIT, around
 from ..web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
 
 
@@ -215,10 +215,13 @@ def test_messages_go_where_the_first_endpoint_says() -> None:
 def test_a_connection_is_used_again_when_what_was_posted_is_accepted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read, answer, old = threading.Semaphore(0), client_sse.SseSession._read_answer, Old()
-    monkeypatch.setattr(
-        client_sse.SseSession, "_read_answer", lambda *given: (answer(*given), read.release())
-    )
+    read, old = threading.Semaphore(0), Old()
+
+    def read_answer(answer: Any, *given: Any) -> None:
+        answer(*given)
+        read.release()
+
+    around(monkeypatch, client_sse.SseSession, "_read_answer", read_answer)
 
     def post(heard: Heard, wire: Wire) -> None:
         wire.whole(202, b"Accepted", "text/plain")

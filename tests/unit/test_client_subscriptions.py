@@ -29,7 +29,7 @@ from ..answering import R4, Answer, error, result, silence
 from ..inside import close_clients_at_exit, session_of, waits_on
 from ..listening import ACKNOWLEDGED, LISTEN, PROMPTS, TOOLS, UPDATED, Host, about, agree
 from ..scripted import Task, cancelled, no_threads, notice, result as ended, wait_for
-from ..support import WAIT, eventually
+from ..support import WAIT, around, eventually
 
 
 @pytest.fixture(autouse=True)
@@ -141,6 +141,11 @@ def test_wrong_arguments_are_told_before_anything_is_sent(session: bool) -> None
 
 
 @pytest.mark.requirement("RES-13", "M:SUB-24", "M:SUB-12")
+def listened(client: Any) -> Any:
+    """The resources that streams of a session listen to."""
+    return session_of(client).subscriptions.listened
+
+
 def test_what_a_session_subscribes_to_is_shared() -> None:
     host = Host(session=True)
     with opened(host, revision=R4) as client:
@@ -158,10 +163,7 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         assert host.subscriptions()[-1] == ("subscribe", "a://3")
         client.unsubscribe("a://3")
         assert host.subscriptions()[-1] == ("unsubscribe", "a://3")
-        assert (
-            not session_of(client).subscriptions._listened
-            and not session_of(client).subscriptions.uris
-        )
+        assert not listened(client) and not session_of(client).subscriptions.uris
 
 
 def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
@@ -172,10 +174,7 @@ def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
         assert host.subscriptions()[3:] == [
             ("unsubscribe", f"a://{number}") for number in (1, 2, 3)
         ]
-        assert (
-            not host.calls("notifications/cancelled")
-            and not session_of(client).subscriptions._listened
-        )
+        assert not host.calls("notifications/cancelled") and not listened(client)
 
 
 def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
@@ -296,9 +295,9 @@ def test_a_stream_that_the_server_ends_is_opened_again_and_the_gap_is_told() -> 
 def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_just_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked, end_with, wait_until = threading.Event(), module.Changes._end_with, module.wait_until
+    looked, wait_until = threading.Event(), module.wait_until
 
-    def seldom_runs(stream: Any, ending: Any) -> None:
+    def seldom_runs(end_with: Any, stream: Any, ending: Any) -> None:
         looked.wait(WAIT)
         end_with(stream, ending)
 
@@ -313,7 +312,7 @@ def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_j
         minimcp.connect(server, timeout=WAIT) as client,
         client.listen(tools_list_changed=True) as changes,
     ):
-        monkeypatch.setattr(module.Changes, "_end_with", seldom_runs)
+        around(monkeypatch, module.Changes, "_end_with", seldom_runs)
         monkeypatch.setattr(module, "wait_until", look)
         server.close()
         assert list(changes) == []
@@ -327,11 +326,11 @@ def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.M
         for number, (begin, steady, then) in enumerate(
             [(0.001, 60, 0.002), (0.015, 60, 0.02), (0.015, -1.0, 0.02)]
         ):
-            listening._pause = begin
+            listening.pause_seconds = begin
             monkeypatch.setattr(module, "STEADY_SECONDS", steady)
             host.pipe.give(ended(host.listens(number + 1)[number]))
             heard.next(3)
-            assert listening._pause == then
+            assert listening.pause_seconds == then
     assert module.FIRST_PAUSE_SECONDS == 0.01, "which doubled is what came last"
 
 

@@ -136,6 +136,11 @@ def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
 # ------------------------------------------------------------ what is written
 
 
+def give_pool(connection: Connection, pool: Pool) -> None:
+    """Have a writer see the jobs of another pool."""
+    connection.writer._pool = pool
+
+
 def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_writer() -> None:
     with open_channel() as (connection, pipe, _):
         threads: List[str] = []
@@ -155,7 +160,7 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         for _ in range(2):
             connection.pool.submit(lambda: (begun.set(), release.wait(WAIT)))
         pool = Pool(1, "full")
-        connection.writer._pool = pool
+        give_pool(connection, pool)
         pool.submit(lambda: (begun.set(), release.wait(WAIT)))
         wait_for(begun)
         pool.submit(release.is_set)
@@ -207,7 +212,8 @@ def test_a_cancellation_goes_behind_its_request_that_is_queued() -> None:
 def test_while_jobs_wait_lines_are_joined_in_their_order() -> None:
     with open_channel() as (connection, pipe, _):
         release, begun = threading.Event(), threading.Event()
-        pool = connection.writer._pool = Pool(1, "full")
+        pool = Pool(1, "full")
+        give_pool(connection, pool)
         pool.submit(lambda: (begun.set(), release.wait(WAIT)), bool)
         wait_for(begun)
         for number in (1, 2, 3):

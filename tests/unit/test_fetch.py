@@ -20,6 +20,7 @@ from minimcp.http import fetch
 from minimcp.http.fetch import AbortableRequest, Fetcher, FetchResponse, same_origin
 from minimcp.protocol.urls import parse_web_url
 
+from ..inside import pools_of
 from ..scripted import Task
 from ..support import WAIT, eventually, run_python
 from ..web import Heard, Peer, Wire
@@ -281,10 +282,10 @@ def test_two_threads_may_close_it_at_once() -> None:
             assert len(closed) == 1
             Task(fetcher.close).result()
 
-    fetcher._pools["x"] = Pool(), ""
+    pools_of(fetcher)["x"] = Pool(), ""
     fetcher.close()
     assert closed == [0]
-    fetcher._pools.clear()
+    pools_of(fetcher).clear()
     fetcher.close()
 
 

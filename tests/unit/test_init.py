@@ -10,6 +10,7 @@ import pytest
 
 import minimcp
 
+from ..inside import modules_of
 from ..support import ROOT, run_python
 
 
@@ -17,7 +18,7 @@ def test_public_names() -> None:
     assert sorted(minimcp.__all__) == minimcp.__all__ == sorted(set(minimcp.__all__))
     for name in minimcp.__all__:
         assert getattr(minimcp, name) is vars(minimcp)[name] and name in dir(minimcp)
-    assert {name for names in minimcp._MODULES.values() for name in names.split()} <= set(
+    assert {name for names in modules_of(minimcp).values() for name in names.split()} <= set(
         minimcp.__all__
     )
     misspelt = "Sever"
@@ -40,7 +41,7 @@ def test_type_checkers_read_the_modules_that_names_are_imported_from() -> None:
     }
     assert read.pop("testing") is None
     imported = {
-        name: module for module, names in minimcp._MODULES.items() for name in names.split()
+        name: module for module, names in modules_of(minimcp).items() for name in names.split()
     }
     assert read == {**dict.fromkeys(read, "types"), **imported}
     assert set(read) == set(minimcp.__all__) - set(vars(minimcp.errors)) - {"__version__"}

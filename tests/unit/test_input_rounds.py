@@ -126,7 +126,7 @@ def test_where_no_round_is_resumed_its_members_are_nothing(revision: str, method
 def test_that_a_tool_runs_again_is_said_once(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(input_rounds, "_replayed", set())
+    monkeypatch.setattr(input_rounds, "replayed", set())
     caplog.set_level("INFO", "minimcp.rounds")
     for method, said in (("prompts/get", 0), ("tools/call", 1), ("tools/call", 1)):
         assert Call(ask, method=method).whole() == 1

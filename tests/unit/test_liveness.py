@@ -19,7 +19,7 @@ from minimcp.engine.connection import Connection
 from minimcp.errors import Busy, SessionGone
 
 from ..answering import R2, R4, R5, REVISIONS, Answering, error, initialized, result, silence
-from ..inside import forget_servers, session_of
+from ..inside import connection_of, forget_servers, session_of
 from ..scripted import ScriptedClock, ScriptedPipe, notice, request, wait_for
 from ..support import ROOT, WAIT, eventually
 from ..transports.http_app import Shaken, alone, core_of, serve
@@ -185,7 +185,7 @@ def test_whatever_the_server_sends_is_a_sign_of_life(clock: ScriptedClock, failu
     server = Answering({"ping": silence})
     with open_client(server) as client:
         for sent in (notice("notifications/message", level="info", data=1), request("s1", "ping")):
-            connection = session_of(client)._connection
+            connection = connection_of(client)
             server.pipe.give(sent)
             assert eventually(lambda connection=connection: connection.was_active)
             clock.advance(INTERVAL)

@@ -366,7 +366,7 @@ def test_the_limit_of_python_is_met_without_an_exception(opener: str) -> None:
 def test_why_a_long_line_cannot_be_read_is_not_looked_for_by_reading_it_again(
     begins: str, ends: str, code: int, reason: str, id: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_diagnose", None)
+    monkeypatch.setattr(module, "explain_decoding", None)
     found = decode((begins + "x" * 65536 + ends).encode())
     assert (
         isinstance(found, InvalidMessage)

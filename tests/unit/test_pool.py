@@ -179,7 +179,7 @@ def test_few_threads_run_many_short_jobs(make: Callable[..., Pool]) -> None:
     for _ in range(500):
         pool.submit(done.release)
     assert all(done.acquire(timeout=WAIT) for _ in range(500))
-    assert pool._threads_started < 100
+    assert pool.threads_started < 100
 
 
 def test_threads_end_when_they_are_idle_for_long_or_the_pool_is_closed(
@@ -255,7 +255,7 @@ def test_without_threads_jobs_wait_for_one_that_there_is(
 def test_a_fork_begins_without_threads(make: Callable[..., Pool]) -> None:
     pool, ran = make(1), threading.Event()
     release = hold(pool, 1)
-    pool_module._renew_all_in_fork()
+    pool_module.renew_all_in_fork()
     pool.submit(ran.set)
     wait_for(ran)
     release.set()

@@ -20,7 +20,7 @@ from typing_extensions import Annotated
 import minimcp
 from minimcp import Context, Server
 from minimcp.extensions.extension import Extension
-from minimcp.schema.checker import _NOT_COMMON, DIALECTS, WORDS, compile_check, types_of
+from minimcp.schema.checker import DIALECTS, NOT_COMMON, WORDS, compile_check, types_of
 from minimcp.schema.mismatch import Mismatch
 
 from ..answering import R3, R4, R5, REVISIONS
@@ -631,7 +631,7 @@ def test_dependencies_of_both_kinds_are_checked() -> None:
         assert check({"a": wrong}) is not None
 
 
-NAMES = sorted({*WORDS, *_NOT_COMMON, "format", "id", "default", "examples", "nullable"})
+NAMES = sorted({*WORDS, *NOT_COMMON, "format", "id", "default", "examples", "nullable"})
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-3, 10), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=3),
     st.sampled_from(["string", "object", "integer", "#", "#/$defs/a", "#a", "(", "^a", "http://x/y", "urn:x", *DIALECTS]),

@@ -18,7 +18,7 @@ from minimcp.server import run as module
 from minimcp.server.run import Run
 
 from ..scripted import Task, wait_for
-from ..support import ROOT, WAIT, eventually
+from ..support import ROOT, WAIT, around, eventually
 from .requests import config
 from .test_executors import exchange, interrupt
 
@@ -112,16 +112,18 @@ def test_a_signal_ends_it_and_the_old_handlers_come_back(
     assert after == [found[SIGNALS[0]], own, own] and signal.set_wakeup_fd(-1) == -1
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGUSR1"), reason="Windows has no such signal")
+@pytest.mark.skipif(
+    not hasattr(signal, "SIGUSR1"), reason="needs SIGUSR1, which Windows does not have"
+)
 def test_a_signal_of_the_author_s_own_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     scene, came = Scene(monkeypatch), threading.Event()
     looked: List[bytes] = []
 
-    def wait(run: Run, seconds: float, look: Callable[[Run, float], bytes] = Run._wait) -> bytes:
+    def wait(look: Callable[[Run, float], bytes], run: Run, seconds: float) -> bytes:
         looked.append(look(run, seconds))
         return looked[-1]
 
-    monkeypatch.setattr(Run, "_wait", wait)
+    around(monkeypatch, Run, "_wait", wait)
     before = signal.signal(signal.SIGUSR1, lambda *_: came.set())
     try:
         scene.connecting = lambda: os.kill(os.getpid(), signal.SIGUSR1)
@@ -173,7 +175,7 @@ def test_each_signal_counts_once_by_whichever_way_it_comes(
 
     def signals() -> int:
         assert scene.run is not None
-        return scene.run._signals
+        return scene.run.signal_count
 
     def stop() -> None:
         if taken:

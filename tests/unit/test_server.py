@@ -16,7 +16,7 @@ from minimcp.engine.connection import Connection
 from minimcp.engine.transport import memory_pair
 
 from ..answering import R4, R5
-from ..inside import connections_of, feature_of, waits_on
+from ..inside import connections_of, feature_of, runs_of, waits_on
 from ..interaction.raw_client import RawClient
 from ..scripted import Task, notice, request
 from ..support import WAIT, eventually, run_python
@@ -159,7 +159,7 @@ def test_run_until_the_input_ends(streams: Any, in_main_thread: bool) -> None:
     task = Task(talk if in_main_thread else server.run)
     assert (server.run if in_main_thread else talk)() == (None if in_main_thread else "echo")
     assert task.result() == ("echo" if in_main_thread else None)
-    assert server._runs == []
+    assert runs_of(server) == []
 
 
 # ---------------------------------------------------------------- forks

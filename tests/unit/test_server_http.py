@@ -21,7 +21,7 @@ from minimcp.http.endpoint import Endpoint
 from minimcp.http.server import RunningHttp
 from minimcp.http.sse import SseEvent
 
-from ..inside import endpoint_of
+from ..inside import endpoint_of, runs_of
 from ..scripted import Task
 from ..streams import read_events
 from ..support import ROOT, WAIT, eventually
@@ -204,10 +204,10 @@ def test_run_says_every_way_in(capfd: pytest.CaptureFixture[str]) -> None:
     ):
         server = Server("served")
         running = Task(lambda: server.run("http", port=0, **options))  # type: ignore[arg-type]  # noqa: B023
-        assert eventually(lambda: server._listening)  # noqa: B023
+        assert eventually(lambda: server.listening)  # noqa: B023
         server.close()
         running.result()
-        assert server._runs == []
+        assert runs_of(server) == []
         assert re.search(words, capfd.readouterr().err, re.M)
 
 
@@ -251,7 +251,9 @@ def start_child() -> Tuple[Any, int]:
     return child, int(told[2])
 
 
-@pytest.mark.skipif(os.name == "nt", reason="signals of POSIX")
+@pytest.mark.skipif(
+    os.name == "nt", reason="needs the signals of POSIX, which Windows does not have"
+)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> None:
     child, port = start_child()

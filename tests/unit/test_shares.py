@@ -13,7 +13,7 @@ from minimcp import Bearer, HttpOptions, Limits, Server
 from minimcp.engine.pool import Pool, waiting
 from minimcp.engine.shares import RESOURCES, CountedClient, Place, ShareExceeded, Shares
 
-from ..inside import config_of, turns_of, waiting_turns
+from ..inside import config_of, make_endpoint, turns_of, waiting_turns
 from ..support import ROOT, WAIT, eventually
 
 ADA, BOB = ("principal", "ada"), ("principal", "bob")
@@ -310,7 +310,7 @@ def test_without_a_name_or_a_limit_a_client_uses_the_pool_itself() -> None:
 
 def test_a_forked_process_begins_without_clients_in_the_same_object() -> None:
     server = Server("forked")
-    endpoint = server._endpoint("/mcp", max_streams=1)
+    endpoint = make_endpoint(server, max_streams=1)
     counted = endpoint.shares
     admit(counted, "requests", 8, [ADA])
     with counted._lock:

@@ -261,9 +261,10 @@ def test_a_change_that_leaves_size_and_times_is_noticed(folder: Path) -> None:
     path, served = write(folder / "a") / "x.txt", Skills(folder)
     path.write_text("one", "utf-8")
     status = path.stat()  # a clock of a file system may stand still for some milliseconds
-    first = served._file("a/x.txt", status, None)
+    read = served._file
+    first = read("a/x.txt", status, None)
     path.write_text("two", "utf-8")
-    assert served._file("a/x.txt", status, first).listed["digest"] != first.listed["digest"]
+    assert read("a/x.txt", status, first).listed["digest"] != first.listed["digest"]
 
 
 def test_files_that_have_not_changed_are_read_once(
@@ -288,15 +289,18 @@ def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPa
     meanwhile."""
     served, looks = Skills(folder), []
     first, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
-    scandir, lock = os.scandir, served._lock
+    scandir = os.scandir
 
     class Lock:
+        def __init__(self, lock: Any) -> None:
+            self.lock = lock
+
         def __enter__(self) -> None:
             waiting.release()
-            lock.acquire()
+            self.lock.acquire()
 
         def __exit__(self, *error: Any) -> None:
-            lock.release()
+            self.lock.release()
 
     def slow(where: Any) -> Any:  # the folder is empty: one look scans one folder
         looks.append(1)
@@ -305,7 +309,7 @@ def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPa
         return scandir(where)
 
     monkeypatch.setattr(os, "scandir", slow)
-    monkeypatch.setattr(served, "_lock", Lock())
+    served._lock = Lock(served._lock)  # type: ignore[assignment]
     Server("s", extensions=[served])
     tasks = [Task(served.refresh)]
     assert first.wait(WAIT)
@@ -460,8 +464,7 @@ def test_nothing_leads_outside_that_is_exchanged(
     (outside / "x.txt").write_text(SECRET, "utf-8")
     with minimcp.connect(Server("s", extensions=[served]), timeout=WAIT) as client:
         assert client.read_resource("skill://a/sub/x.txt").contents[0].text == "inside"
-        seen = served._seen
-        monkeypatch.setattr(served, "_look", lambda: seen)
+        served._look = lambda seen=served._seen: seen  # type: ignore[method-assign,misc]
 
         def refused() -> None:
             with pytest.raises(ResourceNotFound):

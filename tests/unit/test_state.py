@@ -111,7 +111,7 @@ def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
             refused(one, token)
     for seconds in (3600, None):
         made = Server("slow", limits=Limits(ask_timeout=seconds))
-        assert feature_of(made, "rounds").states._lifetime == seconds
+        assert feature_of(made, "rounds").states.lifetime == seconds
 
 
 @pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S19")

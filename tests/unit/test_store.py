@@ -19,7 +19,7 @@ from minimcp.stores.base import StoreUnavailable
 from ..inside import callbacks_of, waiters_of
 from ..redis_server import RedisServer, redis_server
 from ..scripted import Task
-from ..support import ROOT, WAIT, eventually, run_python
+from ..support import ROOT, WAIT, around, eventually, run_python
 
 
 @pytest.fixture
@@ -45,12 +45,14 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 @pytest.fixture
 def clock(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[float], None]:
+) -> Iterator[Callable[[float], None]]:
     """Sets the clock of a store forward; that of Redis by shortening what the keys there have left."""
     ahead = [0.0]
     store = request.getfixturevalue("store")
     if isinstance(store, RedisStore):
-        client = store._client
+        import redis
+
+        client = redis.Redis.from_url(request.getfixturevalue("redis").url)
 
         def shorten(seconds: float) -> None:
             for key in client.scan_iter("*"):
@@ -58,7 +60,9 @@ def clock(
                 if left > 0:
                     client.pexpire(key, int(left - seconds * 1000))
 
-        return shorten
+        yield shorten
+        client.close()
+        return
     monotonic, wall = time.monotonic(), time.time()  # it stands still, however long a test takes
     monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic + ahead[0])
     monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall + ahead[0])
@@ -66,7 +70,7 @@ def clock(
     def forward(seconds: float) -> None:
         ahead[0] += seconds
 
-    return forward
+    yield forward
 
 
 def test_a_value_is_kept_and_its_version_rises(store: Store) -> None:
@@ -330,7 +334,7 @@ def test_values_and_events_survive_a_restart(tmp_path: Path) -> None:
     second.close()
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
 def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.put("a", b"parent")
@@ -364,8 +368,12 @@ def before_query(
     monkeypatch: pytest.MonkeyPatch, store: SqliteStore, look: Callable[[str], object]
 ) -> None:
     """Have `look` see each statement before a store executes it, or raise instead."""
-    query = store._query
-    monkeypatch.setattr(store, "_query", lambda sql, *values: (look(sql), query(sql, *values))[1])
+
+    def queried(query: Any, statement: str, *values: Any) -> Any:
+        look(statement)
+        return query(statement, *values)
+
+    around(monkeypatch, store, "_query", queried)
 
 
 def test_a_poll_that_fails_is_tried_again(
@@ -429,6 +437,7 @@ def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.Mo
     """It began before Redis was away, and fails as that is found to be back."""
     monkeypatch.setattr("minimcp.stores.redis.PROBE_SECONDS", 0.01)
     store, back = RedisStore("redis://127.0.0.1:1/0"), threading.Event()
+    do = store._do
     store._client = SimpleNamespace(ping=back.is_set, connection_pool=store._client.connection_pool)
 
     class Late(Exception):
@@ -444,18 +453,20 @@ def test_a_call_that_fails_late_does_not_leave_redis_away(monkeypatch: pytest.Mo
 
     def call() -> None:
         with pytest.raises(StoreUnavailable):  # another thread's
-            store._do(lambda: fail(ConnectionError()))
+            do(lambda: fail(ConnectionError()))
         raise Late
 
     with pytest.raises(StoreUnavailable):
-        store._do(call)
+        do(call)
     assert eventually(lambda: store._failure is None)
     store.close()
 
 
 # ------------------------------------------------------------ the file and its owner
 
-needs_modes = pytest.mark.skipif(os.name == "nt", reason="Windows has access lists, not modes")
+needs_modes = pytest.mark.skipif(
+    os.name == "nt", reason="needs the modes of files, which Windows does not have"
+)
 
 
 @needs_modes

@@ -38,7 +38,7 @@ def made(*kinds: str, max_streams: Optional[int] = 256) -> Subscriptions:
 def opens(of: Subscriptions, peer: Any, post: Any) -> None:
     """Open a session, of a client that is not initialized yet."""
     peer.initialized = False
-    of.opened(peer, OpenSession(post, tuple(kind for kind in LISTS if of._offered(kind)), ()))
+    of.opened(peer, OpenSession(post, tuple(kind for kind in LISTS if of.is_offered(kind)), ()))
 
 
 def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:

@@ -8,6 +8,7 @@ from typing import List
 
 import pytest
 
+from ..inside import modules_of
 from ..support import ROOT, run_python
 
 TESTS = """
@@ -157,5 +158,5 @@ def test_the_kit_says_what_it_does_not_have() -> None:
     with pytest.raises(AttributeError, match="has no attribute 'contexts'"):
         getattr(testing, "contexts")  # noqa: B009
     assert {*testing.__all__} == {
-        name for names in testing._MODULES.values() for name in names.split()
+        name for names in modules_of(testing).values() for name in names.split()
     }

@@ -31,7 +31,9 @@ TOKEN: Dict[str, Any] = {
     "refresh_token": None,
 }
 
-posix = pytest.mark.skipif(os.name == "nt", reason="there are no such modes")
+posix = pytest.mark.skipif(
+    os.name == "nt", reason="needs the modes of files, which Windows does not have"
+)
 
 
 @pytest.fixture
@@ -299,7 +301,7 @@ finally:
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
 def test_a_process_that_was_forked_inside_holds_no_lock(file: TokenFile) -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORK, str(file.path)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, timeout=WAIT, check=False)
@@ -328,7 +330,7 @@ def authorizer() -> Authorizer:
 def test_a_token_that_is_forgotten_while_a_request_is_authorized(
     authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    authorizer._is_loaded = True
+    authorizer.is_loaded = True
     changing(monkeypatch, "_token", Token("kW9", "i", "r"), None)
     headers = authorizer.authorize("POST", "https://example.com/mcp", AbortableRequest())
     assert headers == {"Authorization": "Bearer kW9"}

@@ -65,7 +65,7 @@ def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
     found: List[Any] = []
     for start in range(0, len(text), 900):
         found += splitter.feed(text[start : start + 900])
-        assert len(splitter._incomplete) <= 11_000
+        assert len(splitter.incomplete) <= 11_000
     found += splitter.feed(b"\nnext\n" + b"x" * 10_000 + b"\r\n")
     long, following, longest = found
     assert following == b"next" and long.limit == 10_000 and longest == b"x" * 10_000
@@ -89,7 +89,7 @@ def test_who_leaves_while_it_is_called_away_leaves_the_call_where_it_is(
         return write(number, data)
 
     monkeypatch.setattr(os, "write", call)
-    receiving, closing = Task(ours.receive), Task(ours._in.close, WAIT)
+    receiving, closing = Task(ours.receive), Task(ends_of(ours)[0].close, WAIT)
     wait_for(calling)
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", write)
@@ -175,13 +175,19 @@ def test_descriptors_that_broke() -> None:
     enlarge(1_000_000)
 
 
+def ends_of(transport: Any) -> Any:
+    """The descriptors of a transport: the one that it reads from, and the one that it writes to."""
+    return transport._in, transport._out
+
+
 @contextmanager
 def used(transport: Any) -> Iterator[None]:
     """While it lasts another thread uses both descriptors."""
     held, free = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with transport._in.lock, transport._out.lock:
+        reading, writing = ends_of(transport)
+        with reading.lock, writing.lock:
             held.set()
             wait_for(free)
 
@@ -211,7 +217,7 @@ def test_descriptors_that_a_thread_does_not_leave_are_left_open(
 
 def test_a_fork_closes_descriptors_and_changes_no_flag(pair: Pair) -> None:
     ours, _ = pair
-    flag = os.dup(ours._out.number)
+    flag = os.dup(ends_of(ours)[1].number)
     with used(ours):  # by a thread that is not there in a fork
         ours.close_in_fork()
         assert ours.receive() == [] and not ours.peer_may_read() and not os.get_blocking(flag)
@@ -223,7 +229,7 @@ def test_a_fork_closes_descriptors_and_changes_no_flag(pair: Pair) -> None:
 def test_without_poll_reads_and_writes_end_when_the_peer_does(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(transport_module, "_HAS_POLL", False)
+    monkeypatch.setattr(transport_module, "HAS_POLL", False)
     ours, theirs = memory_pair(None)
     assert ours.send(b"one\n", 0) == 0 and ours.peer_may_read()
     assert ours.send(b"one\n", WAIT) == 4

@@ -11,6 +11,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional
 from urllib.parse import parse_qs
 
+import jwt
 import pytest
 
 from minimcp import Bearer
@@ -21,9 +22,7 @@ from minimcp.http.headers import Headers, HttpError
 from ..scripted import Task
 from ..support import WAIT
 
-jwt = pytest.importorskip("jwt")
-if not jwt.algorithms.has_crypto:
-    pytest.skip("PyJWT[crypto] is wanted", allow_module_level=True)
+assert jwt.algorithms.has_crypto, "minimcp[test] asks for PyJWT[crypto]"
 
 RESOURCE = "https://mcp.example.com/mcp"
 

@@ -114,7 +114,7 @@ def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> No
         (channel,) = waiting(server)
         incoming_of(
             channel
-        ).timeout._expire()  # by a timer that has looked before the question paused it
+        ).timeout.expire()  # by a timer that has looked before the question paused it
         again = {"requestState": state, "inputResponses": {"elicit-1": {"action": "cancel"}}}
         answer = client.once("tools/call", name="act", arguments={}, **again)
         assert answer["result"]["content"][0]["text"] == "cancel"

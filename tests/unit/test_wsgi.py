@@ -407,6 +407,11 @@ def test_a_request_is_answered_that_comes_as_the_server_is_closed(
     assert json.loads(response.body)["result"]["structuredContent"] == 3
 
 
+def endpoint_of_app(app: Any) -> Any:
+    """The endpoint that an application serves."""
+    return app._server
+
+
 def test_close_may_come_while_an_application_is_made(server: Server) -> None:
     class Apps(WeakSet):  # type: ignore[type-arg]
         def add(self, app: Any) -> None:
@@ -415,12 +420,12 @@ def test_close_may_come_while_an_application_is_made(server: Server) -> None:
 
     server._wsgi_endpoints = Apps()
     app = server.wsgi()
-    assert list(server._wsgi_endpoints) == [app._server]
+    assert list(server._wsgi_endpoints) == [endpoint_of_app(app)]
 
 
 def test_a_closed_endpoint_refuses_and_a_closed_server_serves_again(server: Server) -> None:
     app = server.wsgi()
-    app._server.close()
+    endpoint_of_app(app).close()
     assert whole(Host(app)(alone("server/discover")))[0] == 503
     for _ in range(3):
         server.close()

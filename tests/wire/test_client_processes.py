@@ -15,6 +15,7 @@ import minimcp
 from minimcp.stdio import child
 from minimcp.stdio.child import ChildTransport
 
+from ..support import around
 from .clients import ERAS, Script, ScriptedServer
 
 # ---------------------------------------------------------------- K20: the end of a server
@@ -35,13 +36,12 @@ def test_k20_a_polite_server_ends_at_the_end_of_its_input(scripted: Script, revi
 def never_too_early(monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
     """However slow the server is, it has noted the end of its input before SIGTERM comes, and that
     before SIGKILL."""
-    real = ChildTransport._signal
 
-    def act(transport: ChildTransport, name: str) -> None:
+    def act(really: Any, transport: ChildTransport, name: str) -> None:
         server.happened("eof" if name == "SIGTERM" else "signal")
-        real(transport, name)
+        really(transport, name)
 
-    monkeypatch.setattr(ChildTransport, "_signal", act)
+    around(monkeypatch, ChildTransport, "_signal", act)
 
 
 @pytest.mark.usefixtures("hasty")

@@ -32,6 +32,7 @@ from tests.support import WAIT, eventually, open_descriptors
 from tests.transports.http_peer import Peer
 
 from ..inside import kept_connections
+from ..support import around
 
 PATIENT = Timeouts(head=WAIT, body=WAIT, idle=WAIT, leave=WAIT)
 """For peers that may be slow because the machine is."""
@@ -151,7 +152,7 @@ def test_head_has_no_body(endpoint: Endpoint, running: RunningHttp) -> None:
 
 def held_bytes(running: RunningHttp) -> int:
     with suppress(RuntimeError):  # the server's thread has changed what was counted
-        return running._half_bytes()
+        return running.half_bytes()
     return -1
 
 
@@ -542,7 +543,7 @@ def test_a_refusal_waits_for_nobody(
     running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int
 ) -> None:
     """Where a call on a socket may block too, as on Windows."""
-    monkeypatch.setattr(server_module, "_DONT_WAIT", flag)
+    monkeypatch.setattr(server_module, "DONT_WAIT", flag)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -628,22 +629,26 @@ def test_a_peer_that_is_idle_is_let_go(begins: bytes) -> None:
 
 def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its deadline is over when it is looked at: by then the server has looked at what came before."""
-    sent, move = threading.Event(), RunningHttp._move
+    sent = threading.Event()
 
-    def stand_still(running: RunningHttp, connection: HttpConnection, awaited: str) -> None:
+    def stand_still(
+        move: Any, running: RunningHttp, connection: HttpConnection, awaited: str
+    ) -> None:
         move(running, connection, awaited)
         if awaited == HEAD:
             assert sent.wait(WAIT)
-            connection.due, running._sweep_at = time.monotonic(), 0.0
+            connection.due, running.sweep_at = time.monotonic(), 0.0
 
-    monkeypatch.setattr(RunningHttp, "_move", stand_still)
+    around(monkeypatch, RunningHttp, "_move", stand_still)
     with serving(Endpoint()) as running, Peer(running.port) as peer:
         peer.get()
         sent.set()
         assert peer.response().body == b"GET / "
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="counts descriptors in /proc")
+@pytest.mark.skipif(
+    sys.platform != "linux", reason="needs /proc, which Linux has, to count descriptors"
+)
 def test_no_descriptor_is_left_for_a_connection(
     running: RunningHttp, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -699,7 +704,7 @@ def has_ipv6() -> bool:
     return True
 
 
-@pytest.mark.skipif(not has_ipv6(), reason="the machine has no IPv6")
+@pytest.mark.skipif(not has_ipv6(), reason="needs the IPv6 address ::1 on this machine")
 def test_ipv6(endpoint: Endpoint) -> None:
     with serving(endpoint, host="::1") as running, Peer(running.port, "::1") as peer:
         assert peer.get().response().status == 200
@@ -796,7 +801,7 @@ def test_what_does_not_end_is_named(
     assert eventually(lambda: len(open_descriptors()) < files)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_process_closes_its_descriptors_alone(running: RunningHttp) -> None:
     with Peer(running.port) as peer:
