@@ -10,6 +10,7 @@ from typing import Any, List, Optional
 import pytest
 
 from minimcp import Bearer, HttpOptions, Limits, Server
+from minimcp.engine import shares as shares_module
 from minimcp.engine.pool import Pool, waiting
 from minimcp.engine.shares import RESOURCES, CountedClient, Place, ShareExceeded, Shares
 
@@ -384,3 +385,22 @@ def test_what_a_store_counts_has_the_same_share() -> None:
     counted.check("tasks", 8, ADA, 1)
     with pytest.raises(ShareExceeded, match="its share of running tasks .*: 2 of 8"):
         counted.check("tasks", 8, ADA, 2)
+
+
+def test_a_place_that_stays_with_its_client_is_not_counted_again() -> None:
+    ada = CountedClient(shares(), [ADA])
+    place, other = ada.admit("requests", 8), ada.admit("requests", 8)
+    ada.move(place, 8)
+    with pytest.raises(ShareExceeded):
+        ada.admit("requests", 8)
+    other.leave()
+    assert ada.admit("requests", 8).names == [ADA]
+
+
+def test_the_cache_of_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shares_module, "MAX_CLIENTS", 2)
+    counted = shares()
+    first = counted.client("ada", None)
+    assert counted.client("ada", None) is first and counted.client("bob", None) is not first
+    assert counted.client("cyd", None).names == (("principal", "cyd"),)
+    assert counted.client("ada", None) is not first, "all clients were dropped"
