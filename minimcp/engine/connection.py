@@ -724,10 +724,7 @@ class Connection(Sink, Pinged):
         self.transport.close_in_fork()
 
     def wait_until_ended(self, seconds: Optional[float] = None) -> bool:
-        """Wait until the connection has ended, at most so many seconds (None: forever).
-
-        Return False on a timeout.
-        """
+        """Wait until the connection has ended. Return False on a timeout; None waits forever."""
         return self._ended.wait(seconds)
 
     @property

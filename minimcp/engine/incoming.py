@@ -59,9 +59,9 @@ INITIALIZED_SECONDS = 5.0
 # Estimated memory of a queued request without its params.
 REQUEST_BYTES = 2048
 
-# A queued request counts with the length of its message while all of them have at most so many
-# bytes, or this fraction of ``Limits.backlog_bytes``. Above that, its memory is measured, which
-# takes as long as decoding it. The memory of a message is at most 64 times its length.
+# While the queued requests have fewer bytes than this, or than this fraction of
+# ``Limits.backlog_bytes``, each counts with the length of its message. Above that, its memory is
+# measured, which takes as long as decoding it. It is at most 64 times the length of the message.
 UNMEASURED_BYTES = 64 * 1024
 UNMEASURED_FRACTION = 1 / 64
 
@@ -473,7 +473,7 @@ class Sink:
         self.pool.spawn(job)
 
     def close_for_polling(self, seconds: float) -> bool:
-        """Close the HTTP response, so that the client reconnects after so many seconds.
+        """Close the HTTP response, and ask the client to reconnect after `seconds`.
 
         Return False if the transport or the client does not support that.
         """
@@ -881,7 +881,7 @@ class IncomingRequest:
             )
 
     def sleep(self, seconds: float) -> None:
-        """Wait for so many seconds. The thread does not occupy a worker slot while it waits.
+        """Wait for `seconds`. The thread does not occupy a worker slot while it waits.
 
         Raises:
             Cancelled: The request was cancelled.

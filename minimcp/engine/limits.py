@@ -123,7 +123,7 @@ class BoundedQueue(SimpleQueue[Any]):
         self._lock = threading.RLock()  # reentrant: a signal handler may use the queue
 
     def offer(self, item: Any, size: int) -> None:
-        """Add an item with so many bytes of memory, and drop old items above the limits."""
+        """Add an item, given its memory in bytes, and drop old items above the limits."""
         with self._lock, suppress(Empty):  # another thread may take the last item
             fits = size <= self.max_bytes
             if fits:

@@ -47,7 +47,7 @@ class Outlet(io.RawIOBase):
         own: The duplicate. If it is a pipe, it is non-blocking.
 
     Raises:
-        OSError: The descriptor is closed, or the process has too many descriptors.
+        OSError: The descriptor is closed, or the process has too many open descriptors.
     """
 
     def __init__(self, number: int) -> None:
@@ -117,7 +117,7 @@ class Outlet(io.RawIOBase):
                     return
 
     def drain(self, seconds: float) -> None:
-        """Wait until the queue is empty, at most so many seconds."""
+        """Wait until the queue is empty, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: not self._queue, seconds)
 

@@ -76,7 +76,7 @@ class Deadline:
         return self.remaining() == 0.0
 
     def within(self, seconds: Optional[float]) -> Deadline:
-        """Return the earlier of this deadline and one in so many seconds; None adds no limit."""
+        """Return the earlier of this deadline and one in `seconds`; None adds no limit."""
         left = self.remaining()
         if left is None or seconds is None:
             return Deadline(seconds if left is None else left)
@@ -104,7 +104,7 @@ class Timer:
         self._started = False
 
     def after(self, seconds: float, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call a function in so many seconds. Exceptions that it raises are logged.
+        """Call a function after `seconds`. Exceptions that it raises are logged.
 
         Returns:
             A function that cancels the call.

@@ -231,7 +231,7 @@ class _End:
     def close(self, seconds: float) -> None:
         """Wake the thread that uses the descriptor, and close it. Idempotent.
 
-        If the thread does not leave within so many seconds, the thread itself closes it.
+        If the thread does not leave within `seconds`, the thread itself closes it.
         """
         with self._closing:
             if not self.closed:
@@ -275,7 +275,7 @@ class StreamTransport(Transport):
         wakers: Two pipes for `close`; if empty, the transport creates them.
 
     Raises:
-        OSError: The process has too many descriptors. None of them was closed.
+        OSError: The process has too many open descriptors. None of them was closed.
     """
 
     def __init__(
@@ -388,7 +388,7 @@ def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
         limit: Maximum length of a line in either direction, in bytes; None means no limit.
 
     Raises:
-        OSError: The process has too many descriptors.
+        OSError: The process has too many open descriptors.
     """
     there, back, *wakers = pipes(6)
     for _, number in (there, back):
@@ -401,10 +401,10 @@ def memory_pair(limit: Optional[int]) -> tuple[Transport, Transport]:
 
 
 def pipes(count: int) -> list[tuple[int, int]]:
-    """Create so many pipes, or none of them.
+    """Create `count` pipes, or none if one of them cannot be created.
 
     Raises:
-        OSError: The process has too many descriptors.
+        OSError: The process has too many open descriptors.
     """
     made: list[tuple[int, int]] = []
     try:

@@ -187,7 +187,7 @@ def _poll_process(pid: int) -> None:
     """
     try:
         number = os.pidfd_open(pid)  # type: ignore[attr-defined,unused-ignore]
-    except (AttributeError, OSError):  # not Linux, or the process has too many descriptors
+    except (AttributeError, OSError):  # not Linux, or the process has too many open descriptors
         return
     try:
         poller = select.poll()
@@ -407,7 +407,7 @@ def _started(server: StdioServer) -> tuple[subprocess.Popen[bytes], list[int]]:
         for stream in streams:
             numbers.append(os.dup(stream.fileno()))
             stream.close()
-    except OSError:  # the process has too many descriptors
+    except OSError:  # the process has too many open descriptors
         close_quietly(*numbers)
         process.kill()
         with process:

@@ -56,7 +56,7 @@ class StandardStreams(StreamTransport):
             limit: Maximum length of a line from the client, in bytes; None means no limit.
 
         Raises:
-            OSError: The process has too many descriptors.
+            OSError: The process has too many open descriptors.
         """
         found = tuple([_is_open(number) for number in (0, 1, 2)])
         own: list[int] = []
