@@ -143,7 +143,7 @@ WRONG: Dict[str, Any] = {
         200, b'{"a": 1}'
     ),
     "by what is no answer: .*not json": lambda heard, wire: wire.whole(200, b"not json"),
-    "names its request": lambda heard, wire: wire.whole(
+    "have its request's id": lambda heard, wire: wire.whole(
         200, b'{"jsonrpc": "2.0", "id": null, "result": []}'
     ),
     "an error must have an integer code": lambda heard, wire: wire.whole(
