@@ -367,6 +367,14 @@ def test_a_zip_file_on_the_path_serves(files: Path, tmp_path: Path) -> None:
         assert client.call_tool("add", {"a": 2, "b": 3}).value == 5
 
 
+def test_the_help_of_vendor_is_the_one_that_is_shown() -> None:
+    """Except for the name of Python, the line breaks and a heading, which differ by version."""
+    printed = _run(["-m", "minimcp", "vendor", "--help"], ROOT)
+    printed = printed.replace("optional arguments:", "options:")
+    printed = re.sub(r"usage: \S+ -m", "usage: python3 -m", printed)
+    assert printed.split() == blocks("vendor")["help"].split()
+
+
 def test_a_conversation_can_be_typed_by_hand() -> None:
     """Each line gets the response that the page describes."""
     typed = blocks("typed")["by hand"].replace("\n ", "")
