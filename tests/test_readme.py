@@ -30,7 +30,7 @@ BLOCKS = 39
 
 
 class Shelf:
-    """Has a method that hides a builtin class from what stands below it."""
+    """A class with a method that hides a builtin class from the methods below it."""
 
     @tool
     def list(self) -> list[int]:
@@ -340,8 +340,7 @@ def test_a_column_of_a_file_is_added(files: Path) -> None:
 
 
 def test_the_providers_are_accepted(files: Path) -> None:
-    """Of an identity provider, only the arguments are checked: nothing is fetched before a
-    token."""
+    """Only the arguments are checked, because nothing is fetched before the first token."""
     check = """
         import providers as p
         for bearer in (p.keycloak, p.auth0, p.entra):
@@ -445,7 +444,7 @@ def test_each_process_has_a_client_of_its_own(files: Path) -> None:
 
 
 def test_a_cell_may_be_run_again() -> None:
-    """As Python runs them; a real notebook does in `tests.interop.embedding`."""
+    """Python runs the cells here; `tests.interop.embedding` runs them in a real notebook."""
     cells = re.split(r"(?m)^# In .*\n", blocks("cells")["notebook"])
     names: Dict[str, Any] = {}
     for cell in cells[:-1]:
