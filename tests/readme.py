@@ -1,5 +1,4 @@
-"""README.rst and the pages beside the examples, as the tests read them: their blocks and their
-tables."""
+"""README.rst and the pages in examples/, as the tests read them: their blocks and tables."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ BLOCK = re.compile(r"^\.\. (\w+): (.+)\n\n\.\. code-block:: (\w+)\n\n((?:(?:    
 
 
 def blocks(mark: str) -> Dict[str, str]:
-    """The marked blocks of all pages, by what stands behind the mark, without their indent."""
+    """Return the blocks of all pages with this mark, by their names, without their indent."""
     return {
         name: re.sub("^    ", "", text, flags=re.M).strip("\n") + "\n"
         for kind, name, _, text in BLOCK.findall(TEXT)
@@ -35,19 +34,21 @@ def blocks(mark: str) -> Dict[str, str]:
 
 
 def section(heading: str) -> str:
-    """What stands below a heading of any page, up to the next one."""
+    """Return the text below a heading of any page, up to the next heading."""
     below = TEXT.split(f"\n{heading}\n---", 1)[1].split("\n", 1)[1]
     return re.split(r"\n.+\n(?:-{3,}|={3,})\n(?=\n)", below, maxsplit=1)[0] + "\n"
 
 
 def rows(below: str) -> List[List[str]]:
-    """The first table below a heading, without its head, cell by cell."""
+    """Return the cells of the first table below a heading, without its head."""
     return table(section(below))
 
 
 def table(text: str) -> List[List[str]]:
-    """The first table, without its head, cell by cell; a row that begins empty goes on with the one
-    above."""
+    """Return the cells of the first table, without its head.
+
+    A line whose first cell is empty continues the row above it.
+    """
     lines = iter(text.splitlines())
     rule = next(line for line in lines if line.startswith("==="))
     starts = [match.start() for match in re.finditer("=+", rule)]

@@ -1,5 +1,4 @@
-"""`python -m tests.reference`: write examples/reference.rst anew, from the signatures and
-docstrings."""
+"""`python -m tests.reference`: write examples/reference.rst from the signatures and docstrings."""
 
 from __future__ import annotations
 

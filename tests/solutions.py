@@ -1,8 +1,7 @@
-"""A solution of each exercise of the course, as changes to its chapter: what stands there, and what
-comes in its place.
+"""A solution of each exercise of the course, as changes to its chapter: old text and new text.
 
-Most of them add something above the line that runs the chapter. `WRONG` are attempts that a check
-has to refuse.
+Most of them add code above the line that runs the chapter. `WRONG` has attempts that a check must
+reject.
 """
 
 from __future__ import annotations

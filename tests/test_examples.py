@@ -176,7 +176,7 @@ def test_a_chapter_prints_what_stands_beside_it(chapter: Path) -> None:
 
 
 def test_the_server_by_hand_is_a_server() -> None:
-    """What the first chapter writes without the library is understood by it."""
+    """The library understands the server that the first chapter writes without it."""
     with connect([sys.executable, str(EXAMPLES / "01_wire.py"), "serve"]) as client:
         assert client.call_tool("add", {"a": 2, "b": 3}).text == "5"
         with pytest.raises(MethodNotFound):

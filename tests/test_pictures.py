@@ -25,7 +25,7 @@ Arrows = List[Tuple[str, str]]
 
 
 def drawn(name: str) -> Arrows:
-    """The arrows of a picture, from top to bottom: where each leads, and what stands on it."""
+    """Return the arrows of a picture, from top to bottom: the direction and text of each."""
     found = ARROW.finditer(PICTURES[name])
     return [("-->", arrow["said"]) if arrow["said"] else ("<--", arrow["heard"]) for arrow in found]
 
@@ -39,7 +39,7 @@ server = Server("pictures")
 
 @server.tool
 def price(loaves: int = 2) -> float:
-    """Tell what bread costs."""
+    """Compute the price of bread."""
     return 4.5 * loaves
 
 
@@ -126,8 +126,7 @@ def test_a_conversation_is_as_it_is_drawn(
 
 
 def test_the_lines_are_those_of_the_first_chapter() -> None:
-    """Of which a test sees that they are what it prints; so it is with what chapter 13b sends over
-    HTTP, below."""
+    """Another test compares the first chapter with its output. Below, the same for chapter 13b."""
     printed = (EXAMPLES / "01_wire.txt").read_text(encoding="utf-8")
     arrows = zip(("-->", "<--"), blocks("lines")["one call"].splitlines())
     assert [f"{arrow} {line}\n" in printed for arrow, line in arrows] == [True, True]

@@ -1,5 +1,4 @@
-"""What README.rst and the pages beside the examples claim in tables and lists, held against the
-code."""
+"""The claims of README.rst and the pages in tables and lists, compared with the code."""
 
 from __future__ import annotations
 
@@ -311,7 +310,7 @@ def _amount(text: str) -> Any:
 
 
 def test_every_limit_is_in_the_table_with_its_default() -> None:
-    """Of `Limits` all fields, of `HttpOptions` and `connect` all that are numbers."""
+    """The table has all fields of `Limits`, and the numbers of `HttpOptions` and `connect`."""
     of_connect = connect.__kwdefaults__
     numbers = [
         (name, amount, of)

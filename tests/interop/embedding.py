@@ -217,7 +217,7 @@ PROGRAMS = {
     "metrics.py": PROMETHEUS,
     "traces.py": OPENTELEMETRY,
     "notebook": JUPYTER,
-}  # a block of a page, and what runs it
+}  # the name of a block, and the program that runs it
 
 
 def write_blocks(folder: Path) -> None:
