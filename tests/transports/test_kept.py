@@ -28,7 +28,7 @@ from minimcp import (
     Tasks,
     connect,
 )
-from minimcp.extensions.tasks import Usage
+from minimcp.extensions.task_runner import Usage
 from minimcp.http.endpoint import Endpoint
 from minimcp.protocol.messages import Notification
 from minimcp.stores import processes, sessions as shared

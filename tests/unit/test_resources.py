@@ -76,7 +76,7 @@ def test_what_registration_refuses() -> None:
             "the variable 'days', but its function has no parameter",
         ),
         (text, "a://{city}", {}, TypeError, "the variable 'city'"),
-        (of_city, "a://{city}", {"size": 5}, TypeError, "no size"),
+        (of_city, "a://{city}", {"size": 5}, TypeError, "cannot have a size"),
         (text, "a:b", {"ttl": float("nan")}, ValueError, "ttl"),
         (text, "a:b", {"cache_scope": "secret"}, ValueError, "cache_scope"),
         (text, "a:b", {"annotations": {"priority": 2}}, ValueError, "priority"),
