@@ -695,9 +695,9 @@ class TaskRunner:
             self._cancel_renewal()
         self._cancel_renewal = None
         if self._running:
-            self._cancel_renewal = timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))
+            self._cancel_renewal = timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self.renew))
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Renew the lease, and cancel handlers whose tasks have expired or were ended by another
         process."""
         with self._lock:

@@ -82,7 +82,7 @@ def test_what_registration_refuses() -> None:
         (text, "a:b", {"annotations": {"priority": 2}}, ValueError, "priority"),
         (text, "a:b", {"icons": ["x"]}, TypeError, "icons"),
         (text, "a:b", {"mime_type": 5}, TypeError, "mime"),
-        (text, "a:b", {"complete": {"city": []}}, ValueError, "is called 'city': there is none"),
+        (text, "a:b", {"complete": {"city": []}}, ValueError, "is called 'city': there are none"),
         (of_city, "a://{city}", {"complete": {"city": "Oslo"}}, TypeError, "list of strings"),
     ):
         made = resources()
