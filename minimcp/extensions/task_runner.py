@@ -369,7 +369,7 @@ class TaskRunner:
         # Questions that a `tasks/result` in this process is asking now.
         self._asking: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
-        self._cancel_renewal: Optional[Callable[[], None]] = None
+        self.cancel_renewal: Optional[Callable[[], None]] = None
 
     def route(self, method: str, peer: Peer) -> Optional[Route]:
         """Return the route of a method; None if the revision of the peer has no such method."""
@@ -682,7 +682,7 @@ class TaskRunner:
     def _hold_lease(self) -> None:
         """Store the lease of this process, from before its first task until after its last one."""
         with self._lock:
-            if self._cancel_renewal is None:
+            if self.cancel_renewal is None:
                 self._held = False
                 self._renew_later()  # even if the store fails now
         if not self._held:  # another thread may be doing the same
@@ -691,13 +691,13 @@ class TaskRunner:
 
     def _renew_later(self) -> None:
         """Renew the lease after a while, if tasks are running. The caller holds the lock."""
-        if self._cancel_renewal is not None:
-            self._cancel_renewal()
-        self._cancel_renewal = None
+        if self.cancel_renewal is not None:
+            self.cancel_renewal()
+        self.cancel_renewal = None
         if self._running:
-            self._cancel_renewal = timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self._renew))
+            self.cancel_renewal = timer.after(RENEW_SECONDS, lambda: self.pool.spawn(self.renew))
 
-    def _renew(self) -> None:
+    def renew(self) -> None:
         """Renew the lease, and cancel handlers whose tasks have expired or were ended by another
         process."""
         with self._lock:

@@ -362,7 +362,7 @@ def test_an_extension_that_cannot_be_one_is_refused() -> None:
     ):
         with pytest.raises(error, match=says):
             wrong()
-    with pytest.raises(TypeError, match="belongs into an Extension"):
+    with pytest.raises(TypeError, match="belongs in an Extension"):
         Server(
             "x", type("Plain", (), {"f": minimcp.notification("a/b")(lambda self, params: None)})()
         )

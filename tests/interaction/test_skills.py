@@ -240,7 +240,7 @@ WRONG: Dict[str, Any] = {
     "digest": ({"entry": listing(CONTENTS), "sent": TEXT.replace("Do", "No")}, "digest"),
     "longer": ({"entry": listing(CONTENTS), "sent": LONGER}, "bytes"),
     "shorter": ({"entry": listing(CONTENTS), "sent": ""}, "bytes"),
-    "bytes of the same": (claiming(TEXT.encode()), "no text"),
+    "bytes of the same": (claiming(TEXT.encode()), "not text"),
     "surrogates": ({"entry": listing(CONTENTS), "sent": "\ud800" * 10}, "bytes"),
     "another description": (claiming(OTHER), "'description'"),
     "one more member": (claiming(TEXT.replace("metadata:", "allowed-tools: Bash\nmetadata:")), "'allowed-tools'"),
@@ -257,8 +257,8 @@ WRONG: Dict[str, Any] = {
         claiming("---\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(999)) + "---\n"), "line 2",
     ),
     "a deep front matter": (claiming("---\na: " + "[" * 50_000 + "\n---\n"), "line 2.*deep"),
-    "no content": ({"entry": listing(CONTENTS), "sent": []}, "0 contents"),
-    "two contents": ({"entry": listing(CONTENTS), "sent": [{"uri": URI, "text": TEXT}] * 2}, "2 contents"),
+    "no content": ({"entry": listing(CONTENTS), "sent": []}, "one content, not 0"),
+    "two contents": ({"entry": listing(CONTENTS), "sent": [{"uri": URI, "text": TEXT}] * 2}, "one content, not 2"),
 }  # fmt: skip
 
 
@@ -380,7 +380,7 @@ def test_as_many_files_as_a_skill_may_have() -> None:
 def test_another_skill_than_was_asked_for() -> None:
     server = Hostile(listing(CONTENTS))
     with minimcp.connect(server, timeout=WAIT) as client:
-        with pytest.raises(ProtocolViolation, match="asked for"):
+        with pytest.raises(ProtocolViolation, match="must return the requested skill"):
             client.read_skill("skill://other/SKILL.md")
         with pytest.raises(TypeError):
             client.read_skill(5)  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ from minimcp import (
     Tasks,
     connect,
 )
-from minimcp.extensions.tasks import Usage
+from minimcp.extensions.task_runner import Usage
 from minimcp.http.endpoint import Endpoint
 from minimcp.protocol.messages import Notification
 from minimcp.stores import processes, sessions as shared
@@ -268,7 +268,7 @@ def test_two_servers_with_one_store_share_nothing(
         assert not keys[0] & keys[1]
         for (client, task), (other, _) in zip(used, reversed(made)):
             assert at(client, other.core).request("ping").status == 404
-            assert "there is no task" in look(other.core, task)["error"]["message"]
+            assert "no task has this taskId" in look(other.core, task)["error"]["message"]
         (one, _), (two, _) = made
         first, second = config_of(one.server).processes, config_of(two.server).processes
         assert first is not None and second is not None and first.secret() != second.secret()
@@ -290,7 +290,7 @@ def test_two_servers_keep_their_tasks_apart_in_memory() -> None:
     for server, id, other in zip(servers, ids, reversed(ids)):
         with connect(server, extensions=[Tasks()]) as client:
             assert client.task(id).refresh() == "completed", "the other server took no room"
-            with pytest.raises(InvalidParams, match="there is no task"):
+            with pytest.raises(InvalidParams, match="no task has this taskId"):
                 client.task(other).refresh()
 
 
@@ -375,7 +375,7 @@ def test_admission_is_one_function_of_counts(
             asked.append(Usage(tasks, size))
             return asked[-1] if len(asked) < 3 else Usage(10**9, 0)
 
-        monkeypatch.setattr("minimcp.extensions.tasks.Usage", used)
+        monkeypatch.setattr("minimcp.extensions.task_runner.Usage", used)
         for _ in range(2):
             task_of(site.core, "hold")
         with pytest.raises(KeyError):
@@ -629,7 +629,7 @@ def test_who_follows_a_stream_that_is_dropped_gets_an_error(opens: Callable[[], 
         again.writer.wait_for(lambda: again.writer.streamed)
         one.store.store.delete(one.core.session_store.events.key(stream.name))  # type: ignore[union-attr]
         (error,) = again.finished().messages
-        assert error["id"] == "h" and "not kept any more" in error["error"]["message"]
+        assert error["id"] == "h" and "no longer stored" in error["error"]["message"]
         one.go.set()
         held.finished()
 

@@ -77,7 +77,7 @@ def test_a_task_belongs_to_who_has_the_token(
                 "tasks/cancel",
                 "tasks/result" if revision == "2025-11-25" else "tasks/update",
             ):
-                with pytest.raises(InvalidParams, match="there is no task"):
+                with pytest.raises(InvalidParams, match="no task has this taskId"):
                     bob.request(method, {"taskId": task.id, "inputResponses": {}})
             assert again.task(task.id).refresh() == "working", "a newer token of the same person"
             if revision == "2025-11-25":

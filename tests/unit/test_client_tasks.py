@@ -128,7 +128,7 @@ def test_a_task_asks_as_often_as_a_call_may(sleeps: List[float], way: str) -> No
         return {"name": "Ada"}
 
     with opened(script, elicit=elicit) as client:
-        with pytest.raises(ProtocolViolation, match="asks at most 10 times for input"):
+        with pytest.raises(ProtocolViolation, match="may ask at most 10 times for input"):
             if way == "call":
                 client.call_tool("work", timeout=None)
             else:
@@ -256,7 +256,7 @@ def test_a_task_where_there_are_none(revision: str) -> None:
     handshake = initialized(revision, tools={})
     script = Script(**{"initialize": handshake, "server/discover": discovered()})
     told = {
-        "2025-06-18": "2025-06-18 has no tasks",
+        "2025-06-18": "2025-06-18 does not have tasks",
         R4: "does not declare the capability tasks",
         R5: f"does not declare the extension {ID}$",
     }

@@ -268,11 +268,11 @@ circle.__wrapped__ = circle  # type: ignore[attr-defined]
         (functools.partial(lambda a: 1), "parameter 'a' has no annotation"),
         (types.MethodType(lambda: 1, 5), "is a method without the parameter self"),
         (circle, "wraps itself"),
-        (print, "is no Python function"),
-        (functools.partial(print, 1), "is no Python function"),
+        (print, "is not a Python function"),
+        (functools.partial(print, 1), "is not a Python function"),
         (Searcher, "is a class"),
         (functools.partial(Searcher), "is a class"),
-        (5, "is no Python function"),
+        (5, "is not a Python function"),
     ],
 )
 def test_what_cannot_be_called_is_refused(function: Any, words: str) -> None:

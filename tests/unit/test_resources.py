@@ -76,13 +76,13 @@ def test_what_registration_refuses() -> None:
             "the variable 'days', but its function has no parameter",
         ),
         (text, "a://{city}", {}, TypeError, "the variable 'city'"),
-        (of_city, "a://{city}", {"size": 5}, TypeError, "no size"),
+        (of_city, "a://{city}", {"size": 5}, TypeError, "cannot have a size"),
         (text, "a:b", {"ttl": float("nan")}, ValueError, "ttl"),
         (text, "a:b", {"cache_scope": "secret"}, ValueError, "cache_scope"),
         (text, "a:b", {"annotations": {"priority": 2}}, ValueError, "priority"),
         (text, "a:b", {"icons": ["x"]}, TypeError, "icons"),
         (text, "a:b", {"mime_type": 5}, TypeError, "mime"),
-        (text, "a:b", {"complete": {"city": []}}, ValueError, "is called 'city': there is none"),
+        (text, "a:b", {"complete": {"city": []}}, ValueError, "is called 'city': there are none"),
         (of_city, "a://{city}", {"complete": {"city": "Oslo"}}, TypeError, "list of strings"),
     ):
         made = resources()

@@ -72,10 +72,10 @@ def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
 def test_an_option_that_there_is_not() -> None:
     for name, words in (
         ("stateless_http", "sessions=False"),
-        ("lifespan", "there is none"),
+        ("lifespan", "write code before and after"),
         ("host", r"server.run\(...\)"),
         ("titel", r"did you mean title=\?"),
-        ("xyzzy", "there is version, title, .*, limits, http, auth$"),
+        ("xyzzy", "the options are version, title, .*, limits, http, auth$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
             Server("s", **{name: 1})  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ def test_what_is_no_way() -> None:
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
         (
             lambda: connect(Misspelt()),
-            r"not by Misspelt: connect\(Server.of\(...\)\) serves an object with marked m",
+            r"not Misspelt: connect\(Server.of\(...\)\) serves an object with marked m",
         ),
         (
             lambda: server.tool(timeout=True)(text),

@@ -338,7 +338,7 @@ def test_an_author_may_remove_what_is_listed(folder: Path) -> None:
 @pytest.mark.parametrize(("text", "why"), [
     ("no front matter", "line 1"),
     ("---\nname: a\ndescription: b: c\n---\n", "line 3"),
-    ("---\nname: b\ndescription: x\n---\n", "the name is that of the folder"),
+    ("---\nname: b\ndescription: x\n---\n", "the name must be that of the folder"),
     ("---\nname: a\n---\n", "description"),
     ("---\nname: a\ndescription: x\nmore: &a [*a]\n---\n", "line 4"),
     (b"---\nname: a\ndescription: \xff\n---\n", "utf-8"),
@@ -464,7 +464,7 @@ def test_nothing_leads_outside_that_is_exchanged(
     (outside / "x.txt").write_text(SECRET, "utf-8")
     with minimcp.connect(Server("s", extensions=[served]), timeout=WAIT) as client:
         assert client.read_resource("skill://a/sub/x.txt").contents[0].text == "inside"
-        served._look = lambda seen=served._seen: seen  # type: ignore[method-assign,misc]
+        served._scan = lambda seen=served._seen: seen  # type: ignore[method-assign,misc]
 
         def refused() -> None:
             with pytest.raises(ResourceNotFound):
@@ -557,11 +557,11 @@ def test_where_no_folder_can_be_opened(
 
 
 def test_what_skills_takes(folder: Path) -> None:
-    with pytest.raises(ValueError, match="none"):
+    with pytest.raises(ValueError, match="is not one"):
         Skills(folder / "nothing")
-    with pytest.raises(ValueError, match="none"):
+    with pytest.raises(ValueError, match="is not one"):
         Skills(folder.parent / "secret.txt")
-    with pytest.raises(ValueError, match="folder that holds it"):
+    with pytest.raises(ValueError, match="folder that contains it"):
         Skills(write(folder / "a"))
     with pytest.raises(TypeError):
         Skills(5)  # type: ignore[arg-type]
