@@ -496,7 +496,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "ctx.progres": [does("ctx.progres(1)"), "ctx has no 'progres': did you mean ctx.progress?"],
     "ctx.report_progress": [does("ctx.report_progress(1)"), "did you mean ctx.progress?"],
     "answer[...]": [does("return ctx.elicit('?', {'n': int})['n']"),
-        "an Answer is not subscriptable: what was filled in is .require(), or .content"],
+        "an Answer is not subscriptable: use .require() or .content for the form's content"],
     "asks 20 times": [does("return str([ctx.elicit(str(n), {'n': int}) for n in range(20)])"),
         "raise Limits.rounds: Server(..., limits=Limits(rounds=...))"],
     "asks by chance": [
