@@ -44,13 +44,18 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["read", "x.py"], "the following arguments are required: URI"),
         (["list", "x.py", "--output", "xml"], "invalid choice: 'xml'"),
         (["list", "x.py", "--timeout", "soon"], "invalid float value: 'soon'"),
-        (["list", "http://x/", "--timeout", "-1"], "is at least 0 seconds, not -1.0"),
+        (["list", "http://x/", "--timeout", "-1"], "must be at least 0 seconds, not -1.0"),
         (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
         (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
         (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
+<<<<<<< HEAD
         (["ping", "http:///mcp"], "a URL must begin with http:// or https://"),
         (["ping", ""], "an empty command starts nothing"),
+=======
+        (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
+        (["ping", ""], "the command must not be empty"),
+>>>>>>> en_client
         (["demo", "now"], "invalid int value: 'now'"),
         (["demo", "17"], "the chapters are 1 to 16"),
     ],
