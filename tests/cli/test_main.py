@@ -49,13 +49,8 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
         (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
-<<<<<<< HEAD
         (["ping", "http:///mcp"], "a URL must begin with http:// or https://"),
-        (["ping", ""], "an empty command starts nothing"),
-=======
-        (["ping", "http:///mcp"], "a URL begins with http:// or https://"),
         (["ping", ""], "the command must not be empty"),
->>>>>>> en_client
         (["demo", "now"], "invalid int value: 'now'"),
         (["demo", "17"], "the chapters are 1 to 16"),
     ],

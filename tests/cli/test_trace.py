@@ -230,13 +230,8 @@ def test_breaches_are_marked(tmp_path: Path) -> None:
     assert out == b"loading \x1b[31m\n{}\n"
     lines = err.decode().splitlines()
     assert [line.strip() for line in lines if " ! " in line] == [
-<<<<<<< HEAD
         "! STDIO-04: the server sent an invalid message: this is not JSON: Expecting value: line 1 column 1 (char 0)",
         '! BASE-01: a message must have "jsonrpc": "2.0"',
-=======
-        "! STDIO-04: the server sent an invalid message: this is no JSON: Expecting value: line 1 column 1 (char 0)",
-        '! BASE-01: a message has "jsonrpc": "2.0"',
->>>>>>> en_client
     ]
     assert not any("\x1b" in line for line in lines)
 
