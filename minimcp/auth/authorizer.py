@@ -56,7 +56,7 @@ class Grant:
 
     Args:
         store: The token store.
-        scopes: Scopes to request in addition to those that the server names.
+        scopes: Scopes to request in addition to the ones in the challenge.
         issuer: The URL of the authorization server that the credentials are for; None means the one
             that the server names.
 

@@ -36,7 +36,7 @@ class ClientCredentials(Grant):
         private_key: The client's private key in PEM, for ``private_key_jwt``; None if it has a
             secret. Needs PyJWT[crypto].
         algorithm: The signature algorithm of the private key.
-        scopes: Scopes to request in addition to those that the server names.
+        scopes: Scopes to request in addition to the ones in the challenge.
         issuer: The URL of the authorization server that issued the credentials. It is required,
             because the credentials are sent only there, whatever the MCP server says.
         store: The token store; None keeps tokens in memory.

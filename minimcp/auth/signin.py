@@ -77,7 +77,7 @@ class SignIn(Grant):
         client_metadata_url: The https URL of a metadata document that describes this client, for
             authorization servers that support such documents; None means no document.
         client_name: The name of a registered client, which the person sees.
-        scopes: Scopes to request in addition to those that the server names.
+        scopes: Scopes to request in addition to the ones in the challenge.
         timeout: Seconds that the person has to sign in. The deadline of the waiting call is paused
             meanwhile.
 

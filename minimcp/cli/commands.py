@@ -1,5 +1,5 @@
 """The commands that connect to a server: ``list``, ``call``, ``tasks``, ``read``, ``prompt`` and
-``ping``; and those that manage its token: ``login``, ``logout`` and ``whoami``.
+``ping``; and the commands for its token: ``login``, ``logout`` and ``whoami``.
 
 `connect` uses the token that ``login`` stores.
 """

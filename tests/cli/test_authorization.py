@@ -108,7 +108,7 @@ def test_nobody_can_be_asked(
         assert (done.code, "--no-browser" in done.err) == (3, True)
         assert minimcp("login", "ftp://x").code == 2
         done = minimcp("login", f"{issuer.url}/nothing")
-        assert (done.code, "asks for no token" in done.err) == (3, True)
+        assert (done.code, "does not require a token" in done.err) == (3, True)
         assert minimcp("login", running.url, "--redirect-uri", "http://evil.example.com/").code == 2
 
 

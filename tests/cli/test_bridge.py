@@ -560,7 +560,7 @@ def test_a_request_that_the_server_did_not_run_is_sent_again(status: int, revisi
     (["--http", "0.0.0.0:0", "--", "y"], "write --token TOKEN, which clients must send, and --allow-host NAME"),
     (["--http", "0", "--idle", "0", "--", "y"], "as in --idle 600"),
     (["--http", "0", "--", "http://x/mcp"], "write minimcp bridge http://x/mcp"),
-    (["--http", "0", "--token", "a b", "--", "y"], "a token has letters"),
+    (["--http", "0", "--token", "a b", "--", "y"], "a token must have only letters"),
     (["--shared", "http://x/mcp"], "need --http"),
     (["http://"], "URL"),
 ])  # fmt: skip

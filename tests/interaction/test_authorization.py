@@ -85,7 +85,7 @@ def test_the_browser_comes_back_to_a_listener(issuer: AuthorizationServer) -> No
     def visit(url: str) -> None:
         def follow() -> None:
             answer = requests.get(url, timeout=20)  # which follows the redirect
-            visited.append((answer.status_code, "may be closed" in answer.text))
+            visited.append((answer.status_code, "can close this page" in answer.text))
 
         threads.append(threading.Thread(target=follow))
         threads[-1].start()
@@ -264,7 +264,9 @@ def test_a_stored_token_that_is_not_taken_says_so(
         assert call(running.url, None) == "ada"
         issuer.tokens.clear()
         issuer.refresh.clear()
-        with pytest.raises(AuthorizationError, match="not taken any more.*minimcp login"):
+        with pytest.raises(
+            AuthorizationError, match="no longer accepts the stored token.*minimcp login"
+        ):
             call(running.url, None)
         assert auth.sign_out(running.url)
         assert auth.whoami(running.url) is None
@@ -364,7 +366,7 @@ def test_a_redirect_uri_that_is_refused_is_told(
         auth, browser = sign_in(redirect_uri="http://127.0.0.1:9/back")
         with pytest.raises(AuthorizationError) as refused:
             call(running.url, auth)
-    told = f"{issuer.url} does not register this client with http://127.0.0.1:9/back: invalid_redirect_uri: only https"
+    told = f"{issuer.url} did not register this client with http://127.0.0.1:9/back: invalid_redirect_uri: only https"
     assert told in str(refused.value) and "\x1b" not in str(refused.value)
     assert not browser.opened
 

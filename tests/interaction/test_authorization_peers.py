@@ -340,7 +340,7 @@ def test_a_registration_that_the_token_endpoint_does_not_know_is_made_anew(
     store = TokenMemory()
     with protected(issuer) as running:
         issuer.faults["/token"] = answers(status, body)
-        with pytest.raises(AuthorizationError, match="registration is deleted"):
+        with pytest.raises(AuthorizationError, match="registration was deleted"):
             call(running.url, sign_in(store=store)[0])
         del issuer.faults["/token"]
         assert call(running.url, sign_in(store=store)[0]) == "ada"
@@ -650,7 +650,7 @@ def test_one_final_slash_may_differ_between_the_documents(
 def test_any_other_difference_is_another_issuer(change: str) -> None:
     with Site() as site:
         site.more["issuer"] = site.issuer + change
-        with pytest.raises(AuthorizationError, match="says that it is"):
+        with pytest.raises(AuthorizationError, match="names the issuer"):
             minimcp.connect(f"{site.url}/mcp", auth=sign_in()[0])
         assert not site.count("/register") + site.count("/authorize") + site.count("/token")
 

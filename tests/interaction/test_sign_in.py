@@ -188,7 +188,7 @@ def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(
             200, {**grant, "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
         )
         issuer.tokens.clear()
-        with pytest.raises(AuthorizationError, match="gives no ID-JAG"):
+        with pytest.raises(AuthorizationError, match="did not return an ID-JAG"):
             call(running.url, auth)
 
 

@@ -187,7 +187,7 @@ def test_a_stored_token_is_used_where_nothing_can_be_written(
         assert call(running.url, None) == "ada"
         assert call(running.url, SignIn()) == "ada"
         issuer.tokens.clear()
-        with pytest.raises(AuthorizationError, match="no lock.*MINIMCP_TOKENS"):
+        with pytest.raises(AuthorizationError, match="the lock cannot be created.*MINIMCP_TOKENS"):
             call(running.url, None)
 
 
@@ -239,7 +239,7 @@ def test_on_a_full_disk_a_token_is_used_and_not_lost(
                 auth.sign_in(running.url)  # whose purpose is to store it
             with pytest.raises(AuthorizationError, match="No space left"):
                 auth.sign_out(running.url)
-        assert "is not stored" in caplog.text
+        assert "could not be stored" in caplog.text
         assert not [each for each in (*issuer.tokens, *issuer.refresh) if each in caplog.text]
         assert call(running.url, auth) == "ada"
         assert tokens.path.exists()

@@ -152,7 +152,7 @@ def real_browser() -> Checks:
             "by a browser": "HeadlessChrome" in agent or agent,
             "it ends at the loopback": browser.address.startswith(f"{redirect_uri}?")
             or browser.address,
-            "which says so": "this page may be closed" in browser.text or browser.text,
+            "which says so": "You can close this page" in browser.text or browser.text,
         }
 
 

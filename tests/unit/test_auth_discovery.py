@@ -390,5 +390,5 @@ def test_a_proof_has_what_it_needs() -> None:
     )
     assert claims["ath"] == "PEaenWxYddN6Q_NT1PiOYfz4EsZu7jRXRlpAsNpBU-A"
     assert "nonce" not in jwt.decode(key.proof("POST", url), options={"verify_signature": False})
-    with pytest.raises(AuthorizationError, match="no key on the curve"):
+    with pytest.raises(AuthorizationError, match="not a key on the curve"):
         ProofKey("no key")

@@ -64,7 +64,7 @@ def test_the_browser_is_awaited_and_told_that_the_page_may_be_closed(waiting: Wa
     answer = waiting.visit(f"/callback?code=c%26d&state={STATE}&iss=https%3A%2F%2Fx")
     head, _, page = answer.partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.0 200 ")
-    assert b"this page may be closed" in page
+    assert b"You can close this page" in page
     assert waiting.came.result(WAIT) == f"{uri}?code=c%26d&state={STATE}&iss=https%3A%2F%2Fx"
 
 
@@ -88,7 +88,7 @@ def test_the_page_loads_nothing_and_tells_nobody_where_it_was(waiting: Waiting) 
 def test_any_other_page_is_refused_and_the_wait_goes_on(waiting: Waiting, target: str) -> None:
     answer = waiting.visit(target)
     assert answer.startswith(b"HTTP/1.0 404 ")
-    assert b"No program waits for this page" in answer
+    assert b"No program is waiting for this page" in answer
     assert not waiting.came.done()
     waiting.visit(f"/callback?code=right&state={STATE}")
     assert "code=right" in str(waiting.came.result(WAIT))
@@ -150,7 +150,7 @@ def test_slow_connections_do_not_keep_the_browser_away(
     for _ in range(3 * loopback.MAX_CONNECTIONS):
         slow.append(socket.create_connection(waiting.listener.server_address[:2], timeout=WAIT))
         slow[-1].sendall(b"GET / HTTP/1.1\r\nHost: ")
-    assert b"may be closed" in waiting.visit(f"/callback?code=x&state={STATE}")
+    assert b"can close this page" in waiting.visit(f"/callback?code=x&state={STATE}")
     assert waiting.came.result(WAIT)
     for each in slow:
         each.close()
@@ -201,7 +201,7 @@ def test_a_redirect_uri_that_was_registered_is_kept_to_the_letter(host: str) -> 
     uri = f"http://{host}:{free_port()}/a/b"
     waiting = Waiting(uri)
     assert waiting.listener.redirect_uri == uri
-    assert b"may be closed" in waiting.visit(f"/a/b?state={STATE}", waiting.host.lower())
+    assert b"can close this page" in waiting.visit(f"/a/b?state={STATE}", waiting.host.lower())
     assert waiting.came.result(WAIT) == f"{uri}?state={STATE}"
     with pytest.raises(OSError):
         LoopbackListener(uri.lower())  # the port is taken
@@ -234,17 +234,19 @@ def test_a_redirect_uri_is_recognized_as_a_browser_requests_it(
     for other in (f"{target}x", f"{target.rstrip('/')}/y", "/other"):
         answer = waiting.visit(f"{other}?state={STATE}", host.format(port))
         assert answer.startswith(b"HTTP/1.0 404 ")
-    assert b"may be closed" in waiting.visit(f"{target}?code=c&state={STATE}", host.format(port))
+    assert b"can close this page" in waiting.visit(
+        f"{target}?code=c&state={STATE}", host.format(port)
+    )
     assert str(waiting.came.result(WAIT)).endswith(f"?code=c&state={STATE}")
     waiting.close()
 
 
 def test_a_browser_leaves_the_usual_port_out(monkeypatch: pytest.MonkeyPatch) -> None:
     port = free_port()
-    monkeypatch.setattr(loopback, "USUAL_PORT", port)
+    monkeypatch.setattr(loopback, "DEFAULT_PORT", port)
     for host in ("localhost", f"localhost:{port}"):
         waiting = Waiting(f"http://localhost:{port}/x")
-        assert b"may be closed" in waiting.visit(f"/x?state={STATE}", host)
+        assert b"can close this page" in waiting.visit(f"/x?state={STATE}", host)
         waiting.close()
 
 

@@ -156,7 +156,9 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
         lambda: TokenFile(link).get("token a"),
         lambda: TokenFile(link).put("token a", TOKEN),
     ):
-        with pytest.raises(AuthorizationError, match="is no file: tokens cannot be kept there"):
+        with pytest.raises(
+            AuthorizationError, match="is not a file: tokens cannot be stored there"
+        ):
             attempt()
     assert link.is_symlink()
 
@@ -173,7 +175,7 @@ def test_a_broken_file_is_told_and_left_as_it_is(file: TokenFile, content: bytes
     file.path.write_bytes(content)
     for attempt in (lambda: file.get("token a"), lambda: file.put("token a", TOKEN)):
         with pytest.raises(
-            AuthorizationError, match="is no file of tokens: delete it, and sign in again"
+            AuthorizationError, match="is not a valid token file: delete it, and sign in again"
         ) as told:
             attempt()
         assert "kW9" not in str(told.value)
@@ -183,7 +185,7 @@ def test_a_broken_file_is_told_and_left_as_it_is(file: TokenFile, content: bytes
 def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a folder")
     file = TokenFile(tmp_path / "text" / "tokens.json")
-    with pytest.raises(AuthorizationError, match="there can be no lock"):
+    with pytest.raises(AuthorizationError, match="the lock cannot be created"):
         file.put("token a", TOKEN)
     (tmp_path / "folder").mkdir()
     with pytest.raises(AuthorizationError, match="cannot be read"):
@@ -200,7 +202,7 @@ def test_writing_that_fails_leaves_the_old_file(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", refuse)
-        with pytest.raises(AuthorizationError, match="tokens cannot be kept: the disk is full"):
+        with pytest.raises(AuthorizationError, match="tokens cannot be stored: the disk is full"):
             file.put("token a", None)
     with pytest.raises(TypeError):
         file.put("token a", {"access_token": b"no JSON"})
@@ -390,6 +392,6 @@ def test_the_token_of_another_process_is_waited_for_until_the_call_is_given_up_o
         assert isinstance(waiting.ended(), ConnectionLost)
         monkeypatch.setattr("minimcp.auth.authorizer.RENEW_SECONDS", 0.05)
         with pytest.raises(
-            AuthorizationError, match="another process has been getting a token for 0.05 s"
+            AuthorizationError, match="another process has been obtaining a token for 0.05 s"
         ):
             authorizer.answered(*refused, AbortableRequest())

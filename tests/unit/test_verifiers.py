@@ -190,7 +190,7 @@ def test_the_type_of_a_token(
             admit(bearer, token(typ))
         ((_, challenge),) = caught.value.headers
         assert caught.value.status == 401 and 'error="invalid_token"' in challenge
-        assert "the type of the token is none of" in challenge and challenge.isascii()
+        assert "the type of the token is not one of" in challenge and challenge.isascii()
         assert "Bearer.jwt(typ=...) accepts" in caplog.text
         assert "\n" not in caplog.records[0].getMessage()
 
@@ -265,7 +265,7 @@ def test_without_keys_the_fault_is_the_servers(issuer: Issuer, key: Any, caplog:
     bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
     token = signed(key, issuer.url)
     assert status_of(bearer, token) == 500
-    assert "there is no key" in caplog.text and token not in caplog.text
+    assert "has no usable key" in caplog.text and token not in caplog.text
 
 
 def outcome(bearer: Bearer, token: str) -> Any:
