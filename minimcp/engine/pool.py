@@ -40,7 +40,7 @@ renewed_in_fork: WeakSet[Any] = WeakSet()
 
 
 def renew_all_in_fork() -> None:
-    """Call `renew_in_fork` of each object in `renewed_in_fork`."""
+    """Call `renew_in_fork` of each object in `renewed_in_fork`. Python calls this in a forked process."""
     for renewed in list(renewed_in_fork):
         renewed.renew_in_fork()
 
