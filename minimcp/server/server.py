@@ -330,7 +330,7 @@ class Server:
             name: A name for programs; None uses the function's name.
             title: A name for people; None sends none.
             description: What the resource is, for the model; None uses the docstring.
-            mime_type: The content's type; None lists none, and uses the content's own type.
+            mime_type: The MIME type; None lists none, and sends the type of each content.
             size: The content's size in bytes, if it is known. Templates have none.
             annotations: For whom it is: ``{"audience": ["user"], "priority": 1}``; None sends none.
             icons: Icons of the resource; None sends none.
