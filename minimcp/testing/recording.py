@@ -265,8 +265,8 @@ def _refuse(
     near = get_close_matches(_shown(request), known, 1, 0.0)
     has_method = any(message["method"] == request["method"] for message, _ in steps)
     text = (
-        f"{name} has no response to {_shown(request)}; the most similar request is "
-        f"{near[0] if near else 'none'}"
+        f"{name} has no response to {_shown(request)}; the nearest is "
+        f"{near[0] if near else 'nothing'}"
     )
     peer.answer(request, error={"code": -32602 if has_method else -32601, "message": text})
 

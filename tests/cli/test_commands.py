@@ -632,7 +632,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
             "other.json: server 'my shop': args: must be a list of strings",
         ),
         ("my-shop", ["--config", "none.json"], "none.json: No such file or directory"),
-        ("my-shop", ["--token", "t"], "part of the config"),
+        ("my-shop", ["--token", "t"], "belong in the config"),
     ):
         done = minimcp("list", target, *options)
         assert (

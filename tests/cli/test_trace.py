@@ -330,7 +330,7 @@ def test_wrong_usage_is_answered_with_what_to_type(
         (["x", "--", "cat"], "trace -- x cat"),
         (["--html", page, "--"], "-- python server.py"),
         (["--htm", "x"], "--htm"),
-        (["--html", page, str(tmp_path / "server.py")], "line 1 is none of a transcript"),
+        (["--html", page, str(tmp_path / "server.py")], "line 1 is not a line of a transcript"),
     ):
         done = minimcp("trace", *arguments)
         assert (

@@ -209,7 +209,7 @@ def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
                 "method": "elicitation/create",
                 "params": {"message": "?", "requestedSchema": {"type": "string"}},
             },
-            "not 'object'",
+            "the type 'object'",
         ),
     ):
         host: Dict[str, Any] = {

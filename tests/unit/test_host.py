@@ -545,17 +545,17 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
         (None, {"on_log": Late().elicit}, "^on_log is async"),
         (None, {"elicit": 5}, "must be callable, not int"),
-        (None, {"list_roots": list, "roots": []}, "two ways"),
+        (None, {"list_roots": list, "roots": []}, "exclude each other"),
         (None, {"roots": "/tmp"}, "a list of paths"),
         (None, {"roots": 5}, "a list of paths"),
         (None, {"roots": {"/tmp": "name"}}, "a list of paths"),
-        (None, {"roots": [5]}, "a root is a path"),
-        (None, {"sampling": ["tools"]}, "there is no sample"),
+        (None, {"roots": [5]}, "a root must be a path"),
+        (None, {"sampling": ["tools"]}, "describes sample=, which is missing"),
         (host, {"sampling": "tools"}, r"did you mean \('tools',\)"),
         (
             None,
             {"elicitation": repr},
-            "elicitation says what elicit can do, by names: did you mean elicit=",
+            "elicitation must be names of what elicit supports: did you mean elicit=",
         ),
         (None, {"sample": repr, "sampling": repr}, "did you mean sample="),
         (
@@ -569,7 +569,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
         with pytest.raises(TypeError, match=text):
             gathered(handlers, **keywords)
     for keywords in ({"sampling": ("form",)}, {"elicitation": ("x",)}, {"elicitation": ()}):
-        with pytest.raises(ValueError, match="elicitation names|has the parts"):
+        with pytest.raises(ValueError, match="elicitation must name|has the parts"):
             gathered(host, **keywords)
 
 
@@ -712,7 +712,7 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
         assert eventually(
             lambda: "prompts/list_changed ignored: there is no callback" in caplog.text
         )
-    assert "a notifications/message that makes no sense" in caplog.text
+    assert "invalid notifications/message" in caplog.text
 
 
 def test_without_a_thread_a_callback_waits_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -178,5 +178,5 @@ def test_an_option_that_there_is_not() -> None:
             ValueError, match="^timeout must be at least 0 seconds, not -1; None means no limit$"
         ):
             call("f", timeout=-1)
-    with pytest.raises(ValueError, match="^connect_timeout is at least 0 seconds"):
+    with pytest.raises(ValueError, match="^connect_timeout must be at least 0 seconds"):
         connect(connect_timeout=-0.5)

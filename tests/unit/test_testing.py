@@ -144,18 +144,19 @@ def test_what_the_test_forgot_is_said() -> None:
     with pytest.raises(AssertionError) as unanswered:
         plan(ctx)
     assert str(unanswered.value) == (
-        "the handler asks 'trip' ('Where to?'), and the test has no answer: "
+        "the handler asks 'trip' ('Where to?'), but the test has no answer: write "
         "context(answers={'trip': ...}) or {'elicit': ...}"
     )
     assert [question.key for question in ctx.questions] == ["trip"]
     with pytest.raises(
-        AssertionError, match="^the handler asks 'roots-1', and the test has no answer"
+        AssertionError, match="^the handler asks 'roots-1', but the test has no answer"
     ):
         context({"elicit": None}).list_roots()
-    with pytest.raises(AssertionError, match="^the test's answer to 'trip' does not fit: .*city"):
+    with pytest.raises(AssertionError, match="^the test's answer to 'trip' is invalid: .*city"):
         plan(context({"trip": {"days": 3}}))
     with pytest.raises(
-        AssertionError, match="^the test's answer to 'sample-1' does not fit: sample returns a str"
+        AssertionError,
+        match="^the test's answer to 'sample-1' is invalid: sample must return a str",
     ):
         context({"sample": 5}).sample("Hello")
     with pytest.raises(ResourceNotFound, match="a:b"):
@@ -210,7 +211,7 @@ def test_a_transcript_keeps_the_newest() -> None:
         transcript("-->", json.dumps({"jsonrpc": "2.0", "method": f"m{number}"}))
     assert transcript.methods() == ["m7", "m8", "m9"]
     assert transcript.dropped == 7
-    assert str(transcript).startswith("  (7 earlier messages are not kept)\n")
+    assert str(transcript).startswith("  (7 earlier messages were dropped)\n")
     assert repr(transcript) == "<Transcript 3 messages, 7 dropped>"
     transcript.clear()
     assert (len(transcript), transcript.dropped) == (0, 0)
@@ -359,22 +360,22 @@ def test_a_flow_that_did_not(transcript: Transcript) -> None:
     ]
     assert shown(Transcript(), call) == [f"'{call}' is missing:", f"- {call}"]
     for wrong in ("tools/call", "-> tools/call", 5):
-        with pytest.raises(ValueError, match="^a message is named like"):
+        with pytest.raises(ValueError, match="^a message must be written like"):
             transcript.assert_flow(wrong)
     for look, words in (
         (
             lambda: transcript.wait_for("--> ping", timeout=0),
-            "^no '--> ping' came within 0 s: this exchange:\n  --> ",
+            "^no '--> ping' within 0 s: this exchange:\n  --> ",
         ),
         (
             lambda: transcript.answer_to({"id": 9}),
-            "^{'id': 9} is no request of this exchange:\n  --> initialize #",
+            "^{'id': 9} is not a request of this exchange:\n  --> initialize #",
         ),
         (
             lambda: Transcript().assert_flow(call),
-            r"\n  \(nothing passed: did connect, or the Server, get .* trace=",
+            r"\n  \(no messages: was this transcript passed to connect.* trace=",
         ),
-        (lambda: Transcript().wait_for(call, timeout=0), r"\n  \(nothing passed: "),
+        (lambda: Transcript().wait_for(call, timeout=0), r"\n  \(no messages: "),
     ):
         with pytest.raises(AssertionError, match=words) as failed:
             look()
@@ -395,7 +396,7 @@ def test_all_that_may_come_over_a_wire() -> None:
         transcript(arrow, text)
     ping, roots = transcript.requests()
     assert transcript.answer_to(roots)["result"] == {"roots": []}
-    with pytest.raises(AssertionError, match="^--> ping #1 has no answer in this exchange:\n"):
+    with pytest.raises(AssertionError, match="^--> ping #1 has no response in this exchange:\n"):
         transcript.answer_to(ping)
     transcript.assert_flow(
         "--> result of roots/list", "<-- noise", "<-- result", "<-- noise", ..., "<-- error -32700"

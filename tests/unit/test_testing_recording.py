@@ -102,8 +102,8 @@ def test_a_replayed_server_needs_no_client(revision: str, tmp_path: Path) -> Non
         replay_against(library(late=1), file, timeout=WAIT)
     lines = str(differing.value).splitlines()
     assert lines[:5] == [
-        f"this is not what {file} has:",
-        'the answer to tools/call {"arguments": {"title": "Emma"}, "name": "lend"} differs:',
+        f"the server differs from {file}:",
+        'the response to tools/call {"arguments": {"title": "Emma"}, "name": "lend"} differs:',
         "  result.content.0.text",
         "    - 'Emma, number 0'",
         "    + 'Emma, number 1'",
@@ -145,11 +145,11 @@ def test_what_was_not_recorded_is_said_with_what_is_near(revision: str, tmp_path
         with pytest.raises(InvalidParams) as wrong:
             client.call_tool("lend", {"title": "Persuasian"})
         assert wrong.value.message == (
-            f'{file} has no answer to tools/call {{"arguments": {{"title": "Persuasian"}}, "name": "lend"}}; '
+            f'{file} has no response to tools/call {{"arguments": {{"title": "Persuasian"}}, "name": "lend"}}; '
             'the nearest is tools/call {"arguments": {"title": "Persuasion"}, "name": "lend"}'
         )
         with pytest.raises(
-            MethodNotFound, match="has no answer to vendor/thing {}; the nearest is "
+            MethodNotFound, match="has no response to vendor/thing {}; the nearest is "
         ):
             client.request("vendor/thing")
         client.notify("notifications/vendor")
@@ -307,7 +307,7 @@ def test_a_call_that_was_given_up_has_no_answer(tmp_path: Path) -> None:
             client.call_tool("lend", timeout=0.01)
     with connect(replay(file)) as client:  # at once, whatever the probe may last
         assert client.revision == NEWEST_HANDSHAKE.name
-        with pytest.raises(MethodNotFound, match='has no answer to tools/call {"name": "lend"}'):
+        with pytest.raises(MethodNotFound, match='has no response to tools/call {"name": "lend"}'):
             client.call_tool("lend")
 
 

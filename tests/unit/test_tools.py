@@ -158,7 +158,7 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
     for module, words in (
         (
             "lib.wire.server.context",
-            "this Context is from lib.wire, and the server from minimcp: import both from",
+            "this Context is from lib.wire, but the server is from minimcp: import both from",
         ),
         ("plans.context", "(?!this Context)"),
     ):

@@ -124,12 +124,12 @@ def test_an_image_is_made_of_bytes_or_from_a_file(tmp_path: Path) -> None:
     assert t.Image.from_file(picture, "image/x-own").mime_type == "image/x-own"
     assert t.Audio.from_file(sound) == t.Audio(b"ID3", "audio/mpeg")
     with pytest.raises(
-        ValueError, match=r"^a\.PNG is image/png, no audio: say mime_type= if it is one$"
+        ValueError, match=r"^a\.PNG is image/png, not audio: pass mime_type= if that is wrong$"
     ):
         t.Audio.from_file(picture)
     with pytest.raises(
         ValueError,
-        match="^noise: neither its bytes nor its suffix are known as audio: say mime_type=",
+        match="^noise: cannot detect the type of audio from its bytes or suffix: pass mime_type=",
     ):
         t.Audio.from_file(noise)
     with pytest.raises(FileNotFoundError):
@@ -155,7 +155,7 @@ def test_annotations_are_checked_when_made_and_kept_when_read() -> None:
         "2025-01-12T15:00:58Z",
     )
     for priority in (-0.1, 1.01, float("nan")):
-        with pytest.raises(ValueError, match="^Annotations: priority must lie between 0 and 1"):
+        with pytest.raises(ValueError, match="^Annotations: priority must be between 0 and 1"):
             t.Annotations(priority=priority)
     with pytest.raises(
         ValueError, match="^Annotations: audience must be one of user, assistant, not 'system'$"
@@ -226,7 +226,7 @@ def test_reading_gives_several_items() -> None:
     assert (first.text, first.data, nothing.text, nothing.data) == ("t", None, None, None)
     for item, words in (
         ("x", "must be an object, not a string"),
-        ({"uri": "a:b"}, "neither text nor blob is there"),
+        ({"uri": "a:b"}, "text or blob is missing"),
     ):
         with pytest.raises(
             ValueError, match=f"^ReadResourceResult: contents: resource contents: {words}$"
