@@ -230,7 +230,7 @@ def test_breaches_are_marked(tmp_path: Path) -> None:
     assert out == b"loading \x1b[31m\n{}\n"
     lines = err.decode().splitlines()
     assert [line.strip() for line in lines if " ! " in line] == [
-        "! STDIO-04: the server writes a line that is not a message: this is not JSON: Expecting value: line 1 column 1 (char 0)",
+        "! STDIO-04: the server sent an invalid message: this is not JSON: Expecting value: line 1 column 1 (char 0)",
         '! BASE-01: a message must have "jsonrpc": "2.0"',
     ]
     assert not any("\x1b" in line for line in lines)
@@ -330,7 +330,7 @@ def test_wrong_usage_is_answered_with_what_to_type(
         (["x", "--", "cat"], "trace -- x cat"),
         (["--html", page, "--"], "-- python server.py"),
         (["--htm", "x"], "--htm"),
-        (["--html", page, str(tmp_path / "server.py")], "line 1 is none of a transcript"),
+        (["--html", page, str(tmp_path / "server.py")], "line 1 is not a line of a transcript"),
     ):
         done = minimcp("trace", *arguments)
         assert (
