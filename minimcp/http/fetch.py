@@ -1,10 +1,11 @@
-"""HTTP requests to one server, of which any thread may abort one: `Fetcher`.
+"""`Fetcher`: HTTP requests to one server, which any thread may abort.
 
-Nothing else uses `requests`. It brings what its users know (proxies, CA bundles, certificates, auth
-objects, cookies); the requests themselves go through the pools of `urllib3` below it, which costs a
-third of the time. No request has a timeout of its own once it is connected: who waits has a
-deadline and calls `AbortableRequest.abort`, which no peer can delay by sending single bytes. An
-answer that is compressed is refused: none was asked for.
+This is the only module that uses `requests`. That library provides what its users know: proxies, CA
+bundles, certificates, auth objects and cookies. The requests themselves use the connection pools of
+`urllib3` directly, which takes a third of the time. After the connection is made, a request has no
+timeout of its own. The caller has a deadline and calls `AbortableRequest.abort`, so that a peer
+cannot delay the end by sending single bytes. Compressed responses are rejected, because the request
+does not allow them.
 """
 
 from __future__ import annotations
@@ -37,29 +38,28 @@ from ..errors import (
 from ..protocol.urls import parse_web_url
 from ..text import describe, one_line
 
-# For TCP, a proxy's tunnel and TLS.
+# Time limit for TCP, a proxy's tunnel and TLS.
 CONNECT_SECONDS = 10.0
 
-# How long a connection may be idle and still be used again. Servers close such ones, the hasty ones
-# after 2 s, and what is sent at that moment is lost: nobody knows whether it has run, so it cannot
-# be sent again.
+# How long a connection may be idle and still be reused. Servers close idle connections, some after
+# 2 s. A request that is sent at that moment is lost. It cannot be repeated, because the client does
+# not know whether the server has run it.
 KEPT_SECONDS = 1.5
 
-# Connections that are kept open for the next request.
-MOST_KEPT = 256
+# Maximum number of connections that are kept open for the next request.
+MAX_KEPT = 256
 
-# Characters of all cookies of a server; when they are more, all are dropped.
+# Maximum number of characters of all cookies of a server. If they have more, all are dropped.
 COOKIE_CHARACTERS = 64 * 1024
 
-# What is read at once.
+# Maximum number of bytes that one call reads.
 PIECE_BYTES = 256 * 1024
 
 NEEDS_REQUESTS = (
-    "a server that is named by a URL needs the package 'requests': install it with: "
-    "pip install requests"
+    "connecting to a URL needs the package 'requests': install it with: pip install requests"
 )
 
-# What users cannot set.
+# Headers that users cannot set.
 OWN_HEADERS = frozenset(
     {"accept", "content-type", "content-length", "host", "connection", "accept-encoding", "te"}
 )
@@ -68,10 +68,10 @@ OWN_HEADERS = frozenset(
 # `SignIn`.
 Auth = Any
 
-# Of the proxies of the environment, those names whose values are hosts that need no proxy.
+# Names among the proxies of the environment whose values are hosts that need no proxy.
 NO_PROXY = frozenset({"no", "no_proxy"})
 
-# A header value with one of these characters would end the header, or cannot be encoded.
+# Characters that would end a header, or cannot be encoded in one.
 _UNSENDABLE = re.compile("[\\r\\n\\0]|[^\\x00-\\xff]")
 _HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
@@ -84,36 +84,38 @@ MIN_MASKED = 8
 # The same for a value that is known to be a credential.
 MIN_CREDENTIAL_MASKED = 4
 
-# Tokens of one server that are masked in its messages: those that were sent last.
+# Maximum number of tokens that are masked in a server's messages. The most recent ones are kept.
 MAX_REMEMBERED = 64
 
 MASK = "..."
 
-# How often one request is sent at most, with one token and then another.
-MOST_SENDS = 5
+# Maximum number of times that one request is sent, each time with another token.
+MAX_SENDS = 5
 
-# What is likely wrong where there is no connection, by a word of the error.
+# The likely cause if no connection can be made, by a word of the error.
 LIKELY = {
     "WRONG_VERSION_NUMBER": ": the server speaks http, not https?",
     "CERTIFICATE_VERIFY_FAILED": ": name who signed its certificate, connect(..., verify='ca.pem')",
     "Connection refused": ": nothing listens there: does the server run, and is this its port?",
 }
 
-# Of each thread: ``request``, the `AbortableRequest` that it sends now.
+# The attribute ``request`` is the `AbortableRequest` that this thread is sending.
 current = threading.local()
 
 
 class AbortableRequest:
-    """One HTTP request from before it is sent until its response is read. Any thread may abort it.
+    """One HTTP request, from before it is sent until its response is read.
+
+    Any thread may abort it.
 
     Args:
-        deadline: Of who waits for it; it is paused while a person signs in.
-        allowed: Gets an IP address, and tells whether it may be connected to; None allows all.
-            Proxies are not asked.
+        deadline: The caller's deadline. It is paused while a person signs in.
+        allowed: Returns whether the request may connect to an IP address; None allows all. It is
+            not called for proxies.
 
     Attributes:
-        address: IP address at the other end of the connection that the last response came over;
-            empty before that, and if a proxy or a unix socket is between.
+        address: The peer's IP address on the connection of the last response. Empty before the
+            first response, and if the connection uses a proxy or a unix socket.
     """
 
     def __init__(
@@ -123,61 +125,60 @@ class AbortableRequest:
         self.allowed = allowed
         self.address = ""
         self.aborted = threading.Event()
-        # That it goes over; it may serve another request by now.
+        # The connection that it uses. By now that may serve another request.
         self.connection: Any = None
-        # A request that has to be answered before this one is sent: for a token.
+        # A request for a token that must be answered before this one is sent.
         self.first: Optional[AbortableRequest] = None
 
     def abort(self) -> None:
-        """Make its thread raise ConnectionLost, wherever it is. Idempotent; never blocks."""
+        """Make the thread of the request raise ConnectionLost. Idempotent; never blocks."""
         self.aborted.set()
         for each in (self.connection, self.first):
             if each is not None:
                 each.abort_for(self)
 
     def abort_for(self, request: AbortableRequest) -> None:
-        """As `AbortableConnection`: what waits for this one is aborted."""
+        """Abort this request, because a request that waits for it is aborted."""
         self.abort()
 
 
 class NotConnected(Exception):
-    """There was no connection; the cause says why."""
+    """No connection could be made. The cause says why."""
 
 
 _Mixed: Any = object
 
 
 class AbortableConnection(_Mixed):
-    """Mixed into the connections of `urllib3`: the thread that reads or writes can be woken by
-    another one.
+    """A mixin for the connections of `urllib3`. Any thread can wake the one that reads or writes.
 
-    A socket that is closed wakes nobody, one that is shut down does. The connection may serve
-    another request by then: so it has an owner, and is shut down for that one alone.
+    Shutting a socket down wakes that thread, closing the socket does not. The connection may serve
+    another request by then. Therefore it has an owner, and only aborting the owner shuts it down.
     """
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
         super().__init__(*args, **keywords)
-        self._lock = threading.RLock()  # a signal handler may abort what its own thread is aborting
+        # Reentrant, because a signal handler may abort while its own thread is aborting.
+        self._lock = threading.RLock()
         self._owner: Optional[AbortableRequest] = None
-        # The socket from the first moment until it is closed: ``sock`` comes later, and is None
-        # while the response is read after which the server closes. While TLS begins it is another
-        # one for the same connection.
+        # The socket, from its creation until it is closed. ``sock`` is set later, and is None while
+        # the last response of the connection is read. During the TLS handshake this is a duplicate.
         self._socket: Any = None
         self._idle_since = float("inf")
-        # Of the peer, as the connected socket says; empty if a proxy is the peer.
+        # The peer's address, from the connected socket. Empty if the peer is a proxy.
         self._address = ""
-        # Whether bytes follow that belong to no response.
+        # Whether the response may be followed by bytes that do not belong to any response.
         self.has_leftover = False
         renewed_in_fork.add(self)
 
     def belong_to(self, owner: Optional[AbortableRequest]) -> None:
-        """Serve this request from now on; None keeps the connection for the next one."""
+        """Serve this request from now on, or be idle (None)."""
         with self._lock:
             self._owner = owner
         if owner is None:
             self._idle_since = time.monotonic()
             if self.sock is not None:
-                # `FetchResponse.read_rest` set a timeout. Another thread may use the socket next.
+                # `FetchResponse.read_rest` may have set a timeout.
                 self.sock.settimeout(None)
             return
         if time.monotonic() - self._idle_since > KEPT_SECONDS:
@@ -187,17 +188,17 @@ class AbortableConnection(_Mixed):
             self.abort_for(owner)
 
     def abort_for(self, request: AbortableRequest) -> None:
-        """Shut the socket down, if this still serves that request."""
+        """Shut the socket down if the connection still serves this request."""
         with self._lock:
             if self._owner is request:
-                with suppress(OSError, TypeError):  # it is not connected, any more or yet
-                    # not SSLSocket.shutdown, after which bytes would go out in clear
+                with suppress(OSError, TypeError):  # the socket is not connected
+                    # `SSLSocket.shutdown` would remove TLS: bytes after it would not be encrypted.
                     socket.socket.shutdown(
                         getattr(self._socket, "socket", self._socket), socket.SHUT_RDWR
                     )
 
     def connect(self) -> None:
-        """As in `http.client`. Raises NotConnected."""
+        """Connect. Raises NotConnected."""
         self._address = ""
         try:
             super().connect()
@@ -213,14 +214,16 @@ class AbortableConnection(_Mixed):
 
     def _check(self) -> None:
         if self._owner is not None and self._owner.aborted.is_set():
-            raise OSError("given up while connecting")
+            raise OSError("aborted while connecting")
 
     def _new_conn(self) -> Any:
-        """As `socket.create_connection`, but the socket is known, and can be shut down, from the
-        beginning."""
-        if hasattr(self, "_socks_options"):  # a SOCKS proxy is asked
+        """Return a connected socket, like `socket.create_connection`.
+
+        `_socket` is set before the socket connects, so that another thread can shut it down.
+        """
+        if hasattr(self, "_socks_options"):  # a SOCKS proxy makes the connection
             return super()._new_conn()
-        failed = OSError("its name has no address")
+        failed = OSError("the host name has no address")
         found = socket.getaddrinfo(self._dns_host.strip("[]"), self.port, type=socket.SOCK_STREAM)
         for family, kind, protocol, _, address in found:
             self._check_address(str(address[0]))
@@ -232,7 +235,7 @@ class AbortableConnection(_Mixed):
                 self._check()
                 sock.connect(address)
                 self._note_peer(sock)
-                self._socket = sock.dup()  # TLS takes the descriptor out of this one
+                self._socket = sock.dup()  # TLS detaches the descriptor of `sock`
                 self._check()
                 return sock
             except OSError as error:
@@ -246,27 +249,27 @@ class AbortableConnection(_Mixed):
         if self._owner is not None and not getattr(self, "proxy", None):
             allowed = self._owner.allowed
         if allowed is not None and not allowed(address):
-            raise OSError(f"{address} is in a private network, and the server is not")
+            raise OSError(f"{address} is in a private network, but the server is not")
 
     def _note_peer(self, sock: socket.socket) -> None:
-        """Note the address that the socket is connected to, and check that one, too."""
+        """Check and record the address that the socket is connected to."""
         if not getattr(self, "proxy", None):
             self._address = str(sock.getpeername()[0])
             self._check_address(self._address)
 
     def getresponse(self, *args: Any, **keywords: Any) -> Any:
-        """As in `http.client`; the request is told where its response came from."""
+        """Return the response, and record the peer's address in the request."""
         response = super().getresponse(*args, **keywords)
         if self._owner is not None:
             self._owner.address = self._address
-        # Some servers send a body with 204. It would be read as the beginning of the next response.
+        # Some servers send a body with 204. It would be parsed as the next response.
         announced = response.headers.get("Content-Length", "0")
         is_framed = announced != "0" or "Transfer-Encoding" in response.headers
         self.has_leftover = response.status == 204 and is_framed
         return response
 
     def request(self, *args: Any, **keywords: Any) -> None:
-        """As in `http.client`, but head and body are sent in one piece."""
+        """Send a request, head and body in one piece."""
         pieces: list[bytes] = []
         self.send = pieces.append
         try:
@@ -276,7 +279,7 @@ class AbortableConnection(_Mixed):
         self.send(b"".join(pieces))
 
     def renew_in_fork(self) -> None:
-        """Close the socket without a word to the server, in a forked process."""
+        """Close the socket in a forked process without sending anything to the server."""
         self._lock = threading.RLock()
         sock = getattr(self._socket, "socket", self._socket)
         if sock is not None and sock.fileno() >= 0:
@@ -284,7 +287,7 @@ class AbortableConnection(_Mixed):
 
 
 class KeptPool(_Mixed):
-    """Mixed into the pools of `urllib3`: a connection belongs to the request that has it."""
+    """A mixin for the pools of `urllib3`: a request owns the connection that it uses."""
 
     def _get_conn(self, *args: Any, **keywords: Any) -> Any:
         connection = super()._get_conn(*args, **keywords)
@@ -301,15 +304,17 @@ class KeptPool(_Mixed):
 
 
 class FetchResponse:
-    """The head of a response, and its body as it comes. For one thread at a time.
-
-    ``headers`` knows names without regard to case. ``cut`` is why `start` could not read on; None
-    where it could.
+    """The head of a response, and a reader of its body. For one thread at a time.
 
     Args:
-        where: What was asked, for messages.
-        raw: The response, as `urllib3` gives it.
-        masked: Removes the secrets that were sent from a text of the server.
+        where: Method and URL of the request, for messages.
+        raw: The response of `urllib3`.
+        masked: Replaces the secrets that were sent to the server in a text from it.
+
+    Attributes:
+        status: The status.
+        headers: The headers. Names are case-insensitive.
+        cut: The error that ended `start` too early; None without one.
     """
 
     def __init__(self, where: str, raw: Any, masked: Callable[[str], str] = str) -> None:
@@ -323,17 +328,17 @@ class FetchResponse:
         self._ahead = bytearray()
 
     def read(self) -> bytes:
-        """Wait for bytes of the body; none at its end.
+        """Wait for bytes of the body and return them; empty at its end.
 
         Raises:
-            ConnectionLost: It ends too early.
-            ProtocolViolation: It is compressed, though that was not asked for.
+            ConnectionLost: The body ends too early.
+            ProtocolViolation: The body is compressed, which the request did not allow.
         """
         encoding = self.headers.get("Content-Encoding", "identity")
         if encoding.lower() not in ("", "identity"):
             raise ProtocolViolation(
                 f"{self._where}: the body is compressed ({one_line(self._masked(encoding))}), "
-                "unasked"
+                "which the request did not allow"
             )
         try:
             return bytes(self._raw.read1(PIECE_BYTES))
@@ -342,9 +347,8 @@ class FetchResponse:
             raise ConnectionLost(f"{self._where}: the body ends too early: {told}") from None
 
     def _collect(self, limit: int, deadline: Deadline = NEVER) -> bytearray:
-        """The body, as much as could be read; not much more than `limit` bytes of it, and nothing
-        after the deadline."""
-        # no list of pieces: a peer may send single bytes, each of which would be an object
+        """Read the body up to about `limit` bytes or until the deadline, and return it."""
+        # Not a list of pieces: a peer may send single bytes, and each would be an object.
         found = self._ahead
         self._ahead = bytearray()
         piece = b"x"
@@ -361,7 +365,7 @@ class FetchResponse:
 
         Args:
             limit: The maximum number of bytes.
-            pause: Seconds after which the rest is given up; None waits for it.
+            pause: Maximum number of seconds to read; None means no limit.
         """
         if pause is not None:
             self._bound_pauses(pause)
@@ -370,20 +374,21 @@ class FetchResponse:
         return bytes(found[:limit])
 
     def body(self, limit: Optional[int]) -> bytes:
-        """The whole body. Errors as `read`, and:
+        """Return the whole body.
 
         Args:
-            limit: Its longest size, in bytes; None means no limit.
+            limit: Its maximum size in bytes; None means no limit.
 
         Raises:
-            ProtocolViolation: It is longer.
+            ConnectionLost: The body ends too early.
+            ProtocolViolation: The body is longer than the limit, or compressed.
         """
         most = sys.maxsize - 1 if limit is None else limit
         announced = self.headers.get("Content-Length", "")
         is_long = announced.isdecimal() and int(announced[:20]) > most
         found = bytearray() if is_long else self._collect(most + 1)
         if is_long or len(found) > most:
-            found.clear()  # who keeps the exception need not keep this
+            found.clear()  # a caller may keep the exception, whose traceback refers to this
             raise ProtocolViolation(
                 f"{self._where}: the body is longer than {limit} bytes (Limits.message_bytes)"
             )
@@ -392,19 +397,19 @@ class FetchResponse:
         return bytes(found)
 
     def read_rest(self, seconds: float) -> None:
-        """Read the end if it comes soon, so that the connection can be kept."""
+        """Read the end of the body if it arrives soon, so that the connection can be reused."""
         self._bound_pauses(seconds)
-        with suppress(Exception):  # then it is closed
+        with suppress(Exception):  # `close` then closes the connection
             self._raw.read1(PIECE_BYTES)
 
     def _bound_pauses(self, seconds: float) -> None:
-        """Have reading fail after so many seconds without a byte."""
-        with suppress(Exception):  # the connection was released: nothing more is read from it
+        """Make reads fail after this number of seconds without a byte."""
+        with suppress(Exception):  # the body was read, and the connection is released
             self._raw.connection._socket.settimeout(seconds)
 
     def close(self) -> None:
-        """Let go of it; a connection whose body was not read to its end is closed. Never raises."""
-        with suppress(Exception):  # a peer that has gone, in any of a dozen ways
+        """Release the connection, or close it if the body was not read to its end. Never raises."""
+        with suppress(Exception):  # a peer that has disconnected causes many kinds of exceptions
             self._raw.close()
 
 
@@ -416,7 +421,7 @@ class StoredAuth:
     """
 
     def authorizer(self, url: str) -> Any:
-        """Return the object that authorizes requests to a server; None in a copy without auth/."""
+        """Return the object that authorizes requests to a server; None if auth/ is missing."""
         try:
             from ..auth.signin import StoredToken
         except ImportError:
@@ -428,27 +433,25 @@ class StoredAuth:
 class Fetcher:
     """Sends requests to one server. Thread-safe.
 
-    Redirects by 307 and 308 to the same origin are followed once and remembered; all others come
-    back as they are.
+    Redirects with status 307 or 308 to the same origin are followed once and remembered. All other
+    redirects are returned as responses. No message shows the value of a header, a token or a proxy.
 
     Args:
-        url: Of the server; other URLs that are asked must be of the same origin.
-        headers, auth, verify, cert, proxies: As `HttpServer`.
-        redirects: Whether those are followed.
+        url: The server's URL. Other URLs must have the same origin.
+        headers, auth, verify, cert, proxies: See `HttpServer`.
+        redirects: Whether redirects are followed.
         cookies: The cookie jar of another `Fetcher` for the same origin; None makes a new one.
         stored: Authorizes requests after the server has returned 401; None leaves the 401 as it is.
 
     Attributes:
-        settings: What the requests that are sent beside this one, for a token, have in common with
-            it: the keyword arguments of an `Exchange`.
+        settings: The keyword arguments of an `Exchange` for requests that get a token for this
+            server.
 
     Raises:
-        ImportError: There is no `requests`.
+        ImportError: The package `requests` is not installed.
         TypeError: A header, or ``auth``, has the wrong type.
         ValueError: The URL, a proxy or a certificate cannot be used.
         ConnectionFailed: A header or the token cannot be sent.
-
-    No message shows the value of a header, a token or a proxy.
     """
 
     def __init__(
@@ -505,7 +508,7 @@ class Fetcher:
             url, dict(proxies or {}), True, verify, cert
         )
         self._settings["proxies"] = self._clean_proxies(self._settings["proxies"])
-        # How the server is reached, for messages; empty if directly.
+        # The proxy to the server, for messages; empty without one.
         self.route = proxy_in_words(url, self._settings["proxies"], proxies)
         self._bundle = bundle_in_words(self._settings["verify"], verify)
         self._pools: dict[str, tuple[Any, str]] = {}
@@ -515,7 +518,7 @@ class Fetcher:
             self._pool(url)
         except (requests.RequestException, OSError, ValueError) as error:
             raise ValueError(f"{self.shown}: {first_words(error)}{self._bundle}") from None
-        if authorization is not None:  # of a URL with a user's name in it
+        if authorization is not None:  # the URL contains a user name
             given["Authorization"] = authorization
         self._headers = {"User-Agent": f"minimcp/{__version__}", **given}
         # What `masked` removes: the headers of every request, and the credentials sent last.
@@ -549,24 +552,25 @@ class Fetcher:
         """Send a request and wait for the head of its response.
 
         Args:
-            request: By which another thread may abort it.
-            method: In capitals.
-            headers: Of this request.
-            body: What is sent; None sends none.
-            url: Another URL of this server; None asks the one that it is named by.
+            request: The object with which another thread may abort the request.
+            method: The method, in upper case.
+            headers: Additional headers of this request.
+            body: The body; None means no body.
+            url: Another URL of this server; None means the server's URL.
 
         Raises:
-            ConnectionFailed: There was no connection; nothing was sent.
-            ConnectionLost: It broke before the response came, or `request` was aborted.
-            AuthorizationError: The callable or the AuthBase raised something.
+            ConnectionFailed: No connection could be made within `CONNECT_SECONDS`; nothing was
+                sent.
+            ConnectionLost: The connection broke before the response, or `request` was aborted.
+            AuthorizationError: The callable or the AuthBase raised an exception.
 
-        Blocks: until then; a connection that is not there in `CONNECT_SECONDS` has failed.
+        Blocks until the head of the response arrives.
         """
         url = url or self._url
         authorizer = self._authorizer
         if authorizer is None and self._stored is None:
             return self._send(request, method, headers, body, url)
-        for left in reversed(range(MOST_SENDS)):
+        for left in reversed(range(MAX_SENDS)):
             sent = {}
             if authorizer is not None:
                 sent = authorizer.authorize(method, url, request, self.settings)
@@ -589,7 +593,7 @@ class Fetcher:
         return response
 
     def _stored_authorizer(self, response: FetchResponse) -> Any:
-        """Return what authorizes requests from now on, or None if the server wants no token."""
+        """Return the object that authorizes requests, or None if the server wants no token."""
         if response.status == 401 and self._stored is not None:
             self._authorizer = self._stored.authorizer(self._url)
         return self._authorizer
@@ -611,7 +615,7 @@ class Fetcher:
         current.request = request
         try:
             if request.aborted.is_set():
-                raise ConnectionLost(f"{where}: given up before it was sent")
+                raise ConnectionLost(f"{where}: aborted before it was sent")
             raw = self._sent(method, self._moved.get(url, url), headers, body)
             response = FetchResponse(where, raw, self.masked)
             location = response.headers.get("Location") if self._redirects else None
@@ -626,22 +630,23 @@ class Fetcher:
             return response
         except McpError:
             raise
-        except Exception as error:  # its own words and its causes may show a secret
+        except Exception as error:  # its message and its causes may show a secret
             raise _flat(where, error, self.masked, self.route, self._bundle) from None
         finally:
             current.request = None
 
     def _check_sendable(self, where: str, headers: Mapping[str, str]) -> None:
-        """Check headers before a library gets them, which would show the value that it rejects."""
+        """Check headers here, because a library would show the value that it rejects."""
         together = "".join(headers.values())
-        if together.isascii() and together.isprintable():  # at once: a header takes a microsecond
+        # Checking the headers one by one takes a microsecond for each.
+        if together.isascii() and together.isprintable():
             return
         for name, value in headers.items():
             if _UNSENDABLE.search(value):
                 raise ConnectionFailed(f"{where}: cannot be sent: {_unsendable(name)}")
 
     def _remember(self, headers: Mapping[str, str]) -> None:
-        """Have `masked` remove the credentials of a request."""
+        """Make `masked` replace the credentials of a request."""
         credentials = headers.get("Authorization")
         if credentials is not None and credentials not in self._remembered:
             self._remembered[credentials] = None
@@ -649,10 +654,7 @@ class Fetcher:
                 self._remembered.pop(next(iter(self._remembered)), None)
 
     def masked(self, text: str) -> str:
-        """Remove every secret that was sent to the server from a text of the server.
-
-        Thread-safe.
-        """
+        """Replace all secrets that were sent to the server in a text from it. Thread-safe."""
         cookies = [str(each.value) for each in list(self._session.cookies)]
         remembered = [
             secret
@@ -662,7 +664,7 @@ class Fetcher:
         return mask(text, [*self._secrets, *remembered, *filter(_is_long, cookies)])
 
     def masked_bytes(self, data: bytes) -> bytes:
-        """Do the same as `masked` for bytes in UTF-8."""
+        """Replace the secrets, like `masked`, in bytes in UTF-8."""
         text = data.decode("utf-8", "surrogateescape")
         return self.masked(text).encode("utf-8", "surrogateescape")
 
@@ -704,11 +706,11 @@ class Fetcher:
     def _sent_by_requests(
         self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes]
     ) -> Any:
-        """The longer way, for auth objects, which look at requests and at responses."""
+        """Send through `requests`, because an auth object reads requests and responses."""
         name = type(self._auth).__name__
         try:
             prepared = self._prepared(method, url, headers=headers, auth=self._auth, data=body)
-        except self._requests.RequestException as error:  # its words may show a header
+        except self._requests.RequestException as error:  # its message may show a header
             raise AuthorizationError(f"{self.shown}: {name}: {first_words(error)}") from None
         except Exception as error:
             raise AuthorizationError(f"{self.shown}: {name}: {describe(error)}") from error
@@ -730,11 +732,11 @@ class Fetcher:
         return self._requests.Request(method, url, **more).prepare()
 
     def _clean_proxies(self, proxies: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the proxies without blanks and line ends around their URLs.
+        """Return the proxies without whitespace around their URLs.
 
         Raises:
-            ValueError: The proxy of this server is not a URL. It is not shown, because it may have
-                a password.
+            ValueError: The proxy of this server is not a URL. The message does not show it, because
+                it may contain a password.
         """
         found = {
             name: proxy.strip() if isinstance(proxy, str) else proxy
@@ -752,7 +754,7 @@ class Fetcher:
         return found
 
     def _pool(self, url: str) -> tuple[Any, str]:
-        """The pool of connections to a URL, and what is asked there."""
+        """Return the pool of connections to a URL, and the target of requests on them."""
         prepared = self._prepared("GET", url)
         settings = self._settings
         pool = self._adapter.get_connection_with_tls_context(
@@ -763,7 +765,7 @@ class Fetcher:
         return found
 
     def identity(self) -> str:
-        """Return a digest of the credentials that the next request is sent with; empty without any.
+        """Return a digest of the credentials of the next request; empty without any.
 
         Raises:
             AuthorizationError: The callable or the AuthBase failed.
@@ -779,7 +781,7 @@ class Fetcher:
 
     def _credentials_of_object(self) -> str:
         auth: Any = self._auth
-        # Digest authentication writes other headers each time.
+        # Digest authentication writes different headers each time.
         if hasattr(auth, "username") and hasattr(auth, "password"):
             return f"{auth.username!r} {auth.password!r}"
         try:
@@ -795,7 +797,7 @@ class Fetcher:
             return self._auth
         try:
             token = self._auth()
-        except self._requests.RequestException as error:  # its words may show a header or a URL
+        except self._requests.RequestException as error:  # its message may show a header or a URL
             raise AuthorizationError(f"{self.shown}: auth failed: {first_words(error)}") from None
         except Exception as error:
             raise AuthorizationError(f"{self.shown}: auth failed: {describe(error)}") from error
@@ -805,34 +807,32 @@ class Fetcher:
             raise AuthorizationError(f"{self.shown}: auth must return a token: {error}") from None
 
     def close(self) -> None:
-        """Close the connections that are kept; those in use close when they are given back. Never
-        waits."""
+        """Close the idle connections. Those in use close when they are released. Never blocks."""
         with suppress(KeyError):
             while True:
-                self._pools.popitem()[1][
-                    0
-                ].close()  # a pool breaks when two threads close it at once
+                # Two threads must not close the same pool. `popitem` is atomic.
+                pool, _ = self._pools.popitem()[1]
+                pool.close()
         self._session.close()
 
 
 def without_secrets(url: str) -> str:
-    """A URL for messages: without a user's name, a password and a query, any of which may be
-    secret."""
+    """Return a URL for messages, without user name, password and query, which may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
 def proxy_in_words(url: str, proxies: Mapping[str, str], given: Optional[Mapping[str, str]]) -> str:
-    """Return the proxy that requests to a URL go through, and which setting says so, for messages.
+    """Return the proxy that is used for a URL, and the setting that names it, for messages.
 
     Args:
         url: The URL.
-        proxies: All that apply, by scheme, as `requests` merges them.
-        given: Those that the program gave; None if none.
+        proxies: All proxies by scheme, as merged by `requests`.
+        given: The proxies that the program passed; None without any.
 
     Returns:
         For example " through the proxy http://a:3128 (the environment variable https_proxy)"; empty
-        if there is no proxy.
+        without a proxy.
     """
     from requests.utils import prepend_scheme_if_needed, select_proxy
 
@@ -856,8 +856,10 @@ def proxy_in_words(url: str, proxies: Mapping[str, str], given: Optional[Mapping
 
 
 def bundle_in_words(used: Any, given: Any) -> str:
-    """Return which setting of the environment names the certificates that servers are checked by,
-    for messages; empty if none does."""
+    """Return a text for messages that names the environment variable with the CA bundle.
+
+    Empty if the environment does not name the bundle.
+    """
     if not isinstance(used, str) or used == given:
         return ""
     names = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
@@ -871,37 +873,37 @@ def bundle_in_words(used: Any, given: Any) -> str:
 
 
 def clean_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return a user's headers without the blanks and line ends around their values.
+    """Return a user's headers without whitespace around their values.
 
     Raises:
         TypeError: A name or a value is not a str.
-        ValueError: A name cannot be the name of a header, or a value has a line end in it. The
-            value is not shown.
+        ValueError: A name is not a header name, or a value contains a line end. The message does
+            not show the value.
     """
     found = {}
     for number, (name, value) in enumerate(headers.items(), 1):
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
-            what = "a header's name consists of ASCII letters, digits and hyphens"
-            raise ValueError(f"the name of header {number} of headers= is not a name: {what}")
+            what = "use ASCII letters, digits and hyphens"
+            raise ValueError(f"header {number} of headers= has an invalid name: {what}")
         if not isinstance(value, str):
             raise TypeError(f"the header {name} must be a str, not {type(value).__name__}")
         stripped = value.strip(" \t\r\n")
         if _UNSENDABLE.search(stripped):
             raise ValueError(_unsendable(name))
-        # one spelling, so that a token takes the place of the user's header
+        # One spelling, so that a token replaces the user's header.
         found["Authorization" if name.lower() == "authorization" else name] = stripped
     return found
 
 
 def clean_token(token: Any) -> str:
-    """Return a bearer token without blanks and line ends around it, and without the word Bearer.
+    """Return a bearer token without whitespace around it, and without the word Bearer.
 
     Raises:
-        TypeError: It is not a str.
-        ValueError: It is empty, or a header cannot carry it. It is not shown.
+        TypeError: The token is not a str.
+        ValueError: The token is empty, or cannot be sent in a header. The message does not show it.
     """
     if not isinstance(token, str):
-        raise TypeError(f"a str is a bearer token, not {type(token).__name__}")
+        raise TypeError(f"a bearer token must be a str, not {type(token).__name__}")
     found = re.sub(r"(?i)^bearer(?:\s+|$)", "", token.strip())
     if not found:
         raise ValueError("the bearer token is empty")
@@ -925,7 +927,7 @@ def is_credential(name: str) -> bool:
 
 
 def header_secrets(name: str, value: str) -> Iterator[str]:
-    """Yield what is secret about a header: its value and its parts."""
+    """Yield the secrets in a header: its value and the parts of it."""
     scheme, _, credentials = value.partition(" ")
     parts = [value]
     if name.lower() in ("authorization", "proxy-authorization"):
@@ -941,7 +943,7 @@ def header_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def url_secrets(url: Any) -> Iterator[str]:
-    """Yield what is secret about a URL: the password in it, and the values of its query."""
+    """Yield the secrets in a URL: its user name, its password and the values of its query."""
     if not isinstance(url, str):
         return
     parts = urlsplit(url if "://" in url else f"http://{url}")
@@ -958,8 +960,8 @@ def mask(text: str, secrets: Iterable[str]) -> str:
     """Replace secrets in a text, also as JSON, HTML and URLs write them.
 
     Args:
-        text: The text, of a peer or of a library.
-        secrets: What must not be shown; the longest is replaced first.
+        text: The text, from a peer or a library.
+        secrets: The secrets. The longest one is replaced first.
     """
     for secret in sorted(set(secrets), key=len, reverse=True):
         quoted = json.dumps(secret)[1:-1]
@@ -977,16 +979,16 @@ def mask(text: str, secrets: Iterable[str]) -> str:
 
 
 def same_origin(url: str, reference: str) -> Optional[str]:
-    """The URL that a server means by a reference, if what proves who we are may go there: scheme,
-    host and port stay.
+    """Resolve a reference that a server sent, if credentials may be sent to the resulting URL.
+
+    They may if scheme, host and port stay the same.
 
     Args:
-        url: Where the reference came from, which is relative to it; of a user's name in it nothing
-            stays.
-        reference: What the server said.
+        url: The URL that the reference is relative to. A user name in it is dropped.
+        reference: The reference.
 
     Returns:
-        None when it leads elsewhere, or may be misread.
+        The URL; None if it has another origin, or could be misread.
     """
     base = re.sub("(?i)^(https?://)[^/?#]*@", r"\1", url)
     with suppress(ValueError):
@@ -997,20 +999,20 @@ def same_origin(url: str, reference: str) -> Optional[str]:
 
 
 def _adapter() -> Any:
-    """An adapter of `requests` whose connections can be aborted."""
+    """Return an adapter of `requests` whose connections can be aborted."""
     from requests.adapters import HTTPAdapter
 
     class Adapter(HTTPAdapter):
         def proxy_manager_for(self, *args: Any, **keywords: Any) -> Any:
             return _adapted(super().proxy_manager_for(*args, **keywords))
 
-    adapter = Adapter(pool_connections=2, pool_maxsize=MOST_KEPT, max_retries=0)
+    adapter = Adapter(pool_connections=2, pool_maxsize=MAX_KEPT, max_retries=0)
     _adapted(adapter.poolmanager)
     return adapter
 
 
 def _adapted(manager: Any) -> Any:
-    """A manager of pools, with pools of ours."""
+    """Return a pool manager after giving it pools whose connections can be aborted."""
     pools = dict(manager.pool_classes_by_scheme)
     for scheme, pool in pools.items():
         if not issubclass(pool, KeptPool):
@@ -1030,14 +1032,14 @@ def _flat(
     route: str = "",
     bundle: str = "",
 ) -> Exception:
-    """Return one of our exceptions for what `requests`, `urllib3`, `http` or `ssl` raised.
+    """Return an exception of minimcp for one that `requests`, `urllib3`, `http` or `ssl` raised.
 
     Args:
-        where: What was asked.
-        error: What was raised.
+        where: Method and URL of the request.
+        error: The exception that was raised.
         masked: Replaces secrets in a text.
-        route: The proxy, as `proxy_in_words` names it.
-        bundle: The certificates, as `bundle_in_words` names them.
+        route: The proxy, from `proxy_in_words`.
+        bundle: The CA bundle, from `bundle_in_words`.
     """
     told = masked(first_words(error))
     where += route
@@ -1054,10 +1056,10 @@ def _flat(
 
 
 def first_words(error: BaseException) -> str:
-    """Return what went wrong, in the words of the library that noticed it first.
+    """Return the message of the exception that was raised first, with the name of its class.
 
-    Of an exception that rejects a value, only the name of its class is returned: its words repeat
-    the value, which may be a secret.
+    If that exception rejects a value, return only the name of its class: the message repeats the
+    value, which may be a secret.
     """
     told = error
     inner = [error]

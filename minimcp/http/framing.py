@@ -1,8 +1,8 @@
-"""HTTP/1.1 without sockets or threads: bytes to requests, responses to bytes.
+"""HTTP/1.1 without sockets or threads: parse requests from bytes, encode the heads of responses.
 
-Strict: what two programs could read in two ways is refused and ends the connection. A proxy in
-front of us might have read it the other way, and would take the rest of one client's request for
-the response to another's. https://www.rfc-editor.org/rfc/rfc9112
+The parser is strict. A request that two programs could read in two ways is rejected and ends the
+connection. Otherwise a proxy in front of the server could read it the other way, and one client
+could smuggle a request into the connection of another. https://www.rfc-editor.org/rfc/rfc9112
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Generator, Iterable, NamedTuple, Optional
 
 from .headers import Headers, HttpError, require
 
-# Of a request's head, and of a trailer.
+# Maximum number of bytes of a request's head, and of a trailer.
 HEADER_BYTES = 32 * 1024
 
-# Of the request line, and of each header.
+# Maximum number of bytes of the request line, and of each header.
 LINE_BYTES = 8 * 1024
 
-# Headers of one request.
+# Maximum number of headers of one request.
 HEADER_COUNT = 100
 
 METHODS = frozenset(
@@ -33,8 +33,8 @@ REASONS = {status.value: status.phrase for status in HTTPStatus}
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
 
-# What a parser needs next: the first byte of a request, the rest of its head, the rest of its body,
-# or nothing, because the request is complete.
+# States of a parser. It needs the first byte of a request, the rest of the head, the rest of the
+# body, or nothing, because the request is complete.
 IDLE = "idle"
 HEAD = "head"
 BODY = "body"
@@ -56,7 +56,7 @@ _CHUNK_LINE_BYTES = 1024
 _CHUNK_COST = 16
 _CHUNK_EXCESS = 256 * 1024
 
-# Refuses a request, after which nothing more can be read from its connection.
+# Rejects a request. Nothing more can be read from its connection.
 _require = partial(require, code=None)
 _NO_BODY = frozenset({204, 304})
 _OURS = frozenset({"connection", "content-length", "date", "transfer-encoding"})
@@ -67,12 +67,12 @@ class Head(NamedTuple):
 
     Args:
         method: One of `METHODS`.
-        path: With the query; ``*`` or an authority where the method allows them.
-        headers: All of them.
-        http11: Whether the peer speaks HTTP/1.1, not 1.0.
-        keep_alive: Whether it wants to send more on this connection.
-        length: Bytes of the body; None when it comes in chunks.
-        expects_continue: Whether it waits for status 100 before it sends the body.
+        path: The path with the query; ``*`` or an authority if the method allows them.
+        headers: All headers.
+        http11: Whether the peer uses HTTP/1.1. Otherwise it uses HTTP/1.0.
+        keep_alive: Whether the peer may send another request on this connection.
+        length: Number of bytes of the body; None if the body is sent in chunks.
+        expects_continue: Whether the peer waits for status 100 before it sends the body.
     """
 
     method: str
@@ -88,19 +88,22 @@ class Head(NamedTuple):
 
 
 def parse_head(block: bytes) -> Head:
-    """The head in these bytes, which end before the empty line.
+    """Parse the head of a request.
+
+    Args:
+        block: The bytes before the empty line.
 
     Raises:
-        HttpError: It is none, or has more than one meaning.
+        HttpError: The head is malformed or ambiguous.
     """
     first, *lines = block.decode("latin-1").split("\r\n")
     found = _REQUEST_LINE.fullmatch(first)
     if found is None:
         raise HttpError(400, "the request line is malformed", code=None)
     method, target, version = found.groups()
-    _require(version in ("1.1", "1.0"), 505, "HTTP/1.1 and HTTP/1.0 are spoken here")
+    _require(version in ("1.1", "1.0"), 505, "this server supports HTTP/1.1 and HTTP/1.0")
     _require(len(first) <= LINE_BYTES, 414, f"the request line is longer than {LINE_BYTES} bytes")
-    _require(method in METHODS, 501, "no such method is known")
+    _require(method in METHODS, 501, "the method is unknown")
     _require(len(lines) <= HEADER_COUNT, 431, f"there are more than {HEADER_COUNT} headers")
     values: dict[str, list[str]] = {}
     for name, value in map(_header, lines):
@@ -110,7 +113,7 @@ def parse_head(block: bytes) -> Head:
     http11 = version == "1.1"
     path = _path(method, target, headers.get("host"), http11)
     expects = headers.get("expect", "").lower() if http11 else ""
-    _require(expects in ("", "100-continue"), 417, "only 100-continue can be expected")
+    _require(expects in ("", "100-continue"), 417, "the header Expect allows only 100-continue")
     return Head(
         method,
         path,
@@ -124,7 +127,7 @@ def parse_head(block: bytes) -> Head:
 
 @lru_cache(256)  # a client sends the same lines with every request
 def _header(line: str) -> tuple[str, str]:
-    """The name of a header, in lower case, and its value."""
+    """Parse a header into its name in lower case and its value."""
     found = _HEADER.fullmatch(line)
     if found is None:
         raise HttpError(400, "a header is malformed", code=None)
@@ -133,20 +136,20 @@ def _header(line: str) -> tuple[str, str]:
     _require(
         "_" not in name or name.replace("_", "-") not in _FRAMING,
         400,
-        "a header looks like another one",
+        "a header resembles one that frames the request: use hyphens, not underscores",
     )
     return name, found[2].strip(" \t")
 
 
 def _path(method: str, target: str, host: Optional[str], http11: bool) -> str:
     is_named = not http11 if host is None else _HOST.fullmatch(host)
-    _require(is_named, 400, "a request names its host, as a host")
+    _require(is_named, 400, "the request must have one valid Host header")
     if target.startswith("/"):
         return target
     found = _ABSOLUTE.fullmatch(target)
     if found is not None:
         same = found[1].lower() == (host or found[1]).lower()
-        _require(same, 400, "the target is on another host than the Host header says")
+        _require(same, 400, "the target and the header Host differ")
         return found[2] if found[2].startswith("/") else "/" + found[2]
     authority = method == "CONNECT" and ":" in target and _HOST.fullmatch(target)
     _require(authority or (method, target) == ("OPTIONS", "*"), 400, "the target is malformed")
@@ -159,14 +162,18 @@ def _length(headers: Headers, http11: bool) -> Optional[int]:
     if coding is not None:
         _require(length is None, 400, "Content-Length and Transfer-Encoding contradict each other")
         status = 501 if http11 and "chunked" not in coding.lower() else 400
-        _require(http11 and coding.lower() == "chunked", status, "only chunked is decoded")
+        _require(
+            http11 and coding.lower() == "chunked",
+            status,
+            "the only supported Transfer-Encoding is chunked",
+        )
         return None
     if length is None:
         return 0
     _require(
         length.isascii() and length.isdigit(),
         400,
-        "Content-Length is a number of bytes in decimal digits",
+        "Content-Length must be a number of bytes in decimal digits",
     )
     # Converting very many digits takes long.
     return int(length) if len(length) < 20 else 10**20
@@ -185,20 +192,20 @@ def _keeps_alive(headers: Headers, http11: bool) -> bool:
 
 
 class RequestParser:
-    """Cuts what one peer sends into requests: `feed` it bytes until one is ready, `take` that, and
-    go on.
+    """Parses the bytes of one connection into requests.
+
+    Call `feed` with bytes until it returns READY, then call `take`. The next bytes belong to the
+    next request. For one thread at a time.
 
     Args:
-        body_bytes: Of one body, at most; None for any size.
+        body_bytes: Maximum number of bytes of a body; None means no limit.
 
     Attributes:
-        feed: Takes what the peer sent, of the next request when this one is taken; returns what is
-            awaited then. Raises HttpError when the request is refused.
-        close: Ends it.
-        head: Of this request; None until all of it has come.
-        body: Of this request, decoded; None until all of it has come.
-
-    Thread safety: one thread at a time.
+        feed: Parses bytes from the peer and returns the new state: IDLE, HEAD, BODY or READY.
+            Raises HttpError if the request is rejected.
+        close: Stops the parser.
+        head: The head of the current request; None until it is complete.
+        body: The decoded body of the current request; None until it is complete.
     """
 
     head: Optional[Head] = None
@@ -207,15 +214,16 @@ class RequestParser:
     def __init__(self, *, body_bytes: Optional[int]) -> None:
         self._bytes = bytearray()
         self._most = float("inf") if body_bytes is None else body_bytes
-        self._chunks = bytearray()  # decoded, of a body that has not come whole
-        self._heads: list[tuple[bytes, bytes, Head]] = []  # with what stands around their length
+        self._chunks = bytearray()  # decoded chunks of an incomplete body
+        # Recent heads, each with the bytes before and after the digits of its Content-Length.
+        self._heads: list[tuple[bytes, bytes, Head]] = []
         requests = self._requests()
         next(requests)
         self.feed = requests.send
         self.close = requests.close
 
     def take(self) -> tuple[Head, bytes]:
-        """The request that is ready, which is not kept here any more."""
+        """Return the complete request, and forget it."""
         head = self.head
         body = self.body
         assert head is not None and body is not None
@@ -224,12 +232,12 @@ class RequestParser:
 
     @property
     def begun(self) -> bool:
-        """Whether bytes of a request have come."""
+        """Whether bytes of a request have been received."""
         return bool(self.head or self._bytes)
 
     @property
     def buffered(self) -> int:
-        """Bytes that are kept for what has not come whole."""
+        """Number of bytes that are held for an incomplete request."""
         return len(self._bytes) + len(self._chunks)
 
     def _requests(self) -> Generator[str, bytes, None]:
@@ -244,18 +252,16 @@ class RequestParser:
             end = data.find(b"\r\n\r\n", max(0, searched - 3))
             if (len(data) if end < 0 else end) > HEADER_BYTES:
                 status = 431 if b"\r\n" in data[:HEADER_BYTES] else 414
-                raise HttpError(
-                    status, f"a head has at most {HEADER_BYTES} bytes (max_header_bytes)", code=None
-                )
+                raise HttpError(status, f"the head is longer than {HEADER_BYTES} bytes", code=None)
             if end < 0:
-                # What can be no request is refused before its end, which may never come.
+                # Reject malformed bytes now. The end of the head may never arrive.
                 first = data[:1]
                 if _BARE_LINE_END.search(data, max(0, searched - 1)) or (
                     first != b"\r" and b"" < first <= b" "
                 ):
                     raise HttpError(
                         400,
-                        "a request begins with its method, its lines end with CR and LF",
+                        "a request must begin with its method, and its lines must end with CR LF",
                         code=None,
                     )
                 searched = len(data)
@@ -279,8 +285,8 @@ class RequestParser:
             data += yield READY
 
     def _head(self, block: bytes) -> Head:
-        # A peer sends the same each time, but for the digits of Content-Length: what it sent last
-        # is cached, since a sixth of the time of a short call goes into its headers.
+        # Clients send the same head each time, except for the digits of Content-Length. The last
+        # heads are cached, because parsing one takes a sixth of the time of a short call.
         for before, after, known in self._heads:
             digits = block[len(before) : len(block) - len(after)]
             if (
@@ -305,7 +311,7 @@ class RequestParser:
 
     def _too_long(self) -> HttpError:
         return HttpError(
-            413, f"a body has at most {self._most} bytes (HttpOptions.body_bytes)", code=None
+            413, f"the body is longer than {self._most} bytes (HttpOptions.body_bytes)", code=None
         )
 
     def _decode_chunks(self) -> Generator[str, bytes, None]:
@@ -319,7 +325,7 @@ class RequestParser:
             if found is None:
                 raise HttpError(400, "a chunk's size is malformed", code=None)
             missing = int(found[1], 16)
-            # Each chunk costs time: what its frame is longer than its data may not add up to much.
+            # Each chunk takes time to decode, so the total overhead of small chunks is limited.
             excess = max(0, excess + len(line) + _CHUNK_COST - missing)
             _require(excess <= _CHUNK_EXCESS, 400, "the chunks are too small")
             end = len(body) + missing
@@ -341,7 +347,7 @@ class RequestParser:
             left -= len(line)
 
     def _line(self, most: int, status: int, reason: str) -> Generator[str, bytes, bytes]:
-        """Take one line; refuse one that is longer than `most` bytes."""
+        """Remove one line and return it. Reject a line that is longer than `most` bytes."""
         data = self._bytes
         while (end := data.find(b"\r\n", 0, most + 2)) < 0:
             if len(data) > most + 1:
@@ -362,18 +368,18 @@ def response_head(
     length: Optional[int],
     keep_alive: bool,
 ) -> tuple[bytes, bool]:
-    """The head of a response, and whether its body follows.
+    """Encode the head of a response. Return it, and whether the body is sent after it.
 
     Args:
-        head: Of the request; None where it is not known.
-        status: The code.
-        headers: Pairs; those that frame the body are made here.
-        length: Bytes of the body; None when it comes in chunks or, for a peer of HTTP/1.0, ends
-            with the connection.
-        keep_alive: Whether the connection is used again.
+        head: The head of the request; None if it is not known.
+        status: The status.
+        headers: Names and values. The headers that frame the body are added here.
+        length: Number of bytes of the body. None sends chunks, or, to a peer with HTTP/1.0, a body
+            that ends with the connection.
+        keep_alive: Whether the connection can be reused.
 
     Raises:
-        ValueError: A header would be two, or none.
+        ValueError: A header is malformed.
     """
     http11 = head is None or head.http11
     has_body = status not in _NO_BODY
@@ -391,12 +397,12 @@ def response_head(
 def _fixed(
     status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, http11: bool
 ) -> bytes:
-    """What the heads of most responses begin with."""
+    """Encode the status line and the headers, which are the same for most responses."""
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
     lines += [f"{name}: {value}" for name, value in headers if name.lower() not in _OURS]
     for line in lines[1:]:
         if _HEADER.fullmatch(line) is None:
-            raise ValueError(f"this is no header: {line!r}")
+            raise ValueError(f"invalid header: {line!r}")
     if not keep_alive:
         lines.append("Connection: close")
     elif not http11:

@@ -1,4 +1,4 @@
-"""`HttpOptions`: how a server is served over HTTP.
+"""`HttpOptions`: the options of a server over HTTP.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """
@@ -16,35 +16,39 @@ from ..schema.mismatch import options_checked
 @options_checked
 @dataclass(frozen=True)
 class HttpOptions:
-    """How a server is served over HTTP: ``Server("x", http=HttpOptions(...))``. None means no
-    limit. Immutable.
+    """Options of a server over HTTP: ``Server("x", http=HttpOptions(...))``. Immutable.
+
+    A limit of None means no limit.
 
     Args:
-        allowed_hosts: Names by which clients may know the server, as ``"example.com"`` or
-            ``"example.com:8000"``; ``"*"`` is any. None takes those that a machine has for itself.
-        allowed_origins: Pages that may send requests beside those of the allowed hosts, as
-            ``"https://example.com"``; ``"*"`` is any. Browsers show them the responses too (CORS),
-            and answer nothing to others. None names none.
-        sessions: Whether clients that send `initialize` get a session; without, each POST stands
-            alone and no such client can be asked.
-        session_ttl: Seconds after which a session ends that is not used.
-        max_sessions: Sessions that are open at once, in all processes that share a store together;
-            also the copies of them that one process keeps.
-        max_connections: Connections of the bundled server that are open at once.
-        body_bytes: Bytes of the longest body of a request.
-        json_response: Answer every request with one JSON body; progress is dropped.
-        keepalive: Seconds of silence before which an event stream gets a comment; None sends none.
-        event_store: Keeps events for clients that lose a stream: an `EventStore`; None makes one
-            with its defaults in ``Server(store=...)``, False keeps none.
-        health: A path, such as ``"/healthz"``, where GET is answered 200, or 503 while the server
-            closes, whatever the ``Host`` is: for load balancers. None has none.
+        allowed_hosts: Values of the ``Host`` header that are accepted, such as ``"example.com"`` or
+            ``"example.com:8000"``; ``"*"`` accepts all. None accepts the names of this machine for
+            itself: localhost, 127.0.0.1 and ::1.
+        allowed_origins: Origins of web pages that may send requests, such as
+            ``"https://example.com"``; ``"*"`` allows all. Pages on the allowed hosts may always
+            send requests. Only pages listed here can read responses from another origin (CORS).
+            None lists no page.
+        sessions: Whether clients that send `initialize` get a session. Without sessions each POST
+            is independent, and the server cannot send requests to these clients.
+        session_ttl: Seconds after which an unused session ends.
+        max_sessions: Maximum number of open sessions, in all processes that share a store. One
+            process caches at most this number of them.
+        max_connections: Maximum number of open connections of the bundled server.
+        body_bytes: Maximum number of bytes of a request's body.
+        json_response: Whether every response is one JSON body. Progress is then dropped.
+        keepalive: Seconds of silence after which an event stream gets a comment; None sends no
+            comments.
+        event_store: An `EventStore` that keeps events for clients that lose a stream. None makes
+            one with the defaults, in ``Server(store=...)`` if given. False keeps no events.
+        health: A path for load balancers, such as ``"/healthz"``. GET returns 200, or 503 while the
+            server closes, for every ``Host``. None has no such path.
         trusted_proxies: Addresses or networks of reverse proxies, such as ``"10.0.0.0/8"``. They
-            are exempt from ``Limits.address_share``, because many clients have their address. No
-            ``Forwarded`` header is read.
+            are exempt from ``Limits.address_share``, because many clients have their address.
+            ``Forwarded`` headers are not read.
 
     Raises:
-        TypeError: A value is of another type.
-        ValueError: A number is too small, infinite, or none; a trusted proxy is neither an address
+        TypeError: A value has the wrong type.
+        ValueError: A number is too small or not finite, or a trusted proxy is neither an address
             nor a network.
     """
 
@@ -68,28 +72,28 @@ class HttpOptions:
             elif name in ("session_ttl", "keepalive"):
                 check_number(name, value, whole=False)
                 if value == 0:
-                    raise ValueError(f"{name} is more than 0 seconds")
+                    raise ValueError(f"{name} must be more than 0 seconds")
             elif name == "health" and not (
                 value is None or (isinstance(value, str) and value.startswith("/"))
             ):
                 raise ValueError(
-                    f"health is a path, which begins with /, or None, not {value!r:.60}"
+                    f"health must be a path that begins with /, or None, not {value!r:.60}"
                 )
             elif name in ("sessions", "json_response") and not isinstance(value, bool):
-                raise TypeError(f"{name} is True or False, not {value!r:.60}")
+                raise TypeError(f"{name} must be True or False, not {value!r:.60}")
             elif name == "trusted_proxies":
                 _check_proxies(value)
             elif name.startswith("allowed_") and not isinstance(
                 value, (list, tuple, set, frozenset, type(None))
             ):
-                raise TypeError(f"{name} is a list or None, not {value!r:.60}")
+                raise TypeError(f"{name} must be a list or None, not {value!r:.60}")
 
 
 def _check_proxies(value: Any) -> None:
     """Check `HttpOptions.trusted_proxies`.
 
     Raises:
-        TypeError: The value is not a sequence of text.
+        TypeError: The value is not a list of str.
         ValueError: An entry is neither an address nor a network.
     """
     is_list = isinstance(value, (list, tuple, set, frozenset))

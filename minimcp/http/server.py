@@ -1,15 +1,15 @@
-"""The bundled HTTP/1.1 server: threads and sockets of the standard library alone.
+"""The bundled HTTP/1.1 server, built on the threads and sockets of the standard library.
 
-- The server's own thread (``...-accept``) accepts connections and waits, in a selector, for those
-  that are idle or slow: these cost no thread. Every `SWEEP_SECONDS` it looks at their deadlines,
-  and at who has left while a request runs.
-- A worker thread has a connection while a request is served, and `LINGER_SECONDS` after that for
-  the next one. Workers are as many as requests; the handlers that they run count in the pool of the
-  `Server`, and wait for their place there.
-- An endpoint looks at a head before its body is waited for, and serves each request once, with its
-  whole body.
+- The server's own thread (``...-accept``) accepts connections. It watches idle and slow connections
+  in a selector, so that they need no thread. Every `SWEEP_SECONDS` it checks their deadlines, and
+  whether peers have disconnected while their requests run.
+- A worker thread owns a connection while it serves a request, and for `LINGER_SECONDS` afterwards,
+  in case the next request arrives. The number of workers is not limited. The handlers that they run
+  count in the pool of the `Server`, and wait there until a place is free.
+- An endpoint checks the head of a request before the server reads the body. It serves each request
+  once, with its whole body.
 
-Meant for programs of one machine, or behind a proxy: no TLS.
+The server does not support TLS. Use it on one machine, or behind a proxy.
 """
 
 from __future__ import annotations
@@ -49,34 +49,35 @@ from .headers import LOOPBACK, HttpError, HttpRequest, ResponseWriter, rejected,
 from .legacy_sse import MESSAGES_PATH, STREAM_PATH
 from .options import HttpOptions
 
-# Connections that the system keeps until they are accepted, if it allows so many; the next one
-# waits a second.
+# Connections that the system queues until they are accepted, if it allows so many. A client whose
+# connection does not fit retries after a second.
 BACKLOG = 1024
 
-# How often deadlines are looked at, and whether peers have left, as long as there are connections.
+# Seconds between two checks of the deadlines and of peers that may have disconnected, while there
+# are connections.
 SWEEP_SECONDS = 0.1
 
-# How long a worker waits for the next request before it leaves that to the server's thread.
+# Seconds that a worker waits for the next request before it returns the connection to the server's
+# thread.
 LINGER_SECONDS = 0.05
 
-# With more requests than this at the same time no worker waits for the next request of a
-# connection.
+# Number of running requests above which workers do not wait for the next request.
 CROWD = 64
 
-# Bodies that have not come whole may have as many bytes together as so many of the longest; short
-# ones always may.
+# All incomplete bodies together may have as many bytes as this number of bodies of the maximum
+# size. A short body is always allowed.
 HALF_BODIES = 16
 
-# What responses that were told to end get to do so, before their connections are cut.
+# Seconds that responses get to end when the server closes. Then their connections are shut down.
 CUT_SECONDS = 0.3
 
-# What requests get to end, after their connections were cut.
+# Seconds that requests get to end after their connections were shut down.
 END_SECONDS = 0.5
 
-# When the next connection is accepted, after the system had no descriptor for one.
+# Seconds until the server accepts connections again after the system had no descriptor for one.
 PAUSE_SECONDS = 0.5
 
-# Connections beyond the most, for as long as it takes to refuse them.
+# Maximum number of connections above the limit that stay open while they are rejected.
 SPARE_CONNECTIONS = 64
 
 _PIECE_BYTES = 64 * 1024
@@ -86,29 +87,29 @@ _NO_SIGNAL: int = getattr(socket, "MSG_NOSIGNAL", 0)
 _SCARCE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _log = logger("minimcp.http")
 
-# States of a connection, besides those of its parser. LEAVING: the last response was sent, and the
-# peer should close its side. CLOSED: nothing more is read or sent.
+# States of a connection, in addition to those of its parser. LEAVING: the last response was sent,
+# and the peer should close its side. CLOSED: nothing more is read or sent.
 LEAVING = "leave"
 CLOSED = "closed"
 
-# Not a state but a request to close the connection if it is idle, so that its client can have
-# another one.
+# Not a state: a request to close the connection if it is idle, so that its client can open another
+# one.
 YIELDED = "yielded"
 
-# Of glibc's `mallopt`: blocks of so many bytes are got from the system, each by itself.
+# A parameter of glibc's `mallopt`: the size in bytes from which each block is a mapping of its own.
 _M_MMAP_THRESHOLD = -3
 
 
 class Timeouts(NamedTuple):
-    """Seconds that a peer has.
+    """Time limits for a peer, in seconds.
 
     Args:
-        head: To send the head of a request, from its first byte or from the beginning of the
-            connection.
-        body: To send the body.
-        idle: To begin with the next request.
-        write: To take 64 KiB.
-        leave: To close its side, after we have closed ours.
+        head: The limit for sending the head of a request, from its first byte or from the beginning
+            of the connection.
+        body: The limit for sending the body.
+        idle: The limit for beginning the next request.
+        write: The limit for reading 64 KiB of a response.
+        leave: The limit for closing its side after the server has closed its own.
     """
 
     head: float = 10.0
@@ -121,11 +122,11 @@ class Timeouts(NamedTuple):
 class SocketWriter(ResponseWriter):
     """The response to one request on a connection.
 
-    A peer that has only stopped sending counts as gone, but is still sent a whole response.
+    A peer that has only stopped sending counts as gone, but still receives a whole response.
 
     Args:
-        connection: Where it goes.
-        head: Of the request.
+        connection: The connection that the response is sent on.
+        head: The head of the request.
     """
 
     def __init__(self, connection: HttpConnection, head: Head) -> None:
@@ -160,7 +161,7 @@ class SocketWriter(ResponseWriter):
 
     def _start(self, status: int, headers: list[tuple[str, str]], length: Optional[int]) -> bytes:
         if self.begun:
-            raise RuntimeError("one request has one response, and this one has begun")
+            raise RuntimeError("a request has one response, and this one has begun")
         head = self._head
         keep = (
             head.keep_alive
@@ -182,7 +183,7 @@ class SocketWriter(ResponseWriter):
     def has_room(self) -> bool:
         with suppress(OSError, ValueError):
             return ready(self._connection.socket, to_write=True)
-        return True  # it is closed
+        return True  # the socket is closed
 
     def end(self) -> None:
         with self._write_lock:
@@ -192,12 +193,14 @@ class SocketWriter(ResponseWriter):
             if self.gone:
                 self._keep_alive = False  # pieces may be missing
             elif self._head.http11 and self._has_body:
-                with suppress(ConnectionLost):  # the next request will show it
+                with suppress(ConnectionLost):  # reading the next request fails, too
                     self._put(LAST_CHUNK)
 
     def _put(self, data: bytes) -> None:
-        """Write all of it. Blocks: until the peer takes it; one that takes a piece too slowly is
-        cut by the server."""
+        """Write all of the data. Blocks until the peer has read it.
+
+        If the peer reads too slowly, the server's thread shuts the connection down.
+        """
         connection = self._connection
         if connection.released:
             raise ConnectionLost(f"{connection.client}: the peer is gone")
@@ -239,12 +242,12 @@ class SocketWriter(ResponseWriter):
         return now - self._gone_at >= self._connection.server.timeouts.leave or is_reset(sock)
 
     def leave(self) -> None:
-        """Run the callbacks of `on_left`. Idempotent, any thread."""
+        """Run the callbacks of `on_left`. Idempotent and thread-safe."""
         self.lose()
         self._left.cancel()
 
     def finish(self) -> bool:
-        """End the response. Return whether it is complete and the connection can be used again."""
+        """End the response. Return whether it is complete and the connection can be reused."""
         with self._write_lock:
             if not (self.begun or self.gone):
                 with suppress(ConnectionLost):
@@ -261,7 +264,7 @@ class SocketWriter(ResponseWriter):
         return complete and self._keep_alive
 
     def lose(self) -> None:
-        """The peer is gone: run the callbacks of `on_gone`. Idempotent, from any thread."""
+        """Mark the peer as gone and run the callbacks of `on_gone`. Idempotent and thread-safe."""
         self.gone = True
         if not self._ended:
             self.token.cancel()
@@ -269,7 +272,7 @@ class SocketWriter(ResponseWriter):
     def look(self) -> None:
         sock = self._connection.socket
         try:
-            # Linux reports it even if bytes of the next request have not been read.
+            # Linux reports POLLRDHUP even if bytes of the next request have not been read.
             if hasattr(select, "POLLRDHUP"):
                 left = poll(sock, select.POLLRDHUP)
             else:
@@ -283,14 +286,14 @@ class SocketWriter(ResponseWriter):
 class HttpConnection:
     """An accepted socket, its requests one after the other, and their responses.
 
-    Thread safety: it belongs to one thread at a time, the server's or the worker that runs `work`;
-    only `cut` and what a `SocketWriter` calls may come from others. Only the server's thread closes
-    the socket.
+    Thread safety: A connection belongs to one thread at a time: the server's thread, or the worker
+    that runs `work`. Other threads may only call `cut` and the methods of the `SocketWriter`. Only
+    the server's thread closes the socket.
 
     Args:
-        sock: Accepted.
-        client: The peer's address, as text.
-        server: Accepted it.
+        sock: The socket.
+        client: The peer's address and port.
+        server: The server that accepted it.
     """
 
     def __init__(self, sock: socket.socket, client: str, server: RunningHttp) -> None:
@@ -298,26 +301,28 @@ class HttpConnection:
         self.client = client
         self.server = server
         self.parser = RequestParser(body_bytes=server.max_body_bytes)
-        self.writer: Optional[SocketWriter] = None  # of the request that is served now
-        self.write_lock = threading.RLock()  # held while writing, so that no piece comes apart
-        self.thread = ""  # that serves it
+        self.writer: Optional[SocketWriter] = None  # of the current request
+        self.write_lock = threading.RLock()  # held while writing, so that pieces do not mix
+        self.thread = ""  # name of the thread that serves it
         # What the peer should do next: a state of the parser, LEAVING or CLOSED.
         self.phase = HEAD
-        # Until when, in `time.monotonic`.
+        # The deadline for that, on the clock of `time.monotonic`.
         self.due = math.inf
-        self._checked: Optional[Head] = None  # the endpoint has looked at this one
+        self._checked: Optional[Head] = None  # the head that the endpoint checked last
         self.address = without_port(client)
-        # Counts it among the connections of a client.
+        # Its place among the connections of a client; None if they are not counted.
         self.place: Optional[Place] = None
         self.counted: Optional[CountedClient] = None
-        # Whether the peer left while a handler was running, and the socket is closed.
+        # Whether the socket was closed because the peer disconnected while a handler was running.
         self.released = False
-        # Whether a request is being served; and whether to close it if no other request is here.
+        # Whether a request is being served, and whether to close the connection when it is idle.
         self.serving = self.yielding = False
 
     def receive(self, flags: int = DONT_WAIT) -> Optional[bytes]:
-        """What the peer sent, empty when that is nothing yet; None when it has closed. With flags
-        0: within a moment."""
+        """Return bytes from the peer: empty if there are none yet, None if the peer has closed.
+
+        With ``flags=0``, wait up to `LINGER_SECONDS` for the first byte.
+        """
         try:
             if not DONT_WAIT and not ready(self.socket):  # pragma: no cover - Windows
                 return b""
@@ -328,14 +333,16 @@ class HttpConnection:
             return None
 
     def advance(self, data: Optional[bytes]) -> str:
-        """Take what `receive` gave, of the next request when this one was served; what is awaited
-        then. Never raises."""
+        """Parse bytes that `receive` returned, and return the next state. Never raises.
+
+        After `work` has served a request, the bytes belong to the next one.
+        """
         parser = self.parser
         try:
             if data is None and not parser.begun:
                 return CLOSED
             if data is None:
-                raise HttpError(400, "the request ends in the middle", code=None)
+                raise HttpError(400, "the request is incomplete", code=None)
             awaited = parser.feed(data)
             head = parser.head
             if awaited == BODY and head is not None and self._checked is not head:
@@ -346,15 +353,17 @@ class HttpConnection:
             return awaited
         except HttpError as refusal:
             return self.refuse(refusal)
-        except Exception as error:  # a fault of ours ends one connection, not all of them
+        except Exception as error:  # a bug in the server ends one connection, not all of them
             _log.error(
                 "%s: %r was raised while a request was read", self.client, error, exc_info=error
             )
             return LEAVING
 
     def work(self) -> str:
-        """Serve the request that is here, and those that follow at once; what is awaited then.
-        Never raises."""
+        """Serve the complete request, and the next ones if they arrive soon. Return the next state.
+
+        Never raises.
+        """
         self.thread = threading.current_thread().name
         server = self.server
         parser = self.parser
@@ -365,7 +374,7 @@ class HttpConnection:
             head, body = parser.take()
             self.writer = writer = SocketWriter(self, head)
             request = HttpRequest(*head[:3], body, self.client)
-            # The endpoint drops the body of a request that takes long. This must not keep it.
+            # The endpoint drops the body of a long request. A reference here would keep it alive.
             body = b""
             try:
                 context.copy().run(server.endpoint_of(request.path).serve, request, writer)
@@ -386,7 +395,7 @@ class HttpConnection:
             until = time.monotonic() + LINGER_SECONDS
             data = b"" if parser.buffered else self._linger()
             awaited = self.advance(data)
-            # A long body that has not come is left to the server's thread, which counts it.
+            # The server's thread reads the rest of a long body, because it counts those bytes.
             while (
                 data
                 and awaited in (HEAD, BODY)
@@ -406,13 +415,13 @@ class HttpConnection:
         return True
 
     def is_idle(self) -> bool:
-        """Return whether no request is being read or served. The next one may begin meanwhile."""
+        """Return whether no request is being read or served. One may begin at any moment."""
         if self.serving or self.parser.begun or self.phase == LEAVING:
             return False
-        return not has_bytes(self.socket)  # else they were not read yet
+        return not has_bytes(self.socket)  # a request may have arrived that was not read yet
 
     def _linger(self) -> Optional[bytes]:
-        """As `receive`, after a wait of `LINGER_SECONDS` at most."""
+        """Return what `receive` returns, after waiting up to `LINGER_SECONDS`."""
         server = self.server
         if server.closing or len(server.lent) > CROWD:
             return b""
@@ -423,8 +432,10 @@ class HttpConnection:
         return data
 
     def refuse(self, refusal: HttpError) -> str:
-        """Send the last response, as far as the peer takes it at once; what is awaited then. Never
-        raises."""
+        """Send an error as the last response, and return the next state. Never raises or blocks.
+
+        What does not fit into the socket's buffer is dropped.
+        """
         _log.debug("%s: refused: %s", self.client, refusal)
         response = refusal.response()
         head, has_body = response_head(
@@ -434,40 +445,43 @@ class HttpConnection:
         return LEAVING
 
     def _send_some(self, data: bytes) -> None:
-        with suppress(OSError):  # it takes nothing now, or has left
+        with suppress(OSError):  # the buffer is full, or the peer has disconnected
             if DONT_WAIT or ready(self.socket, to_write=True):
                 self.socket.send(data, _NO_SIGNAL | DONT_WAIT)
 
     def cut(self, how: int = socket.SHUT_RDWR) -> None:
-        """Shut the socket down, from any thread: who reads or writes here is woken."""
-        with suppress(OSError):  # the peer was faster
+        """Shut the socket down, which wakes the thread that reads or writes. Thread-safe."""
+        with suppress(OSError):  # the peer has closed it already
             self.socket.shutdown(how)
 
 
 class RunningHttp:
-    """A server of MCP that listens, from its construction to `close`; a context manager.
+    """A running HTTP server. It listens from its construction to `close`. A context manager.
 
     Args:
-        http: Serves Streamable HTTP: an `Endpoint`, or what has its `check`, `serve` and `close`;
-            None when that is not served.
-        sse: Serves HTTP+SSE: an `SseServer`; None when that is not served.
-        options: Of both.
-        path: Of the first.
-        host: The name or address to listen at; IPv6 too.
-        port: 0 takes a free one.
-        write_timeout: Seconds after which a client that takes nothing is lost; None waits for a
+        http: The `Endpoint` for Streamable HTTP, or an object with the same methods `check`,
+            `serve` and `close`; None does not serve it.
+        sse: The `SseServer` for HTTP+SSE; None does not serve it.
+        options: The options of both.
+        path: The path of Streamable HTTP.
+        host: The name or address to listen on, also an IPv6 address.
+        port: The port; 0 chooses a free one.
+        write_timeout: Seconds after which a client that reads nothing is disconnected; None means a
             day.
         drain_grace: Seconds that running requests get at `close`.
-        timeouts: What else clients have time for; None takes the defaults.
-        shares: Counts the connections of each client; None counts none.
+        timeouts: The other time limits for clients; None means the defaults.
+        shares: Counts the connections of each client; None does not count them.
+
+    Attributes:
+        url: The URL that clients connect to.
+        port: The port that the server listens on.
 
     Raises:
-        ValueError: Other machines could reach it there, and `allowed_hosts` does not say by which
-            names.
-        OSError: It cannot listen there; the message says why.
+        ValueError: Other machines could reach the server, and `allowed_hosts` does not name its
+            hosts.
+        OSError: The server cannot listen on this host and port.
 
-    Thread safety: all methods, from any thread. ``url`` is where clients connect, ``port`` where it
-    listens.
+    Thread-safe.
     """
 
     def __init__(
@@ -486,8 +500,8 @@ class RunningHttp:
     ) -> None:
         if host not in LOOPBACK and options.allowed_hosts is None:
             raise ValueError(
-                f"other machines reach {host!r}: say by which names in allowed_hosts, "
-                "or ['*'] for any"
+                f"other machines can reach {host!r}: name the hosts that they use in "
+                "allowed_hosts, or pass ['*'] to allow every name"
             )
         self._http = http
         self._sse = sse
@@ -508,14 +522,14 @@ class RunningHttp:
         self._name = f"minimcp-http-{self.port}"
         self._workers = Pool(None, name=self._name)
         self._kept: set[HttpConnection] = set()  # in the selector: idle, slow or leaving
-        self.lent: set[HttpConnection] = set()  # to workers
-        # Closed by their peers, while workers serve their requests.
+        self.lent: set[HttpConnection] = set()  # owned by workers
+        # Closed because their peers disconnected. Workers still serve their requests.
         self._left: set[HttpConnection] = set()
-        self._refused: set[HttpConnection] = set()  # that get a last response, part of `_kept`
+        self._refused: set[HttpConnection] = set()  # rejected, part of `_kept`
         self.sweep_at = 0.0
-        self._accept_at = math.inf  # after a pause
+        self._accept_at = math.inf  # the end of a pause in accepting; infinite without one
         self._ended = threading.Event()
-        self._closed = threading.Lock()  # held for ever by the first that calls `close`
+        self._closed = threading.Lock()  # acquired by the first call of `close`, and kept
         # Connections that workers or `close_soon` return, each with its next state.
         self._back: deque[tuple[HttpConnection, str]] = deque()
         # Held while writing to `_waker`: the descriptor must not belong to another file by then.
@@ -543,21 +557,19 @@ class RunningHttp:
 
     @property
     def ended(self) -> bool:
-        """Whether it is closed."""
+        """Whether the server is closed."""
         return self._ended.is_set()
 
     def close(self, grace: Optional[float] = None, reason: Optional[str] = None) -> None:
-        """Take no more requests, let running ones end, and cut what is left then. Idempotent, from
-        any thread.
+        """Stop accepting requests, let running ones end, then shut their connections down.
 
-        A second call while the first is at that cuts what is left when its own time is over.
-
-        Blocks: until that is done; on a thread that serves a request it does not wait for the
-        connections' end.
+        Idempotent and thread-safe. A second call during the first one shuts the connections down
+        when its own time is over. Blocks until the server is closed. On a thread that serves a
+        request, it does not wait for the connections to end.
 
         Args:
-            grace: Seconds that running requests get; None takes ``drain_grace``.
-            reason: Why they are cancelled before that, for their handlers; None lets them run.
+            grace: Seconds that running requests get; None means ``drain_grace``.
+            reason: The reason with which running requests are cancelled now; None lets them run.
         """
         grace = self._grace if grace is None else grace
         serves = threading.current_thread().name.startswith(self._name + "-")
@@ -573,7 +585,7 @@ class RunningHttp:
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
 
     def renew(self) -> None:
-        """This process is a fork of the one that serves: close descriptors, and nothing else."""
+        """Close the descriptors in a forked process, and do nothing else."""
         self._selector.close()
         sockets = [connection.socket for connection in (*self._kept, *self.lent)]
         for each in (*sockets, self._listener, self._woken, self._waker):
@@ -585,12 +597,12 @@ class RunningHttp:
     # ------------------------------------------------------------ for connections
 
     def endpoint_of(self, path: str) -> Any:
-        """Who serves what is at a path."""
+        """Return the endpoint that serves a path."""
         older = self._sse is not None and path.partition("?")[0] in (STREAM_PATH, MESSAGES_PATH)
         return self._sse if self._http is None or older else self._http
 
     def close_soon(self, connection: HttpConnection) -> None:
-        """Have the server's thread close a connection if it is still idle. Any thread."""
+        """Make the server's thread close a connection if it is still idle. Thread-safe."""
         self._back.append((connection, YIELDED))
         self._wake()
 
@@ -599,8 +611,8 @@ class RunningHttp:
         self._wake()
 
     def _wake(self) -> None:
-        """Have the server's thread look what there is to do; if that has ended, do it here."""
-        with self._waker_lock, suppress(OSError):  # it is woken already, or has ended
+        """Wake the server's thread. If that has ended, do its work on this thread."""
+        with self._waker_lock, suppress(OSError):  # the thread is awake already, or has ended
             self._waker.send(b"!")
         if self.ended:
             self._take_back()
@@ -608,11 +620,13 @@ class RunningHttp:
     # ------------------------------------------------------------ the server's thread
 
     def _run(self) -> None:
-        """Serve until the server is closed; then cut what is left, and when that has not helped,
-        leave it behind."""
+        """Serve until the server is closed. Then shut down the remaining connections.
+
+        Requests that still do not end are abandoned.
+        """
         try:
             self._loop(lambda: self.closing)
-            self._accept()  # who has connected by now is told to come again
+            self._accept()  # clients that are already connected get a response: try again later
             if self._accept_at == math.inf:
                 self._selector.unregister(self._listener)
             self._accept_at = math.inf
@@ -628,10 +642,10 @@ class RunningHttp:
             running = self.lent | self._left
             if running:
                 names = ", ".join(sorted(connection.thread for connection in running))
-                _log.warning("%r: these do not end, and are left behind: %s", self, names)
+                _log.warning("%r: these threads did not end and are abandoned: %s", self, names)
                 self.lent.clear()
                 self._left.clear()
-        except Exception as error:  # a fault of ours
+        except Exception as error:  # a bug in the server
             _log.error("%r ended: %r", self, error, exc_info=error)
         self.closing = True
         self._listener.close()
@@ -646,7 +660,7 @@ class RunningHttp:
         self._take_back()
 
     def _loop(self, over: Callable[[], object], seconds: float = math.inf) -> None:
-        """Do what there is to do, until it is over or the time is."""
+        """Handle events until ``over()`` is true or the time has passed."""
         now = time.monotonic()
         until = now + seconds
         while not over() and now < until:
@@ -662,12 +676,15 @@ class RunningHttp:
                 self._sweep(now)
 
     def _take_back(self) -> None:
-        with suppress(IndexError):  # when the server has ended, another thread may take the last
+        with suppress(IndexError):  # after the end, other threads empty the queue too
             while self._back:
                 self._move(*self._back.popleft())
 
     def _sweep(self, now: float) -> None:
-        """Look at all deadlines, and at who has left. What came before `now` has been read."""
+        """Check all deadlines, and find peers that have disconnected.
+
+        All bytes that arrived before `now` have been read.
+        """
         for connection in [each for each in self._kept if each.due <= now]:
             if connection.phase == LEAVING or not connection.parser.begun:
                 self._move(connection, CLOSED)
@@ -675,11 +692,11 @@ class RunningHttp:
                 self._move(
                     connection,
                     connection.refuse(
-                        HttpError(408, "the request did not come in time", code=None)
+                        HttpError(408, "the request did not arrive in time", code=None)
                     ),
                 )
         for connection, writer in [(each, each.writer) for each in self.lent]:
-            if connection.due <= now:  # it takes nothing
+            if connection.due <= now:  # the peer does not read the response
                 connection.cut()
             elif writer is not None:
                 writer.look()
@@ -690,10 +707,10 @@ class RunningHttp:
             self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
 
     def _release(self, connection: HttpConnection, writer: SocketWriter) -> None:
-        """Close the connection of a peer that has left while its request is being served.
+        """Close the connection of a peer that has disconnected while its request is being served.
 
-        The worker keeps nothing but its thread until the handler ends. The lock stops it from using
-        the descriptor, which may belong to another connection afterwards.
+        The worker thread continues until the handler ends. The write lock keeps that thread from
+        using the descriptor, which may belong to another connection by then.
         """
         if not connection.write_lock.acquire(blocking=False):
             connection.cut()  # wakes the writer; the next sweep tries again
@@ -712,25 +729,28 @@ class RunningHttp:
         writer.leave()
 
     def _accept(self) -> None:
-        """Take what connects. Calls on a socket do not block with MSG_DONTWAIT; without it `recv`
-        waits for `LINGER_SECONDS`. To wait and to receive in one call saves a sixth of the time of
-        a short request."""
+        """Accept all connections in the queue of the system.
+
+        Calls on their sockets do not block with MSG_DONTWAIT. Without it, `recv` waits up to
+        `LINGER_SECONDS`: waiting and receiving in one call saves a sixth of the time of a short
+        request.
+        """
         for _ in range(BACKLOG):
             try:
                 sock, address = self._listener.accept()
-            except OSError as error:  # there is none, or it has left meanwhile
+            except OSError as error:  # the queue is empty, or the peer has disconnected
                 if error.errno in _SCARCE:
                     if self._make_room():
                         continue
-                    _log.warning("no connection is accepted for %s s: %s", PAUSE_SECONDS, error)
+                    _log.warning("accepting no connections for %s s: %s", PAUSE_SECONDS, error)
                     self._selector.unregister(self._listener)
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
-            with suppress(OSError):  # it has left already, which will be seen
-                # Without a flag for single calls, as on Windows, nothing may wait for ever.
+            with suppress(OSError):  # the peer has disconnected, which reading will show
+                # Without MSG_DONTWAIT, as on Windows, no call may block forever.
                 sock.settimeout(None if DONT_WAIT else self.timeouts.write)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                # For a peer that does not confirm the bytes that it is sent.
+                # The system drops the connection of a peer that does not acknowledge bytes.
                 if hasattr(socket, "TCP_USER_TIMEOUT"):
                     sock.setsockopt(
                         socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(self.timeouts.write * 1000)
@@ -750,7 +770,7 @@ class RunningHttp:
                 sock.close()
 
     def _refusal_of(self, connection: HttpConnection) -> Optional[HttpError]:
-        """Count a new connection. Return the response to it if there are too many, or None."""
+        """Count a new connection. Return the error that rejects it, or None if there is room."""
         most = self.max_connections
         if self.shares is not None:
             client = self.shares.client(None, connection.address)
@@ -767,11 +787,13 @@ class RunningHttp:
         return HttpError(503, "there are too many connections (max_connections)", code=None)
 
     def _make_room(self) -> bool:
-        """Close an idle connection for a new one, if there is one; first those that never sent a
-        byte."""
+        """Close an idle connection to make room for a new one, and return whether there was one.
+
+        Connections that never sent a byte are closed first.
+        """
         idle = [each for each in self._kept if each.phase in (IDLE, HEAD) and not each.parser.begun]
         for connection in sorted(idle, key=lambda each: (each.phase == IDLE, each.due)):
-            if not ready(connection.socket):  # else its bytes are here, and were not read yet
+            if not ready(connection.socket):  # otherwise a request has arrived
                 self._move(connection, CLOSED)
                 return True
         return self._release_any()
@@ -789,7 +811,7 @@ class RunningHttp:
         return False
 
     def _read(self, connection: HttpConnection) -> None:
-        """Something came on a connection that is kept."""
+        """Read from a connection that the selector reports as readable."""
         data = connection.receive()
         if connection.phase != LEAVING:
             self._move(connection, connection.advance(data))
@@ -797,7 +819,7 @@ class RunningHttp:
             self._move(connection, CLOSED)
 
     def _move(self, connection: HttpConnection, awaited: str) -> None:
-        """Have a connection go, or stay, where what is awaited of its peer is seen."""
+        """Pass a connection to the selector, to a worker or to its end, by its next state."""
         if awaited == YIELDED:
             if connection not in self._kept or not connection.is_idle():
                 return
@@ -837,19 +859,19 @@ class RunningHttp:
                 )
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
         if long and most is not None and self.half_bytes() > HALF_BODIES * most:
-            message = f"{HALF_BODIES} long bodies are on their way (HttpOptions.body_bytes)"
+            message = f"incomplete bodies have more than {HALF_BODIES} times HttpOptions.body_bytes"
             self._move(connection, connection.refuse(HttpError(503, message, code=None)))
 
     def half_bytes(self) -> int:
-        """Bytes that have come of bodies which have not come whole."""
+        """Return the number of bytes received of incomplete bodies."""
         return sum(each.parser.buffered for each in self._kept if each.phase == BODY)
 
 
 def limited_connections(most: Optional[int]) -> tuple[Optional[int], int]:
-    """Return how many connections may be open, and how many more while they are rejected.
+    """Return the maximum number of open connections, and of connections that are being rejected.
 
-    Both are limited by the number of files that this process may open (RLIMIT_NOFILE), an eighth of
-    which is left for other files.
+    Both depend on the number of files that this process may open (RLIMIT_NOFILE). An eighth of it
+    is left for other files.
 
     Args:
         most: `HttpOptions.max_connections`.
@@ -873,18 +895,18 @@ def limited_connections(most: Optional[int]) -> tuple[Optional[int], int]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket, which does not block.
+    """Return a listening, non-blocking socket.
 
     Args:
-        host: A name or an address; the first one of a name.
-        port: 0 takes a free one.
+        host: A name or an address. The first address of a name is used.
+        port: The port; 0 chooses a free one.
 
     Raises:
-        OSError: It cannot listen there; the message says why.
-        ValueError: The port is none.
+        OSError: The socket cannot listen on this host and port.
+        ValueError: The port is not a port number.
     """
     if not isinstance(port, int) or not 0 <= port <= 65535:
-        raise ValueError(f"port is a number from 0 to 65535, not {port!r}")
+        raise ValueError(f"port must be a number from 0 to 65535, not {port!r}")
     try:
         family, _, _, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -903,9 +925,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def return_freed_memory() -> None:
-    """Have the C library give blocks back when they are freed: glibc keeps some megabytes of them
-    for each thread."""
-    # Another C library, or none that can be found.
+    """Make the C library return freed blocks to the system.
+
+    Otherwise glibc keeps several megabytes of them for each thread.
+    """
+    # The C library is not glibc, or cannot be found.
     with suppress(ImportError, OSError, AttributeError, TypeError):
         import ctypes
 
@@ -915,23 +939,23 @@ def return_freed_memory() -> None:
 def is_reset(sock: socket.socket) -> bool:
     """Return whether a connection has ended in both directions."""
     try:
-        return hasattr(select, "poll") and poll(sock, 0)  # tells of POLLHUP and POLLERR anyway
+        return hasattr(select, "poll") and poll(sock, 0)  # POLLHUP and POLLERR are always reported
     except (OSError, ValueError):
         return True
 
 
 def has_bytes(sock: socket.socket) -> bool:
-    """Return whether the peer has sent bytes that were not read yet."""
+    """Return whether the socket has received bytes that were not read yet."""
     try:
         if not DONT_WAIT:  # pragma: no cover - Windows
             return ready(sock)
         return bool(sock.recv(1, socket.MSG_PEEK | DONT_WAIT))
-    except (OSError, ValueError):  # there are none, or it is closed
+    except (OSError, ValueError):  # no bytes, or the socket is closed
         return False
 
 
 def ready(sock: socket.socket, *, to_write: bool = False) -> bool:
-    """Whether a socket can be read from, or written to, now, or is closed."""
+    """Return whether a read or a write would not block, because it can proceed or would fail."""
     if not hasattr(select, "poll"):  # pragma: no cover - Windows
         reading, writing = ((), (sock,)) if to_write else ((sock,), ())
         return any(select.select(reading, writing, writing, 0))
@@ -939,7 +963,7 @@ def ready(sock: socket.socket, *, to_write: bool = False) -> bool:
 
 
 def poll(sock: socket.socket, events: int) -> bool:
-    """Whether one of these events of `select.poll` is there."""
+    """Return whether `select.poll` reports one of these events for a socket."""
     poller = select.poll()
     poller.register(sock, events)
     return bool(poller.poll(0))

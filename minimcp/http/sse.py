@@ -1,4 +1,4 @@
-"""Event streams as bytes: a bounded reader in linear time, and the writer.
+"""Event streams as bytes: a reader with bounded memory and linear time, and a writer.
 
 https://html.spec.whatwg.org/multipage/server-sent-events.html
 """
@@ -11,11 +11,12 @@ from ..errors import ProtocolViolation
 
 MEDIA_TYPE = "text/event-stream"
 
-# A comment: readers skip it, and proxies see that the stream lives.
+# A comment. Readers skip it, and proxies keep the stream open.
 KEEP_ALIVE = b": keep-alive\n\n"
 
-# In bytes, of an event: it goes back as a header. A longer one is ignored.
-LONGEST_ID = 4096
+# Maximum number of bytes of an event's id, because clients send it in a header. A longer id is
+# ignored.
+MAX_ID_BYTES = 4096
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
@@ -24,10 +25,12 @@ _DATA = b"data: "
 class SseEvent(NamedTuple):
     """One event of a stream.
 
-    ``data`` are its data lines, joined; empty in an event that only says an id. ``event`` is its
-    type, and ``id`` the id last seen in the stream, with this event or before; empty when there was
-    none. Bytes of an id that are no UTF-8 stand in it as surrogates, as ``surrogateescape`` makes
-    them, so that it can be sent back as it came.
+    Args:
+        data: The data lines, joined; empty if the event has only an id.
+        event: The type.
+        id: The last id in the stream, of this event or an earlier one; empty without one. Bytes
+            that are not UTF-8 are decoded with ``surrogateescape``, so that the client can send
+            back the same bytes.
     """
 
     data: str
@@ -36,17 +39,18 @@ class SseEvent(NamedTuple):
 
 
 class EventReader:
-    """Cuts one stream into events, whatever chunks it arrives in.
+    """Parses one stream into events, from chunks of any size. For one thread at a time.
+
+    An incomplete event at the end of the stream is dropped.
 
     Args:
-        max_bytes: The longest data of an event, in bytes; None means no limit. Comments of any
+        max_bytes: Maximum number of bytes of an event's data; None means no limit. Comments of any
             length are skipped.
 
-    ``last_id`` is the id last seen, also in a block without data; ``retry`` the milliseconds that
-    the server asks to wait before connecting again, None as long as it has not. ``messages`` is how
-    many events had data. An event that the stream ends in is never given out.
-
-    Thread safety: for one thread at a time.
+    Attributes:
+        last_id: The last id in the stream, also of an event without data.
+        retry: Milliseconds to wait before connecting again; None if the server has not said.
+        messages: Number of events that had data.
     """
 
     def __init__(self, max_bytes: Optional[int] = 64 * 1024 * 1024) -> None:
@@ -57,7 +61,7 @@ class EventReader:
         self.begin()
 
     def begin(self) -> None:
-        """Another connection goes on with the stream: what was begun is dropped."""
+        """Prepare for a new connection, which resumes the stream. Drop an incomplete event."""
         self._line = bytearray()
         self._after_cr = False
         self._at_start = True
@@ -66,10 +70,11 @@ class EventReader:
         self._id = self.last_id
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """The events that are complete with these bytes; take them all before the next `feed`.
+        """Yield the events that these bytes complete. Iterate to the end before the next `feed`.
 
         Raises:
-            ProtocolViolation: An event is longer than the limit; the stream cannot be read on.
+            ProtocolViolation: An event is longer than the limit. The rest of the stream cannot be
+                read.
         """
         if self._after_cr and chunk[:1] == b"\n":
             chunk = chunk[1:]
@@ -79,7 +84,7 @@ class EventReader:
         for piece in chunk.splitlines(keepends=True):
             text = piece.rstrip(b"\r\n")
             if (self._line or text)[:1] == b":":
-                self._line = bytearray(b":")  # of a comment its first byte is enough
+                self._line = bytearray(b":")  # the first byte of a comment is enough
             else:
                 self._line += text
                 self._check_size()
@@ -91,7 +96,7 @@ class EventReader:
                     yield event
 
     def _take(self, line: bytes) -> Optional[SseEvent]:
-        """Take in a line; the event that it ends, if it does."""
+        """Parse a line. Return the event that it completes, or None."""
         if self._at_start:
             self._at_start = False
             line = line[len(_BOM) :] if line.startswith(_BOM) else line
@@ -103,12 +108,12 @@ class EventReader:
         if name == b"data":
             if self._data is None:
                 self._data = bytearray(value)
-            else:  # appended, so that many short lines cost no more than their bytes
+            else:  # appended in place, so that many short lines take linear time
                 self._data += b"\n" + value
             self._check_size()
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
-        elif name == b"id" and b"\0" not in value and len(value) <= LONGEST_ID:
+        elif name == b"id" and b"\0" not in value and len(value) <= MAX_ID_BYTES:
             self._id = value.decode("utf-8", "surrogateescape")
         elif name == b"retry" and value.isdigit() and len(value) < 16:
             self.retry = int(value)
@@ -146,17 +151,17 @@ def format_event(
     id: Optional[str] = None,
     retry: Optional[int] = None,
 ) -> bytes:
-    """One event as bytes.
+    """Encode one event.
 
     Args:
-        data: UTF-8; each of its lines becomes a data line. A line feed at the end is left out.
-        event: Its type; None writes none, which is "message".
-        id: What a client may resume after; None writes none.
-        retry: Milliseconds after which a client that has lost the stream shall connect again; None
-            says nothing.
+        data: The data, in UTF-8. Each line becomes a data line. A line feed at the end is dropped.
+        event: The type; None omits it, which means "message".
+        id: The id, after which a client can resume the stream; None omits it.
+        retry: Milliseconds after which a client that has lost the stream should connect again;
+            None omits it.
 
     Raises:
-        ValueError: The type or the id has a line end or a NUL in it.
+        ValueError: The type or the id contains a line end or NUL.
     """
     content = data.encode() if isinstance(data, str) else data
     head = "" if event is None else _field("event", event)
@@ -175,5 +180,5 @@ def format_event(
 
 def _field(name: str, value: str) -> str:
     if "\n" in value or "\r" in value or "\0" in value:
-        raise ValueError(f"the {name} of an event is one line without NUL, not {value!r:.80}")
+        raise ValueError(f"the {name} of an event must be one line without NUL, not {value!r:.80}")
     return f"{name}: {value}\n"

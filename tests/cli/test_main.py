@@ -81,7 +81,9 @@ def test_a_package_that_is_missing_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
 ) -> None:
     monkeypatch.setitem(sys.modules, "requests", None)
-    needs = "a server that is named by a URL needs the package 'requests': install it with: pip install requests\n"
+    needs = (
+        "connecting to a URL needs the package 'requests': install it with: pip install requests\n"
+    )
     for command in ("list", "login"):
         done = minimcp(command, "http://127.0.0.1:9/mcp")
         assert (done.code, done.out, done.err.count("\n")) == (3, "", 1) and done.err.endswith(

@@ -153,7 +153,7 @@ def test_types_and_ids_are_written_on_one_line() -> None:
     assert format_event(b"", id="1", retry=500) == b"id: 1\nretry: 500\ndata: \n\n"
     for word in ("a\nb", "a\rb", "a\0b"):
         for field in ("id", "event"):
-            with pytest.raises(ValueError, match=f"^the {field} of an event is one line"):
+            with pytest.raises(ValueError, match=f"^the {field} of an event must be one line"):
                 format_event(b"x", **{field: word})  # type: ignore[arg-type]
 
 
