@@ -1,4 +1,4 @@
-"""Admission: who sends an HTTP message, and who serves it.
+"""Admission: find the sender of an HTTP message, and the part of the server that handles it.
 
 `Admission` looks at the method, the headers and the message, and returns the session, the peer and
 the route, or raises an `HttpError`. It has no endpoint, lock or socket: three functions that it is
@@ -264,22 +264,24 @@ class Admission:
         """Return the session that the headers name.
 
         Raises:
-            HttpError: There is none, or the server does not speak the revision of the headers.
+            HttpError: There is none, or the server does not support the revision of the headers.
         """
         version = headers.get(VERSION_HEADER)
         id = one_value(headers, SESSION_HEADER) or ""
         if version is not None and version not in self._offer.names:
             names = ", ".join(self._offer.names)
-            raise HttpError(400, f"this server does not speak {one_line(version, 40)}, but {names}")
+            raise HttpError(
+                400, f"this server does not support {one_line(version, 40)}: use {names}"
+            )
         session = self._find_session(id, headers.principal)
         if session is None:
             require(
                 _SESSION_ID.fullmatch(id),
                 400,
-                f"the header {SESSION_HEADER} has no id of a session: initialize opens one",
+                f"the header {SESSION_HEADER} has no valid session id: open a session with initialize",
             )
             raise HttpError(
-                404, "there is no such session, or not any more: initialize opens a new one"
+                404, "the session is unknown or has ended: open a new one with initialize"
             )
         return session
 
@@ -291,7 +293,7 @@ class Admission:
             opens: Whether it is an `initialize`, which may open a session.
 
         Raises:
-            HttpError: There is no such session.
+            HttpError: The session is unknown or has ended.
         """
         # Some clients open a new session with the id of one that has ended. That id is ignored.
         opens_new = False
@@ -307,7 +309,7 @@ class Admission:
         if self._keeps_sessions:
             return self._make_session(headers.principal), revision
         if not opens and revision not in self._offer.revisions:
-            raise HttpError(400, f"this server does not speak {revision.name}")
+            raise HttpError(400, f"this server does not support {revision.name}")
         return None, revision
 
     def within(

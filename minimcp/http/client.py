@@ -1,13 +1,13 @@
-"""Streamable HTTP, the client's side, in both eras: `HttpServer` names a server,
-`HttpClientSession` is a connection.
+"""The client's side of Streamable HTTP: `HttpServer` names a server, `HttpClientSession` is a
+connection to one, with or without a handshake.
 
-The thread that makes a call sends its POST and reads the response itself; no other thread is woken
-for it. Another thread, or a timer, ends a call by noting how it ends and then aborting its HTTP
-request. A question of the server is answered in the client's pool, and the thread that has run the
-host's function posts the answer. One thread, started on need, posts what nobody waits for:
-``notifications/cancelled``, refusals of questions that the host is not asked, the end of the
-session. Only streams that stay open have threads of their own: that for notifications, and in
-HTTP+SSE the one that brings everything.
+The calling thread sends the POST of a call and reads the response itself. Another thread, or a
+timer, ends a call by storing its outcome and then aborting its HTTP request. A request of the
+server runs in the client's pool, and the thread that has run the host's function posts the
+response. One more thread, started when it is needed, posts messages that no thread waits for:
+``notifications/cancelled``, errors for requests that the host does not support, and the end of the
+session. Only streams that stay open have their own threads: the stream for notifications, and in
+HTTP+SSE the stream with all messages of the server.
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
@@ -82,90 +82,90 @@ log = logger("minimcp.client")
 POST_HEADERS = {"Accept": f"{JSON_TYPE}, {MEDIA_TYPE}", "Content-Type": JSON_TYPE}
 GET_HEADERS = {"Accept": MEDIA_TYPE}
 
-# What telling the server about the end may take.
+# Seconds within which `close` tries to end the session on the server.
 CLOSE_SECONDS = 2.0
 
-# What of the head of an error is shown.
-TELLING_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
+# Headers of an HTTP error that its message shows.
+SHOWN_HEADERS = ("WWW-Authenticate", "Retry-After", "Location")
 
-# Bytes of the body of an error that are read.
+# Maximum number of bytes of an error's body that are read.
 ERROR_BYTES = 64 * 1024
 
-# Bytes of it that an error message shows.
+# Maximum number of bytes of it that an error message shows.
 SHOWN_BYTES = 200
 
 # Seconds after which the rest of an error's body is not read: some servers never end the body.
 ERROR_PAUSE = 5.0
 
-# Statuses other than 404 by which real servers reject a session that they do not know. The client
-# asks by a ping, because the same statuses also reject a single request. 401 counts only if the
-# client has no credentials that the server could mean.
+# Statuses with which real servers reject an unknown session; 404 is the one of the specification.
+# Because they may also reject only the request, the client then sends a ping. 401 counts only if
+# the client has no credentials.
 UNKNOWN_SESSION = (400, 404, 410, 422)
 
-# How long the answer to that ping may take.
+# Seconds that the client waits for the response to that ping.
 PROBE_SECONDS = 5.0
 
-# The largest Retry-After that is understood, in seconds: a day.
-LONGEST_RETRY_AFTER = 86_400
+# The largest Retry-After that is used, in seconds: a day. A larger one counts as a day.
+MAX_RETRY_AFTER = 86_400
 
-# What a server gets to open the stream for notifications that belong to no request; many have none,
-# in many ways.
+# Seconds that `ready` waits for the stream for notifications. Many servers do not offer one, and
+# some of those never respond.
 GET_SECONDS = 2.0
 
 # Seconds before a stream is requested again, if the server does not say how many. They double with
-# each failure up to LONGEST_PAUSE.
+# each failure up to MAX_PAUSE.
 FIRST_PAUSE = 1.0
-LONGEST_PAUSE = 30.0
+MAX_PAUSE = 30.0
 
 # Maximum number of these seconds if the server says how many.
-LONGEST_RETRY = 60.0
+MAX_RETRY_SECONDS = 60.0
 
-# How often in a row resuming the stream of a call may fail.
+# Maximum number of consecutive failures to resume the stream of a call.
 RESUME_TRIES = 3
 
-# How many streams in a row may end at once without a message, before they are asked for less and
-# less often.
+# Number of consecutive streams that may end early without a message. After that, the pauses before
+# the next stream grow.
 EMPTY_STREAMS = 3
 
-# Seconds between two streams at least, whatever the server asks for.
-SHORTEST_PAUSE = 0.1
+# Minimum number of seconds between two streams, even if the server asks for less.
+MIN_PAUSE = 0.1
 
 # Maximum number of queued messages that no thread waits for. More are dropped.
 MAX_QUEUED = 10_000
 
-# Bytes of the longest of these messages. A longer one is dropped.
+# Maximum number of bytes of such a message. A longer one is dropped.
 MAX_QUEUED_BYTES = 4096
 
-# HTTP requests at the same time at most when many are sent at once.
+# Maximum number of concurrent HTTP requests when many calls are started together.
 AT_ONCE = 64
 
-# What calls that are under way get to be refused too, when the server knows the session no more.
+# Seconds that running calls get to be rejected themselves, after the server has ended the session.
 SESSION_SECONDS = 0.5
 
-# How long a stream may stay open after its answer, before its connection is closed and not kept.
+# Seconds that a stream may stay open after its response. Then its connection is closed, not reused.
 REST_SECONDS = 0.5
 
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,4096}")
 
 
 class HttpServer:
-    """A server that is named by a URL; a target of `connect`.
+    """A server at a URL, a target of `connect`.
 
     Args:
-        url: With http or https.
-        headers: Sent with every request; None adds none.
-        auth: None, a bearer token, a callable that returns one (asked for each request), an
+        url: A URL with http or https.
+        headers: Headers to send with every request; None adds none.
+        auth: None, a bearer token, a callable that returns one (called for each request), an
             AuthBase of `requests`, or a `SignIn`, `ClientCredentials`, `EnterpriseManaged` or
             `WorkloadIdentity`.
-        verify: Whether the server's certificate is checked; a path names a bundle of CAs to check
-            it by.
+        verify: Whether to check the server's certificate, or the path of a CA bundle to check it
+            with.
         cert: A client certificate: the path of a file with key and certificate, or a pair of paths;
-            None shows none.
-        proxies: By scheme, as `requests` takes them; None leaves it to the environment.
+            None sends none.
+        proxies: Proxy URLs by scheme, as in `requests`; None takes those of the environment.
 
     Raises:
-        TypeError: The URL is no str.
-        ValueError: It is none with http or https and a host.
+        TypeError: The URL is not a str.
+        ValueError: The text is not an http or https URL with a host.
     """
 
     def __init__(
@@ -179,22 +179,22 @@ class HttpServer:
         proxies: Optional[Mapping[str, str]] = None,
     ) -> None:
         if not isinstance(url, str):
-            raise TypeError(f"a URL is a str, not {type(url).__name__}")
+            raise TypeError(f"a URL must be a str, not {type(url).__name__}")
         parts = parse_web_url(url, userinfo=True)
         self.url = url.partition("#")[0]
-        # Whether it was said how to prove who asks.
+        # Whether the user passed credentials.
         names = [name.lower() for name in headers or ()]
         self.has_auth = auth is not None or "authorization" in names or "@" in urlsplit(url).netloc
         has_secret = self.has_auth or any(map(is_credential, names))
         is_open = parts.scheme != "https" and not parts.is_local
-        # Fetcher rejects a `SignIn` and its like there.
+        # `Fetcher` rejects a `SignIn` and similar objects with such a URL.
         if has_secret and is_open and not hasattr(auth, "for_server"):
             log.warning(
-                "%s: the token is sent over http, where everybody on its way can read it: "
+                "%s: the token is sent over http, where anyone on the network path can read it: "
                 "use https",
                 without_secrets(self.url),
             )
-        # Makes what sends requests to it.
+        # Makes a `Fetcher` for the server.
         self.fetcher = partial(
             Fetcher,
             self.url,
@@ -210,12 +210,11 @@ class HttpServer:
 
 
 class RequestHeaders:
-    """The headers of stateless requests, which repeat members of the body.
-    Thread-safe.
+    """Makes the headers of stateless requests, which repeat members of the body. Thread-safe.
 
     Args:
-        name: Of the connection, for messages.
-        extended: What extensions add to `NAMED_BY`.
+        name: The name of the connection, for messages.
+        extended: The entries that extensions add to `NAMED_BY`.
     """
 
     def __init__(self, name: str, extended: Mapping[str, str]) -> None:
@@ -225,11 +224,12 @@ class RequestHeaders:
         self._warned: set[str] = set()
 
     def usable_tools(self, tools: Iterable[Tool], deadline: Deadline) -> list[Tool]:
-        """Note which arguments of freshly listed tools travel in headers; the tools but for those
-        that cannot be called, because what they say about headers is wrong.
+        """Store which arguments of newly listed tools are sent in headers, and return the tools.
+
+        Tools that declare their headers wrongly cannot be called. They are logged and left out.
 
         Raises:
-            RequestTimeout: The deadline came first.
+            RequestTimeout: The deadline passed.
         """
         known: dict[str, list[HeaderParam]] = {}
         warned = set()
@@ -251,10 +251,10 @@ class RequestHeaders:
         return usable
 
     def of(self, method: str, params: Mapping[str, Json]) -> dict[str, str]:
-        """The headers of a request or notification that carries its revision; none for another.
+        """Return the headers of a message. Empty if its metadata does not name a revision.
 
         Raises:
-            ValueError: A value cannot stand in a header.
+            ValueError: A value cannot be sent in a header.
         """
         meta: Any = params.get("_meta") or {}
         revision = meta.get(VERSION_KEY)
@@ -272,12 +272,11 @@ class RequestHeaders:
 
 
 class _Call(PendingCall):
-    """One request of ours, and the HTTP request that carries it, which is aborted when another
-    thread ends the call."""
+    """A call, and the HTTP request that sends it. Ending the call aborts the HTTP request."""
 
-    # What its own response has brought, before it is read to its end.
+    # The result or error from its own response. Set before the response is read to its end.
     answer: Union[Result, Failure, None] = None
-    # Whether a thread of its own sends it, and whether that has begun.
+    # Whether a thread of the pool sends it, and whether sending has begun.
     spawned = sent = False
 
     def __init__(
@@ -293,8 +292,7 @@ class _Call(PendingCall):
         self.http.abort()
 
     def report(self) -> None:
-        """Run the callback for progress that has come, until the call has ended (the calling
-        thread)."""
+        """Run the callback for queued progress on the calling thread, until the call ends."""
         on_item = self.on_item
         while on_item is not None and self.outcome is None and not self.queue.empty():
             item = self.queue.get()
@@ -304,11 +302,10 @@ class _Call(PendingCall):
 
 
 class _HttpCalls(Calls):
-    """Our requests, of which each is a POST: the thread that waits for the answer sends it and
-    reads the response.
+    """The calls of a session. The thread that waits for a call sends the POST and reads it.
 
     Args:
-        session: Whose they are.
+        session: The session.
     """
 
     def __init__(self, session: HttpClientSession) -> None:
@@ -321,8 +318,10 @@ class _HttpCalls(Calls):
     def start_all(
         self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER
     ) -> list[Any]:
-        """As `Calls.start_all`; several have threads of their own, one is left to the thread that
-        waits."""
+        """Start calls, like `Calls.start_all`.
+
+        Threads of the pool send several calls. A single call is sent by the thread that waits.
+        """
         numbered = [(next(self._ids), method, make_params) for method, make_params in requests]
         calls = [
             _Call(Request(id, method, make_params(id)), on_item, deadline)
@@ -337,15 +336,15 @@ class _HttpCalls(Calls):
         try:
             for _ in calls[:AT_ONCE] if len(calls) > 1 else ():
                 self._session.host.pool.spawn(partial(self._perform_each, rest))
-        except BaseException:  # Ctrl-C, as a thread begins
-            # The newest first, so that calls that are not sent yet are not sent any more.
+        except BaseException:  # Ctrl-C while a thread starts
+            # The newest call first, so that calls that are not sent yet are never sent.
             for call in reversed(calls):
                 self.end(call, Cancelled("the caller gave up"))
             raise
         return calls
 
     def ping(self, method: str, make_params: MakeParams) -> PendingCall:
-        """As `Calls.ping`: a thread of the pool sends it and reads the response."""
+        """Start a ping, like `Calls.ping`. A thread of the pool sends it and reads the response."""
         id = next(self._ids)
         call = _Call(Request(id, method, make_params(id)), None, NEVER)
         call.spawned = True
@@ -370,20 +369,23 @@ class _HttpCalls(Calls):
     def wait(
         self, call: Any, deadline: Deadline, *, about: Json = None, group: Any = ()
     ) -> Union[Result, Failure]:
-        """As `Calls.wait`."""
+        """Wait for a call, like `Calls.wait`. Send it first, unless the pool does."""
         try:
             if not call.spawned:
                 with waiting():
                     self._perform(call)
         except McpError as error:
-            self.settle(call.id, error)  # unless another thread has ended the call before
+            self.settle(call.id, error)  # no effect if another thread has ended the call
         except BaseException:
             self.end(call, Cancelled("the caller gave up"))
             raise
         return super().wait(call, deadline, about=about)
 
     def _look_in(self, left: Optional[float]) -> None:
-        """Have the timer look at the deadlines of all calls then; one look is ordered at a time."""
+        """Check the deadlines of all calls after this number of seconds; None means never.
+
+        At most one timer is set.
+        """
         # If the deadline of a call is paused, it is checked again every LOOK_SECONDS.
         seconds = max(left or 0.0, LOOK_SECONDS)
         at = time.monotonic() + seconds
@@ -394,7 +396,7 @@ class _HttpCalls(Calls):
                 self.forget_look = timer.after(seconds, self.look)
 
     def look(self) -> None:
-        with self._lock:  # who has ordered this may not have noted it yet
+        with self._lock:  # wait until `_look_in` has stored the timer
             self._next_look = float("inf")
         for call in self.pending():
             if call.deadline.expired:
@@ -408,25 +410,25 @@ class HttpClientSession(ClientSession, Pinged):
     """A connection over Streamable HTTP.
 
     Args:
-        server: Where to.
-        host: As `ClientSession`.
-        limits: What the server may cost this client.
-        trace: As `tracer` makes it; None for no trace.
+        server: The server.
+        host: See `ClientSession`.
+        limits: Limits for the messages and requests of the server.
+        trace: A function from `tracer`; None does not trace.
 
     Attributes:
-        refused: The status with which the server refused `initialize`; None when it did not.
+        refused: The HTTP status with which the server rejected `initialize`; None if it did not.
 
     Raises:
-        ImportError, ValueError: As `Fetcher`.
+        ImportError, ValueError: See `Fetcher`.
     """
 
     calls: _HttpCalls
     in_order = False
-    # Where messages are posted; None where that is the URL of the server.
+    # The URL for messages; None means the URL of the server.
     _endpoint: Optional[str] = None
-    # Whether the stream that belongs to no request is asked for again when it ends.
+    # Whether the stream for notifications is requested again when it ends.
     _reopens = True
-    # Whether nothing is to be sent any more, not even what waits for the sender.
+    # Whether nothing more may be sent, not even messages that are queued.
     _closed = False
     # Whether a wrong content type has been logged.
     _told_of_type = False
@@ -449,7 +451,7 @@ class HttpClientSession(ClientSession, Pinged):
         self._session_id: Optional[str] = None
         self._session_error: Optional[SessionGone] = None
         self.calls = _HttpCalls(self)
-        # HTTP requests of ours that belong to no call.
+        # HTTP requests that do not belong to a call.
         self._aside: set[AbortableRequest] = set()
         self._asked = RunningRequests(limits, until_answered=True)
         self._dispatcher = Dispatcher(self, self, self._asked.cancel)
@@ -461,7 +463,7 @@ class HttpClientSession(ClientSession, Pinged):
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Fail all calls in a forked process. The connections are the parent's: nothing is sent."""
+        """Fail all calls in a forked process. The parent owns the connections: send nothing."""
         self._lock = threading.RLock()
         self._ended = threading.Event()
         self._session_id = None
@@ -469,7 +471,7 @@ class HttpClientSession(ClientSession, Pinged):
             # The parent shares the socket, so it must not be shut down.
             call.http = AbortableRequest()  # type: ignore[attr-defined]
         self.calls.close(
-            ConnectionLost(f"{self.name}: this process is a fork of the one that connected")
+            ConnectionLost(f"{self.name}: this process was forked from the one that connected")
         )
         self._ended.set()
 
@@ -481,8 +483,7 @@ class HttpClientSession(ClientSession, Pinged):
         return self.era is None or self.era.revision.handshake
 
     def ready(self, deadline: Deadline) -> None:
-        """Open the stream for notifications that belong to no request, where a handshake was made;
-        a server need not have one."""
+        """Open the stream for notifications if there was a handshake. Servers may not offer it."""
         if self._resumes:
             threading.Thread(
                 target=self._listen, name=f"minimcp-{self.name}-notifications", daemon=True
@@ -507,7 +508,7 @@ class HttpClientSession(ClientSession, Pinged):
         self._fail(cause)
 
     def stop(self, cause: Exception) -> None:
-        # The newest first, so that calls that are not sent yet are not sent any more.
+        # The newest call first, so that calls that are not sent yet are never sent.
         for call in reversed(self.calls.pending()):
             self.calls.end(call, self._session_error or cause)
         self._fail(cause)
@@ -518,9 +519,9 @@ class HttpClientSession(ClientSession, Pinged):
     def close(self) -> None:
         self._begin_close()
         if self._resumes:
-            told = threading.Event()
-            self._sender.submit(told.set)
-            told.wait(CLOSE_SECONDS)
+            flushed = threading.Event()
+            self._sender.submit(flushed.set)
+            flushed.wait(CLOSE_SECONDS)
             self._sender.close()
         self._abort_all()
 
@@ -544,13 +545,13 @@ class HttpClientSession(ClientSession, Pinged):
         self._sender.close()
 
     def _fail_session(self, call: _Call, why: str = "") -> NoReturn:
-        """Raise SessionGone: the server does not know the session, and has not run this call.
+        """Raise SessionGone, because the server does not know the session and has not run the call.
 
-        Each other call that is running gets `SESSION_SECONDS` to receive the same response.
+        All other running calls get `SESSION_SECONDS` to receive the same response.
 
         Args:
             call: The call.
-            why: The status of the response; empty if an earlier response had it.
+            why: The status of the response; empty if an earlier call received it.
         """
         text = f"{self.name}: the server has ended the session" + (f" ({why})" if why else "")
         refusal = SessionGone(text)
@@ -563,7 +564,7 @@ class HttpClientSession(ClientSession, Pinged):
         raise refusal
 
     def _fail(self, cause: Exception) -> None:
-        """End all calls and refuse further ones with this cause. Idempotent."""
+        """End all calls and reject new ones with this cause. Idempotent."""
         with self._lock:
             if self.cause is not None:
                 return
@@ -575,7 +576,7 @@ class HttpClientSession(ClientSession, Pinged):
         self._ended.set()
         self.lost(cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause)))
 
-    # ------------------------------------------------------------ what has no answer
+    # ------------------------------------------------------------ messages without a response
 
     def notify(self, method: str, params: Params, deadline: Deadline) -> None:
         self.check()
@@ -585,25 +586,27 @@ class HttpClientSession(ClientSession, Pinged):
     def _send(
         self, line: bytes, deadline: Deadline = NEVER, message: Optional[Notification] = None
     ) -> bool:
-        """Post a notification, or an answer; what goes wrong is logged. Blocks: until it was taken,
-        or the deadline."""
+        """Post a notification or a response. Errors are logged.
+
+        Blocks until the server accepts it, or the deadline passes.
+        """
         return self._exchange(partial(self._post, line=line, message=message), deadline)
 
     def _tell(self, line: bytes) -> None:
-        """Have a notification or an answer posted that nobody waits for. Never blocks."""
+        """Enqueue a notification or a response for the sender thread. Never blocks."""
         if len(line) > MAX_QUEUED_BYTES or len(self._sender.queue) >= MAX_QUEUED:
             log.debug(
-                "%s: a message is dropped, for it is long, or the server takes none", self.name
+                "%s: a message is dropped, because it is long or too many are queued", self.name
             )
         elif self._resumes:
-            # In stateless revisions closing the response cancels a request, and the server does not
-            # send requests.
+            # In stateless revisions this is not needed: closing the response cancels a request, and
+            # the server does not send requests.
             self._sender.submit(partial(self._send, line))
 
     def _exchange(
         self, send: Callable[[AbortableRequest], FetchResponse], deadline: Deadline = NEVER
     ) -> bool:
-        """Send an HTTP request whose response says nothing; what goes wrong is logged."""
+        """Send an HTTP request whose response has no content. Errors are logged."""
         left = deadline.remaining()
         http = self._request_aside()
         forget: Callable[[], object] = int if left is None else timer.after(left, http.abort)
@@ -611,21 +614,21 @@ class HttpClientSession(ClientSession, Pinged):
             with closing(send(http)) as response:
                 if response.status >= 300:
                     raise self.error_of(response)[1]
-                # The head is the answer. If the body ends soon, the connection can be used again.
+                # Only the status matters. If the body ends soon, the connection can be reused.
                 response.read_rest(REST_SECONDS)
         except Exception as error:
             tell = log.debug if http.aborted.is_set() or self.cause is not None else log.warning
-            tell("%s: a message was not taken: %s", self.name, error)
+            tell("%s: a message was not accepted: %s", self.name, error)
         finally:
             forget()
             self._aside.discard(http)
         return True
 
     def _request_aside(self) -> AbortableRequest:
-        """An HTTP request that belongs to no call; it ends with the connection."""
+        """Return an HTTP request that does not belong to a call. It ends with the connection."""
         http = AbortableRequest()
         self._aside.add(http)
-        if self._closed:  # `close` may have looked before
+        if self._closed:  # `close` may have missed this request
             http.abort()
         return http
 
@@ -639,7 +642,7 @@ class HttpClientSession(ClientSession, Pinged):
         line: bytes,
         message: Union[Request, Notification, None] = None,
     ) -> FetchResponse:
-        """Send a POST. Errors as `Fetcher.send`."""
+        """Send a POST. Raises the exceptions of `Fetcher.send`."""
         if self._trace is not None:
             self._trace("-->", line.rstrip(b"\n"))
         headers = {**POST_HEADERS, **self._session_headers()}
@@ -658,10 +661,10 @@ class HttpClientSession(ClientSession, Pinged):
     # ------------------------------------------------------------ responses
 
     def _perform(self, call: _Call) -> None:
-        """Post a request and read its response, until the answer is there.
+        """Post a request and read the HTTP response until it has the result or error.
 
         Raises:
-            McpError: There is none.
+            McpError: The HTTP response has neither.
         """
         opens = call.method == "initialize"
         if self._session_error is not None:
@@ -676,14 +679,14 @@ class HttpClientSession(ClientSession, Pinged):
         status = response.status
         is_own = answer is not None and self.calls.answered_by(answer.id) is call
         may_end = not opens and self._may_end_session(status, answer if is_own else None)
-        # Without a response to this call, the specification gives 404 this meaning. Everything else
-        # is ambiguous, so the server is asked.
+        # According to the specification, 404 without a response to this call means that the session
+        # has ended. Other statuses are ambiguous, so the client sends a ping.
         is_certain = status == 404 and not is_own
         if may_end and (is_certain or not self._is_session_known(call)):
             self._fail_session(call, f"HTTP {status}")
         if answer is None or isinstance(error, Busy):
             raise error
-        # A server that wants a token or other rights says so by a challenge, or without our id.
+        # The server wants a token or other rights if there is a challenge, or not the call's id.
         is_challenge = not is_own or "WWW-Authenticate" in response.headers
         if isinstance(error, AuthorizationError) and is_challenge:
             raise error
@@ -692,7 +695,7 @@ class HttpClientSession(ClientSession, Pinged):
         call.answer = _ending(answer)
 
     def _may_end_session(self, status: int, answer: Union[Response, Failure, None]) -> bool:
-        """Return whether an HTTP error may mean that the server does not know our session.
+        """Return whether an HTTP error may mean that the server does not know the session.
 
         Args:
             status: The status.
@@ -707,9 +710,9 @@ class HttpClientSession(ClientSession, Pinged):
         return status == 404 and isinstance(answer, Failure) and answer.code != METHOD_NOT_FOUND
 
     def _is_session_known(self, call: _Call) -> bool:
-        """Ping the server in the session, on the thread of this call.
+        """Send a ping on the thread of this call, and return whether the session is known.
 
-        True also if no answer comes: the caller then gets the error of its own request.
+        Also return True if the ping fails. Then the call raises the error of its own response.
         """
         request = Request(next(self.calls._ids), "ping", {})
         http = AbortableRequest()
@@ -735,7 +738,7 @@ class HttpClientSession(ClientSession, Pinged):
         if call.method == "initialize":
             session = response.headers.get(SESSION_HEADER)
             if session is not None and not _SESSION_ID.fullmatch(session):
-                what = "a session id has visible ASCII characters only, and not very many"
+                what = "a session id must have 1 to 4096 visible ASCII characters"
                 raise ProtocolViolation(what, session[:100])
             self._session_id = session
         kind = media_type(response.headers.get("Content-Type"))[0]
@@ -758,18 +761,18 @@ class HttpClientSession(ClientSession, Pinged):
         shown = one_line(self._fetcher.masked_bytes(body[:ERROR_BYTES]))
         what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}: {shown}"
         raise ProtocolViolation(
-            f"{self.name}{self._fetcher.route}: {call.method} was answered by what is no answer: "
+            f"{self.name}{self._fetcher.route}: {call.method} got an invalid response: "
             f"{what}{_page(kind)}"
         )
 
     def _receive_mislabeled(
         self, body: bytes, response: FetchResponse, kind: str, call: _Call
     ) -> None:
-        """Read the response to a call whose content type is wrong: the call has run already.
+        """Read a response with a wrong content type, because the server has already run the call.
 
         Args:
             body: The beginning of the body.
-            response: What sends the rest.
+            response: The response, to read the rest from.
             kind: The content type.
             call: The call.
         """
@@ -788,10 +791,10 @@ class HttpClientSession(ClientSession, Pinged):
         """Read an HTTP error.
 
         Returns:
-            The JSON-RPC response in its body (None without one), and the exception that describes
-            the status: `Busy` if the server says when to send the request again, because it did not
-            run it; AuthorizationError if the server wants a token or other rights; ConnectionLost
-            if the server failed; otherwise ProtocolViolation.
+            The JSON-RPC response in its body (None without one), and the exception for the status:
+            `Busy` if the server has not run the request and says when to retry; AuthorizationError
+            if it wants a token or other rights; ConnectionLost if it failed; otherwise
+            ProtocolViolation.
         """
         status = response.status
         headers = response.headers
@@ -801,8 +804,8 @@ class HttpClientSession(ClientSession, Pinged):
         shown = self._fetcher.masked_bytes(body)[:SHOWN_BYTES]
         text = one_line(shown.decode("utf-8", "replace").strip(), SHOWN_BYTES)
         told = f"{self.name}{self._fetcher.route}: HTTP {status}"
-        told += f": {text}" if text else ", and nothing more"
-        for name in TELLING_HEADERS:
+        told += f": {text}" if text else ", with an empty body"
+        for name in SHOWN_HEADERS:
             if name in headers:
                 told += f" ({name}: {one_line(self._fetcher.masked(headers[name]))})"
         seconds = retry_after(headers.get("Retry-After", ""))
@@ -818,12 +821,11 @@ class HttpClientSession(ClientSession, Pinged):
         if status in (408, 429) or status >= 500:
             return answer, ConnectionLost(told)
         if 300 <= status < 400:
-            told += ": redirects are not followed but to the same origin: name that URL"
+            told += ": only redirects to the same origin are followed: use the URL of the target"
         return answer, ProtocolViolation(told)
 
     def _response_in(self, body: bytes, kind: str) -> Union[Response, Failure, None]:
-        """Return the JSON-RPC response in a body, whatever its content type says; None without
-        one."""
+        """Return the JSON-RPC response in a body of any content type; None without one."""
         texts = [body.strip()]
         if kind == MEDIA_TYPE:
             texts = [event.data.encode() for event in EventReader(ERROR_BYTES).feed(body)]
@@ -840,16 +842,15 @@ class HttpClientSession(ClientSession, Pinged):
     def _follow(
         self, http: AbortableRequest, response: Optional[FetchResponse], call: Optional[_Call]
     ) -> None:
-        """Read a stream, and those that take its place when it ends, until the answer is there.
+        """Read a stream, and the streams that resume it, until the response to a call arrives.
 
         Args:
-            http: By which another thread may end this.
-            response: The stream; None asks for it first.
-            call: Which waits for the answer; None for the stream that belongs to no request, which
-                is read for ever.
+            http: The object with which another thread may abort this.
+            response: The stream; None requests it first.
+            call: The call; None reads the stream for notifications, which has no end.
 
         Raises:
-            ConnectionLost: It has ended and cannot be resumed.
+            ConnectionLost: The stream has ended and cannot be resumed.
             ProtocolViolation: An event is too long.
         """
         reader = EventReader(self._limits.message_bytes)
@@ -860,8 +861,8 @@ class HttpClientSession(ClientSession, Pinged):
             if response is None:
                 useless = failures + max(0, empty - EMPTY_STREAMS)
                 if self.cause is not None or http.aborted.wait(_longer(asked, useless)):
-                    raise ConnectionLost(f"{self.name}: given up")
-                # Sent back with the same bytes that came.
+                    raise ConnectionLost(f"{self.name}: the stream was aborted")
+                # The header has the same bytes that the server sent.
                 id = reader.last_id.encode("utf-8", "surrogateescape").decode("latin-1")
                 last = {LAST_EVENT_HEADER: id} if id else {}
                 try:
@@ -885,26 +886,27 @@ class HttpClientSession(ClientSession, Pinged):
                     what = f"HTTP {response.status} with {one_line(kind) or 'no content type'}"
                     page = self._fetcher.masked_bytes(response.start(ERROR_BYTES, ERROR_PAUSE))
                     shown = one_line(page[:SHOWN_BYTES].decode("utf-8", "replace").strip())
-                    raise ConnectionLost(f"{self.name}: no event stream but {what}: {shown}")
+                    raise ConnectionLost(
+                        f"{self.name}: expected an event stream, got {what}: {shown}"
+                    )
                 cut = self._read_events(response, reader, call)
             if call is not None and call.answer is not None:
                 return
             if not (self._reopens if call is None else reader.last_id and self._resumes):
-                missing = "" if call is None else " before the answer"
+                missing = "" if call is None else " before the response"
                 raise ConnectionLost(
                     f"{self.name}: the server ended the event stream{missing}{cut}"
                 )
             retry = FIRST_PAUSE if reader.retry is None else reader.retry / 1000
-            asked = min(max(SHORTEST_PAUSE, retry), LONGEST_RETRY)
-            # The server wants the client to poll, and not too often.
+            asked = min(max(MIN_PAUSE, retry), MAX_RETRY_SECONDS)
+            # With a new id and a long pause, the server asks the client to poll.
             polled = reader.last_id != seen and asked >= FIRST_PAUSE
             empty = 0 if reader.messages > heard or polled or brief.expired else empty + 1
             reader.begin()
             response = None
 
     def _listen(self) -> None:
-        """Keep the stream open for notifications that belong to no request; that a server has none
-        is no error."""
+        """Keep the stream for notifications open. It is not an error if a server has none."""
         try:
             self._follow(self._request_aside(), None, None)
         except Exception as error:
@@ -916,8 +918,10 @@ class HttpClientSession(ClientSession, Pinged):
     def _read_events(
         self, response: FetchResponse, reader: EventReader, call: Optional[_Call]
     ) -> str:
-        """Read a stream until it ends, or has brought the answer to a call, or that has ended; how
-        it was cut, in words."""
+        """Read a stream until it ends, the response to the call arrives, or the call has ended.
+
+        Return the reason why the stream broke, for a message; empty if it did not.
+        """
         while call is None or call.answer is None:
             try:
                 data = response.read()
@@ -933,17 +937,17 @@ class HttpClientSession(ClientSession, Pinged):
         return ""
 
     def _take_event(self, event: SseEvent, call: Optional[_Call]) -> None:
-        if event.event == "message" and event.data:  # one without data only says an id
+        if event.event == "message" and event.data:  # an event without data only has an id
             self._receive(event.data.encode(), call)
 
     # ------------------------------------------------------------ messages of the server
 
     def _receive(self, data: bytes, call: Optional[_Call]) -> None:
-        """Take in a message.
+        """Handle a message.
 
         Args:
-            data: The message, or an array of them.
-            call: Whose response brought it; None for another stream.
+            data: The message, or an array of messages.
+            call: The call whose response contains the message; None for another stream.
         """
         if self._trace is not None:
             self._trace("<--", self._fetcher.masked_bytes(data))
@@ -952,11 +956,11 @@ class HttpClientSession(ClientSession, Pinged):
             if isinstance(message, InvalidMessage):
                 self._refuse(message, data, call)
             elif call is not None and isinstance(message, (Response, Failure)):
-                # The response to this call; a response to another one would be on its stream.
+                # Responses to other calls are sent on the streams of those calls.
                 if message.id is None or self.calls.answered_by(message.id) is call:
                     call.answer = call.answer or _ending(message)
                 else:
-                    log.debug("<-- an answer to %s, which nobody waits for here", message.id)
+                    log.debug("<-- a response to %s on the stream of another call", message.id)
             else:
                 sink = _AnswerSink(self, call)
                 self._dispatcher.dispatch(message, sink, len(data), self.host.pool.submit)
@@ -964,15 +968,18 @@ class HttpClientSession(ClientSession, Pinged):
                     call.report()
 
     def _decoded(self, data: bytes) -> Any:
-        """Decode what the server sent. Secrets that were sent to it are masked in a failure, which
-        becomes an exception; a result stays as it is."""
+        """Decode a message of the server.
+
+        Secrets that were sent to the server are masked in errors, which become exceptions, but not
+        in results.
+        """
         decoded = decode(data, max_depth=self._limits.depth)
         if isinstance(decoded, Failure):
             decoded = decode(self._fetcher.masked_bytes(data), max_depth=self._limits.depth)
         return decoded
 
     def _refuse(self, broken: InvalidMessage, data: bytes, call: Optional[_Call]) -> None:
-        """Deal with what is no message: it may have been meant as the answer to a call."""
+        """Handle an invalid message. If it may be the response to a call, fail that call."""
         id = broken.id
         if call is not None and id is None and broken.kind == "response":
             id = call.id
@@ -987,11 +994,11 @@ class HttpClientSession(ClientSession, Pinged):
         if id is not None and broken.kind == "request" and self.takes_requests:
             self._tell(encode(Failure(id, broken.code, broken.reason)))
         else:
-            log.warning("<-- what is no message (%s): %s", broken.reason, one_line(data))
+            log.warning("<-- an invalid message (%s): %s", broken.reason, one_line(data))
 
 
 class _AnswerSink(Sink):
-    """Where the answer to a question of the server goes: a POST of its own."""
+    """Posts the response to a request of the server."""
 
     def __init__(self, session: HttpClientSession, call: Optional[_Call]) -> None:
         self._session = session
@@ -1002,7 +1009,7 @@ class _AnswerSink(Sink):
 
     @property
     def answered(self) -> bool:  # type: ignore[override]
-        """As `Sink.answered`."""
+        """Whether the connection has ended, so that a response would not be sent."""
         return self._session.cause is not None
 
     def deliver(self, line: bytes, wait: bool) -> None:
@@ -1013,21 +1020,21 @@ class _AnswerSink(Sink):
 
 
 def how_to_sign_in(url: str) -> str:
-    """The end of a message that a server wants a token."""
+    """Return the end of a message that says that a server wants a token."""
     way = (
         f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
     )
-    given = "give the token that you have by --token TOKEN, or connect(..., auth=TOKEN)"
-    return f": {given}; without one {way}"
+    given = "pass your token with --token TOKEN, or connect(..., auth=TOKEN)"
+    return f": {given}; without a token {way}"
 
 
 def retry_after(value: str) -> Optional[int]:
-    """Return the seconds of a ``Retry-After`` header, a number or a date; None if it is neither."""
+    """Return the seconds of a ``Retry-After`` header (a number or a date); None if malformed."""
     if value.isascii() and value.isdigit():
-        return min(int(value[:10]), LONGEST_RETRY_AFTER)
+        return min(int(value[:10]), MAX_RETRY_AFTER)
     with suppress(ValueError, TypeError, OverflowError):
         seconds = parsedate_to_datetime(value).timestamp() - time.time()
-        return min(max(0, math.ceil(seconds)), LONGEST_RETRY_AFTER)
+        return min(max(0, math.ceil(seconds)), MAX_RETRY_AFTER)
     return None
 
 
@@ -1042,6 +1049,6 @@ def _page(kind: str) -> str:
 
 
 def _longer(pause: float, failures: int) -> float:
-    """Seconds before the next attempt to get a stream: never less than the server asks for."""
-    longer = min(FIRST_PAUSE * 2 ** min(failures, 10), LONGEST_PAUSE) * random.uniform(0.5, 1)
+    """Return the seconds before the next stream is requested, never less than `pause`."""
+    longer = min(FIRST_PAUSE * 2 ** min(failures, 10), MAX_PAUSE) * random.uniform(0.5, 1)
     return max(pause, longer) if failures else pause

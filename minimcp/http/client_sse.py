@@ -1,10 +1,8 @@
-"""HTTP+SSE, the client's side, and `open_over_http`, which finds out what a server with a URL
-speaks.
+"""The client's side of HTTP+SSE, and `open_over_http`, which detects the protocol of a URL.
 
-HTTP+SSE came before Streamable HTTP, and many servers still speak it.
-
-One stream, which the client asks for first, brings everything that the server says; its first event
-names the URL that messages are posted to. The end of the stream is the end of the connection.
+HTTP+SSE is the predecessor of Streamable HTTP, and many servers still use it. The client first
+opens one event stream, which carries all messages of the server. Its first event names the URL to
+post messages to. The connection ends with the stream.
 https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
 https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 """
@@ -29,36 +27,36 @@ from .client import ERROR_BYTES, HttpClientSession
 from .fetch import AbortableRequest, FetchResponse, same_origin
 from .sse import SseEvent
 
-# What the server gets to name the URL for messages.
+# Seconds within which the server must name the URL for messages.
 ENDPOINT_SECONDS = 10.0
 
-# Statuses with which a server refuses `initialize` that may know HTTP+SSE only.
+# Statuses for `initialize` from a server that may only support HTTP+SSE.
 OLDER = frozenset({400, 404, 405})
 
-MOST_KNOWN = 1000
+MAX_KNOWN = 1000
 
-# By URL: servers that want the handshake, and over what. A server without a handshake is probed all
-# the same.
+# By URL, the kind of session for servers that need a handshake. Other servers are not stored, and
+# are probed each time.
 _known: dict[str, type[HttpClientSession]] = {}
 
 
 class SseSession(HttpClientSession):
-    """A connection over HTTP+SSE; arguments and errors as `HttpClientSession`."""
+    """A connection over HTTP+SSE. Arguments and exceptions are those of `HttpClientSession`."""
 
     in_order = True
     _reopens = False
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        # The endpoint is known, or will never be.
+        # Set when the endpoint is known, or the stream has ended.
         self._named = threading.Event()
         threading.Thread(target=self._read, name=f"minimcp-{self.name}-reader", daemon=True).start()
 
     def ready(self, deadline: Deadline) -> None:
-        """The stream is open already."""
+        """Do nothing: the stream is already open."""
 
     def _read(self) -> None:
-        """Read the stream until it ends, and hand over what it brings."""
+        """Read the stream until it ends, and handle its messages."""
         try:
             self._follow(self._request_aside(), None, None)
         except Exception as error:
@@ -74,45 +72,42 @@ class SseSession(HttpClientSession):
             return
         url = same_origin(self._url, event.data.strip())
         if url is None:
-            # messages, and what proves who we are, go nowhere else
+            # Messages and credentials must not be sent to another origin.
             where = one_line(event.data)
             raise ProtocolViolation(
-                f"messages are posted to the same origin, not to {where}", event.data
+                f"the endpoint for messages must have the same origin, not {where}", event.data
             )
         self._endpoint = url
         self._named.set()
 
     def _post(self, http: AbortableRequest, line: bytes, message: Any = None) -> FetchResponse:
-        """As `HttpClientSession`; waits for the endpoint first."""
+        """Wait for the endpoint, then post a message."""
         limit = http.deadline.within(ENDPOINT_SECONDS)
         self._named.wait(limit.to_wait())
         if not self._endpoint:
-            unnamed = (
-                f"{self.name}: no endpoint for messages was named within {limit.seconds:.3g} s"
-            )
+            unnamed = f"{self.name}: the server named no endpoint within {limit.seconds:.3g} s"
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 
     def _read_answer(self, response: FetchResponse, call: Any) -> None:
-        """The answer comes in the stream."""
+        """Ignore the body: the response to the call arrives on the stream."""
         response.start(ERROR_BYTES)
 
 
 def open_over_http(options: ConnectOptions, begin: BeginSession) -> ClientSession:
-    """Connect in the newest way that the server knows: without a handshake, with one, over
-    HTTP+SSE.
+    """Connect with the newest protocol that the server supports.
 
-    The probe itself is judged as over any transport. An outage is never a verdict.
+    These are tried in order: without a handshake, with a handshake, HTTP+SSE. A server that cannot
+    be reached does not count as one that does not support a protocol.
 
     Args:
-        options: The server, and what this client may speak.
-        begin: Negotiates over a new session; closes it if that fails.
+        options: The server and the revisions to try.
+        begin: A function that negotiates over a new session, and closes it if that fails.
 
     Raises:
-        ConnectionFailed: It cannot be reached, or refuses; or there is nothing that speaks the
-            protocol.
-        AuthorizationError: It wants to know who asks.
-        McpError: As `negotiate`.
+        ConnectionFailed: The server cannot be reached, rejects the client, or does not support MCP.
+        AuthorizationError: The server wants credentials.
+        McpError: See `negotiate`.
     """
     options = options._replace(probe_timeout=None)
     server = options.target.object
@@ -122,7 +117,7 @@ def open_over_http(options: ConnectOptions, begin: BeginSession) -> ClientSessio
         try:
             return _open(options.without_probe(), begin, known(*common))
         except (ConnectionFailed, ProtocolViolation, UnsupportedRevision):
-            _known.pop(server.url, None)  # it may have become another server since
+            _known.pop(server.url, None)  # another server may run there now
     session = HttpClientSession(*common)
     try:
         return _open(options, begin, session)
@@ -135,24 +130,24 @@ def open_over_http(options: ConnectOptions, begin: BeginSession) -> ClientSessio
     try:
         return _open(options.without_probe(), begin, SseSession(*common))
     except McpError as error:
-        older = "the same answer" if f"HTTP {session.refused} " in str(error) else error
+        older = "the same response" if f"HTTP {session.refused} " in str(error) else error
         raise ConnectionFailed(f"{first} (the older HTTP+SSE was tried too: {older})") from error
 
 
 def _open(
     options: ConnectOptions, begin: BeginSession, session: HttpClientSession
 ) -> ClientSession:
-    """Begin this session, and remember its kind for the next connection to the URL."""
+    """Negotiate over a session, and store its kind for the next connection to the URL."""
     url = options.target.object.url
     try:
         found = begin(session, options)
     except ConnectionLost as lost:
         is_plain = url.startswith("http:") and "the connection broke" in str(lost)
-        hint = ": does the server speak https?" if is_plain else ""
+        hint = ": does the server use https?" if is_plain else ""
         raise ConnectionFailed(f"{lost}{hint}") from lost
-    # Otherwise the server is not asked next time, either.
+    # If the caller did not allow the probe, the next connection must not skip it either.
     if session.era.revision.handshake and (options.per_request or isinstance(session, SseSession)):
-        if len(_known) >= MOST_KNOWN:
+        if len(_known) >= MAX_KNOWN:
             _known.clear()
         _known[url] = type(session)
     return found

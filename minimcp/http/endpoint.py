@@ -431,7 +431,7 @@ class Endpoint(HttpService):
         )
         if method not in wanted:
             raise HttpError(
-                405, "this is served with POST", (("Allow", ", ".join(wanted)),), code=None
+                405, "use POST for this path", (("Allow", ", ".join(wanted)),), code=None
             )
         kinds = wanted[method]
         if method == "POST":
@@ -445,7 +445,7 @@ class Endpoint(HttpService):
         if method == "POST":
             self.check_body(headers)
 
-    # ------------------------------------------------------------ who sends a message
+    # ------------------------------------------------------------ the sender of a message
 
     def _header_params(self, call: Request) -> Sequence[HeaderParam]:
         """Return the arguments of a tool call that headers repeat."""
@@ -1007,14 +1007,13 @@ class Endpoint(HttpService):
 
 
 def _memory_of(text: bytes, limit: float) -> int:
-    """About how many bytes of memory the objects, members and elements take that a text is decoded
-    to, strings aside.
+    """Estimate the bytes of memory of the value that a JSON text decodes to, without its strings.
 
-    Linear in the text.
+    Takes linear time.
 
     Args:
-        text: JSON, or anything else.
-        limit: What stands in strings may be counted too, as long as the result is not above this.
+        text: The text, which may be malformed.
+        limit: If the result is not above this, it may include characters inside strings.
     """
     size = 200 * sum(map(text.count, (b"{", b"[", b":"))) + 48 * text.count(b",")
     if size <= limit or b'"' not in text:
@@ -1050,4 +1049,4 @@ def check_form(
 
 
 def _unknown_event() -> HttpError:
-    return HttpError(400, "no event of this session has this id, or not any more (event_store)")
+    return HttpError(400, "no stored event of this session has this id (event_store)")

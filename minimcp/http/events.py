@@ -18,9 +18,9 @@ LAST = -1
 class EventStore:
     """The events of the streams of one process, for clients that lost a connection. Thread-safe.
 
-    If there is no room, the oldest event of the session that uses most of it is dropped first. An
-    event that is larger than an eighth of the bytes is not kept, so that no client loses much
-    because of the events of another one.
+    If the store is full, it drops the oldest event of the session that uses the most room. An event
+    with more than an eighth of all bytes is not kept, so that one client cannot displace many
+    events of the others.
 
     Processes that share a ``Server(store=...)`` keep events in that store instead.
 
@@ -52,7 +52,7 @@ class EventStore:
 
         Args:
             stream: The name of the stream.
-            ids: The ids of the requests that it answers; None if it answers no request.
+            ids: The ids of the requests that it answers; None for the stream without a request.
         """
 
     def end(self, stream: str, number: int) -> None:

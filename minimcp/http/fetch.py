@@ -94,7 +94,7 @@ MAX_SENDS = 5
 
 # The likely cause if no connection can be made, by a word of the error.
 LIKELY = {
-    "WRONG_VERSION_NUMBER": ": the server speaks http, not https?",
+    "WRONG_VERSION_NUMBER": ": does the server use http, not https?",
     "CERTIFICATE_VERIFY_FAILED": ": name who signed its certificate, connect(..., verify='ca.pem')",
     "Connection refused": ": nothing listens there: does the server run, and is this its port?",
 }

@@ -1,7 +1,6 @@
-"""HTTP messages as the transports exchange them: headers, requests, responses, media types, hosts
-and origins.
+"""HTTP messages, without sockets and threads: headers, requests, responses and their errors.
 
-No socket is opened and no thread started in here.
+Also media types, and the check of the ``Host`` and ``Origin`` headers (`HostPolicy`).
 https://modelcontextprotocol.io/specification/2026-07-28/basic/transports
 """
 
@@ -31,11 +30,11 @@ NAME_HEADER = "Mcp-Name"
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_HEADER = "Last-Event-ID"
 # By method, the member of the params that `NAME_HEADER` repeats in a stateless request. Extensions
-# have more of them.
+# may add methods.
 NAMED_BY = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 
-# By the code of an error, the status of a response in stateless revisions. The status of any other
-# error, and of all errors in a session, is 200.
+# HTTP statuses by error code, in stateless revisions. Every other error, and every error in a
+# session, has status 200.
 STATUS = {
     errors.PARSE_ERROR: 400,
     errors.INVALID_REQUEST: 400,
@@ -48,20 +47,22 @@ STATUS = {
 
 
 class Headers(Mapping[str, str]):
-    """The headers of one message, immutable: case-insensitive names, values without the blanks
-    around them.
+    """The headers of one message: a mapping of case-insensitive names to values. Immutable.
 
-    As a mapping it has the first value of each name; `all` gives the others too.
+    The mapping has the first value of each name; `all` returns all values. Values have no
+    whitespace around them.
 
     Args:
-        given: A mapping or pairs; a name may come several times.
+        given: A mapping or pairs. A name may occur several times.
 
-    ``lists`` has every value of each name in lower case. ``cache`` keeps what readers have found
-    out, for when a client sends the same again: never anything about Content-Length. ``auth`` is
-    what is known by the token in them (an `AccessToken`), once that was verified; ``principal`` is
-    who sends them, one text for each user of each client. Both are None where nobody asks.
-    ``client`` is the peer's address and port, and ``address`` the address alone; None if it is not
-    known. ``counted`` is the client as `Shares` counts it: in its session as soon as that is found.
+    Attributes:
+        lists: All values of each name in lower case.
+        cache: Results of parsing these headers, reused when a client sends the same headers again.
+            It must not depend on Content-Length.
+        auth: The `AccessToken` of the verified token; None if tokens are not verified.
+        principal: A text that identifies the user of the client; None if tokens are not verified.
+        client: The peer's address and port; None if it is not known.
+        counted: The client as `Shares` counts it, in its session once that is found.
     """
 
     auth: Any = None
@@ -78,7 +79,7 @@ class Headers(Mapping[str, str]):
 
     @classmethod
     def of(cls, lists: dict[str, list[str]], cache: dict[Any, Any]) -> Headers:
-        """Those of names in lower case, with their stripped values."""
+        """Return headers with these lower-case names and stripped values, without checks."""
         headers = cls.__new__(cls)
         headers.lists = lists
         headers.cache = cache
@@ -88,12 +89,12 @@ class Headers(Mapping[str, str]):
         return self.lists[name.lower()][0]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The first value; `default` where there is none."""
+        """Return the first value of a name, or `default` without one."""
         values = self.lists.get(name.lower())
         return values[0] if values else default
 
     def without_token(self) -> Headers:
-        """As handlers see them where tokens are verified: a token must go nowhere else."""
+        """Return a copy for handlers, without the verified token, which they must not pass on."""
         shown = Headers.of(
             {name: each for name, each in self.lists.items() if name != "authorization"}, {}
         )
@@ -109,29 +110,29 @@ class Headers(Mapping[str, str]):
         return without_port(self.client)
 
     def all(self, name: str) -> list[str]:
-        """Every value of a name, in order."""
+        """Return all values of a name, in order."""
         return list(self.lists.get(name.lower(), ()))
 
     def __iter__(self) -> Iterator[str]:
-        """The names, in lower case."""
+        """Iterate over the names, in lower case."""
         return iter(self.lists)
 
     def __len__(self) -> int:
         return len(self.lists)
 
     def __repr__(self) -> str:
-        return f"<Headers {', '.join(self.lists)}>"  # no values: there may be secrets in them
+        return f"<Headers {', '.join(self.lists)}>"  # values may be secret
 
 
 class HttpRequest:
     """One parsed request.
 
     Args:
-        method: In capitals, as it came.
-        path: With the query, if there is one.
+        method: The method, in upper case.
+        path: The path, with the query.
         headers: A mapping or pairs.
-        body: Bytes, or an object with ``read(n)`` that gives the body's bytes and then nothing.
-        client: The peer's address, for logs; None where it is unknown.
+        body: Bytes, or an object whose ``read(n)`` returns bytes of the body, empty at its end.
+        client: The peer's address and port; None if it is not known.
     """
 
     def __init__(
@@ -163,9 +164,9 @@ class HttpResponse:
     """One response.
 
     Args:
-        status: The code.
-        headers: Pairs.
-        body: Bytes; or, when it was asked for, an iterator of bytes with ``close()``.
+        status: The status.
+        headers: Names and values.
+        body: Bytes; or, if the caller allowed it, an iterator of bytes with ``close()``.
     """
 
     status: int
@@ -174,16 +175,15 @@ class HttpResponse:
 
 
 class HttpError(Exception):
-    """A request gets an error instead of being served.
+    """A request is rejected with an error response.
 
     Args:
-        status: Of the response.
-        message: One sentence, which names the setting to change where there is one.
-        headers: To send along. With status 503 ``Retry-After`` is added, if it is not among them.
-        code: Of the error in the body; None sends the words alone: nothing of the protocol is
-            there.
-        id: Of the request; None where it is not known.
-        data: Of the error.
+        status: The status of the response.
+        message: One sentence. It names the setting to change, if there is one.
+        headers: Additional headers. ``Retry-After`` is added to status 503 if it is missing.
+        code: The code of the JSON-RPC error in the body; None sends the message as plain text.
+        id: The id of the request; None if it is not known.
+        data: The data of the error.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class HttpError(Exception):
         self.data = data
 
     def response(self) -> HttpResponse:
-        """The response that says so."""
+        """Return the response to send."""
         if self.code is None:
             kind = "text/plain; charset=utf-8"
             body = f"{self.message}\n".encode()
@@ -220,7 +220,7 @@ class HttpError(Exception):
 def require(
     holds: object, status: int, message: str, code: Optional[int] = INVALID_REQUEST
 ) -> None:
-    """Raise `HttpError` unless something holds."""
+    """Raise `HttpError` unless a condition holds."""
     if not holds:
         raise HttpError(status, message, code=code)
 
@@ -228,31 +228,32 @@ def require(
 def rejected(
     error: ShareExceeded, id: Optional[Id] = None, code: Optional[int] = INTERNAL_ERROR
 ) -> HttpError:
-    """Return the response to a request whose client uses its whole share of a limit.
+    """Return the error for a request whose client uses its whole share of a limit.
 
     Args:
-        error: Names the limit.
+        error: The exception that names the limit.
         id: The id of the request; None if it is not known.
-        code: The code of the error; None sends the text alone.
+        code: The code of the error; None sends the message as plain text.
     """
     again = (("Retry-After", str(whole_seconds(error.retry_after))),)
     return HttpError(429, error.message, again, code=code, id=id)
 
 
 class ResponseWriter:
-    """Where the response to one request goes: `send` once, or `begin`, any number of `write` and
-    `end`.
+    """Sends the response to one request.
+
+    Call `send` once, or call `begin`, then `write` any number of times, then `end`.
 
     Attributes:
-        token: Cancelled when the peer has closed before the end.
+        token: A `CancelToken` that is cancelled when the peer closes the connection before the end.
 
-    Thread safety: `write`, `has_room`, `end` and `on_gone` may be called by any thread.
+    Thread safety: Any thread may call `write`, `has_room`, `end` and `on_gone`.
     """
 
-    # Whether the peer is known to have closed.
+    # Whether the peer is known to have closed the connection.
     gone = False
 
-    # Headers that the response has beside those it is given.
+    # Headers that every response gets in addition to its own.
     added: tuple[tuple[str, str], ...] = ()
 
     # The address of the peer of this connection; None if many clients share it, as under WSGI.
@@ -265,63 +266,66 @@ class ResponseWriter:
         self.token = CancelToken()
 
     def on_gone(self, callback: Callable[[], object]) -> None:
-        """Call a function once, on any thread, when the peer has closed before the end; now if it
-        has."""
+        """Call a function once, on any thread, when the peer closes before the response ends.
+
+        If the peer has closed already, call it now.
+        """
         self.token.on_cancel(callback)
 
     def on_left(self, callback: Callable[[], object]) -> None:
-        """Call a function once, on any thread, when the peer cannot read any more.
+        """Call a function once, on any thread, when the peer can no longer read the response.
 
-        A peer that has only stopped sending can still read.
+        A peer that has only stopped sending can still read it.
         """
         self.on_gone(callback)
 
     def count_for(self, client: CountedClient) -> None:
-        """Count the connection among those of a client.
+        """Count the connection for a client.
 
         Raises:
-            ShareExceeded: It has too many.
+            ShareExceeded: The client has too many connections.
         """
 
     def send(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        """Send a whole response, in one piece.
+        """Send a complete response.
 
         Raises:
             ConnectionLost: The peer is gone.
         """
 
     def begin(self, status: int, headers: list[tuple[str, str]]) -> None:
-        """Send the head of a response whose body comes in pieces.
+        """Send the head of a response whose body is sent in pieces.
 
         Raises:
             ConnectionLost: The peer is gone.
         """
 
     def write(self, data: bytes) -> None:
-        """Send one piece of the body. Blocks: until the peer takes it.
+        """Send one piece of the body. Blocks until the peer has read it.
 
         Raises:
-            ConnectionLost: The peer is gone, or takes nothing any more.
+            ConnectionLost: The peer is gone or has stopped reading.
         """
 
     def has_room(self) -> bool:
-        """Whether a short piece can be written now without waiting, or would be refused at once.
-        Never raises."""
+        """Return whether writing a short piece would not block. Never raises."""
         return True
 
     def end(self) -> None:
-        """The body is complete. Never raises."""
+        """End the body. Never raises."""
 
     def look(self) -> None:
-        """Find out now whether the peer has closed, if that can be seen. Never raises."""
+        """Check now whether the peer has closed, if the host can detect that. Never raises."""
 
 
 # ------------------------------------------------------------ media types
 
 
 def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
-    """The type of a Content-Type header, in lower case, and its parameters; an empty type where
-    there is none."""
+    """Return the type in a Content-Type header, in lower case, and its parameters.
+
+    The type is empty without a header.
+    """
     name, _, rest = (value or "").partition(";")
     parameters = {}
     for part in rest.split(";"):
@@ -332,7 +336,7 @@ def media_type(value: Optional[str]) -> tuple[str, dict[str, str]]:
 
 
 def is_json(content_type: Optional[str]) -> bool:
-    """Whether a body of this Content-Type is taken as JSON in UTF-8."""
+    """Return whether a Content-Type means JSON in UTF-8."""
     name, parameters = media_type(content_type)
     return name == JSON_TYPE and parameters.get("charset", "utf-8").lower() in ("utf-8", "utf8")
 
@@ -341,7 +345,7 @@ _ZERO = re.compile(r"0(\.0*)?")
 
 
 def accepted(headers: Headers) -> set[str]:
-    """The types, and ranges of types, that the Accept headers take."""
+    """Return the types and the ranges of types that the Accept headers allow."""
     parts = [media_type(part) for value in headers.all("Accept") for part in value.split(",")]
     return {name for name, parameters in parts if not _ZERO.fullmatch(parameters.get("q", "1"))}
 
@@ -372,7 +376,7 @@ def accepted_forms(headers: Headers) -> tuple[bool, bool]:
 # ------------------------------------------------------------ hosts and origins
 
 
-# A host, in lower case and without brackets, and a port; None where it is not written.
+# A host, in lower case and without brackets, and a port (None without one).
 Authority = tuple[str, Optional[int]]
 
 _HOST = re.compile(
@@ -382,7 +386,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def parse_host(value: str) -> Optional[Authority]:
-    """The value of a Host header; None when it is no host."""
+    """Parse a Host header. Return None if it is malformed."""
     found = _HOST.fullmatch(value)
     if found is None or int(found[3] or 0) > 65535:
         return None
@@ -390,7 +394,7 @@ def parse_host(value: str) -> Optional[Authority]:
 
 
 def parse_origin(value: str) -> Optional[WebUrl]:
-    """An Origin header; None when it is none of http or https ("null" is none)."""
+    """Parse an Origin header. Return None if it is not an origin of http or https, like "null"."""
     # An origin has two slashes, and no path, query or fragment.
     if len(re.findall("[/?#]", value)) != 2:
         return None
@@ -400,18 +404,17 @@ def parse_origin(value: str) -> Optional[WebUrl]:
 
 
 class HostPolicy:
-    """Decides by Host and Origin whether a request may be served: the guard against DNS rebinding
-    and foreign pages.
+    """Checks the Host and Origin headers, against DNS rebinding and requests of foreign web pages.
 
     Args:
-        allowed_hosts: Hosts that this server is known by, each with a port or without (then with
-            any); ``"*"`` among them takes all. None takes the names that a machine has for itself.
-        allowed_origins: Pages that may send requests, as ``https://example.com`` or
-            ``https://example.com:8443``; ``"*"`` takes all. Those on an allowed host, or on the
-            very host they ask, may in any case. None names no others.
+        allowed_hosts: Hosts that are accepted, with or without a port. Without one, every port is
+            accepted. ``"*"`` accepts all hosts. None accepts the names of this machine for itself.
+        allowed_origins: Origins of pages that may send requests, such as ``https://example.com`` or
+            ``https://example.com:8443``; ``"*"`` allows all. Pages on an allowed host are always
+            allowed. If all hosts are allowed, so are pages on the host of the request.
 
     Raises:
-        ValueError: One of them is no host or no origin.
+        ValueError: An entry is not a host or not an origin.
     """
 
     def __init__(
@@ -431,27 +434,27 @@ class HostPolicy:
                 found = parse_host(f"[{name}]")
             if found is None:
                 raise ValueError(
-                    f"allowed_hosts has names of hosts, with a port or without, not {name!r}"
+                    f"allowed_hosts must have host names, with or without a port, not {name!r}"
                 )
             self._hosts.add(found)
         for name in origins - {"*"}:
             page = parse_origin(name)
             if page is None:
                 raise ValueError(
-                    "allowed_origins are like https://example.com or http://localhost:3000, "
-                    f"not {name!r}"
+                    "allowed_origins must have origins like https://example.com or "
+                    f"http://localhost:3000, not {name!r}"
                 )
             self._origins.add(page)
 
     def check(self, headers: Headers) -> None:
-        """Return if a request with these headers may be served. Raises HttpError: it may not."""
+        """Check the headers of a request. Raises HttpError if it may not be served."""
         hosts = headers.all("Host")
         host = parse_host(hosts[0]) if hosts else None
         if not self._any_host:
-            require(len(hosts) == 1, 400, "a request has one Host header")
+            require(len(hosts) == 1, 400, "a request must have one Host header")
             if not self._is_allowed(host):
                 raise HttpError(
-                    421, f"this server is not known as {hosts[0]!r:.80}: name it in allowed_hosts"
+                    421, f"{hosts[0]!r:.80} is not a host of this server: name it in allowed_hosts"
                 )
         for value in () if self._any_origin else headers.all("Origin"):
             origin = parse_origin(value)
@@ -463,8 +466,7 @@ class HostPolicy:
                 raise HttpError(403, f"{reason}: name the origin in allowed_origins")
 
     def cors(self, headers: Headers) -> tuple[tuple[str, str], ...]:
-        """What a response says so that a browser shows it to the page that asks: only to those in
-        `allowed_origins`.
+        """Return the headers that let a page in `allowed_origins` read the response.
 
         https://fetch.spec.whatwg.org/#http-cors-protocol
         """

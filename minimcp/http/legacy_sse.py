@@ -1,7 +1,7 @@
-"""HTTP+SSE, the server's side: an event stream down, and POSTs up. Deprecated since 2025-03-26.
+"""The server's side of HTTP+SSE: an event stream and POSTs. Deprecated since 2025-03-26.
 
-Together the two are one connection like any other, so each client gets a transport. It lasts as
-long as its stream. https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
+A stream and its POSTs form one connection, so each client gets a transport, which lasts as long as
+the stream. https://modelcontextprotocol.io/specification/2024-11-05/basic/transports
 """
 
 from __future__ import annotations
@@ -28,22 +28,21 @@ STREAM_PATH = "/sse"
 MESSAGES_PATH = "/messages"
 _VERBS = {STREAM_PATH: "GET", MESSAGES_PATH: "POST"}
 _ID = "session_id"
-# Maximum number of messages that wait to be read, and of their bytes together. One message may have
-# any length.
+# Maximum number of queued messages, and of their bytes together. A single message may be longer.
 MAX_WAITING = 1000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 
 
 class SseTransport(Transport):
-    """One client's connection: what it posts comes in, events go out.
+    """The connection to one client: it receives POSTs and sends events.
 
     Args:
-        writer: Of the event stream, which has begun.
-        headers: Of the request that opened the stream.
+        writer: The writer of the event stream, which has begun.
+        headers: The headers of the request that opened the stream.
     """
 
     headers: Headers
-    # Whether nothing of its connection is running.
+    # Returns whether no request of the connection is running.
     is_idle: Callable[[], bool] = bool
 
     def __init__(self, writer: ResponseWriter, headers: Headers) -> None:
@@ -57,7 +56,7 @@ class SseTransport(Transport):
         self._ended = threading.Event()
 
     def put(self, body: bytes) -> bool:
-        """A message was posted; False when so many wait that this one is not taken."""
+        """Enqueue a posted message. Return False if the queue is full."""
         with self._arrived:
             if len(self._frames) >= MAX_WAITING or (
                 self._frames and self._bytes + len(body) > MAX_WAITING_BYTES
@@ -77,7 +76,7 @@ class SseTransport(Transport):
         return [] if self._ended.is_set() else frames
 
     def send(self, data: bytes, seconds: float) -> int:
-        """As `Transport.send`: all, or nothing where that would wait and may not."""
+        """Send all of the data, or none of it if `seconds` is 0 and that would block."""
         data = bytes(data)
         events = b"".join(format_event(line, event="message") for line in data.splitlines())
         if not seconds and (len(events) > SHORT_BYTES or not self._writer.has_room()):
@@ -107,12 +106,12 @@ class SseTransport(Transport):
             self._arrived.notify_all()
 
     def hold(self, keepalive: Optional[float], next_check: Callable[[], float]) -> None:
-        """Keep the stream open until the connection ends, or its token does.
+        """Keep the stream open until the connection ends or its token expires.
 
         Args:
             keepalive: Seconds between two comments; None sends none.
             next_check: Verifies the token. Returns the seconds until the next call, or 0 if the
-                token is not valid any more.
+                token is no longer valid.
         """
         comment = Deadline(keepalive)
         check = Deadline(next_check())
@@ -129,14 +128,14 @@ class SseTransport(Transport):
 
 
 class SseServer(HttpService):
-    """Serves clients that know nothing newer. Thread-safe.
+    """An endpoint for clients that only support HTTP+SSE. Thread-safe.
 
     Args:
-        connect: Serves a transport from now on, on threads of its own.
-        registry: What the server can do.
-        options: As of the server at the other path.
-        max_streams: Clients at the same time; None means no limit.
-        bearer: Who may send requests; None lets everybody.
+        connect: A function that starts serving a transport, on threads of its own.
+        registry: The features of the server.
+        options: The HTTP options, shared with Streamable HTTP.
+        max_streams: Maximum number of clients at the same time; None means no limit.
+        bearer: Verifies tokens; None accepts every client.
     """
 
     def __init__(
@@ -159,17 +158,17 @@ class SseServer(HttpService):
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         verb = _VERBS[request.path.partition("?")[0]]
         if request.method != verb:
-            raise HttpError(405, f"this is served with {verb}", (("Allow", verb),), code=None)
+            raise HttpError(405, f"use {verb} for this path", (("Allow", verb),), code=None)
         if verb == "POST":
             self._transport_of(request)
             self.check_body(request.headers)
-        # a page of another site may load this as an image, say: without an Origin, and with any
-        # Accept
+        # A page of another site may load this URL, for example as an image, without an Origin and
+        # with any Accept.
         else:
             require(
                 MEDIA_TYPE in accepted(request.headers),
                 406,
-                f"the header Accept names {MEDIA_TYPE}",
+                f"the header Accept must name {MEDIA_TYPE}",
             )
             site = "Origin" in request.headers or request.headers.get("Sec-Fetch-Site")
             require(
@@ -186,11 +185,11 @@ class SseServer(HttpService):
         if transport.headers.principal != request.headers.principal:
             raise _no_session()
         body = self.body_of(request)
-        transport.headers.auth = request.headers.auth  # the newest of the same client and user
+        transport.headers.auth = request.headers.auth  # the newest token of this user
         if transport.put(body):
             writer.send(202, [], b"")
         else:
-            raise HttpError(503, "too many messages of this session wait already")
+            raise HttpError(503, "too many messages of this session are queued: try again later")
 
     def _stream(self, request: HttpRequest, writer: ResponseWriter) -> None:
         shown = request.headers if self.bearer is None else request.headers.without_token()
@@ -242,8 +241,7 @@ class SseServer(HttpService):
         return transport
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
-        """Take no more requests, and end all streams; what `Endpoint.close` is given means nothing
-        here."""
+        """Reject new requests, and end all streams. Both arguments are ignored."""
         self.closing = True
         for transport in list(self.transports.values()):
             transport.close()
@@ -251,5 +249,5 @@ class SseServer(HttpService):
 
 def _no_session() -> HttpError:
     return HttpError(
-        404, f"there is no such session, or not any more: a GET of {STREAM_PATH} opens a new one"
+        404, f"the session is unknown or has ended: open a new one with GET {STREAM_PATH}"
     )

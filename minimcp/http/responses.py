@@ -301,7 +301,7 @@ class EventStream:
         if self._store is not None:
             self._store.add(self.name, self._last, line, mark)
         elif self.writer is None:
-            raise ConnectionLost("the client has gone")
+            raise ConnectionLost("the client has disconnected")
         id = f"{self.name}/{self._last}" if self.name else None
         self._write(format_event(line, id=id))
 
@@ -752,7 +752,7 @@ class PostResponse(Sink):
                 self._cancel_look()
 
     def forget_client(self) -> None:
-        """Cancel the look whether the client can see a question: no handler asks one any more."""
+        """Stop checking whether the client can see a question. No handler asks one any longer."""
         self._cancel_look()
         self._cancel_look = int
 

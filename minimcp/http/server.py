@@ -858,11 +858,11 @@ class RunningHttp:
                     connection.socket, selectors.EVENT_READ, partial(self._read, connection)
                 )
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
-        if long and most is not None and self._half_bytes() > HALF_BODIES * most:
+        if long and most is not None and self.half_bytes() > HALF_BODIES * most:
             message = f"incomplete bodies have more than {HALF_BODIES} times HttpOptions.body_bytes"
             self._move(connection, connection.refuse(HttpError(503, message, code=None)))
 
-    def _half_bytes(self) -> int:
+    def half_bytes(self) -> int:
         """Return the number of bytes received of incomplete bodies."""
         return sum(each.parser.buffered for each in self._kept if each.phase == BODY)
 

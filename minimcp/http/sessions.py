@@ -206,7 +206,7 @@ class SessionStore:
     sessions are shared or not.
 
     Args:
-        endpoint: The endpoint. Its ``sessions`` are those that this process has.
+        endpoint: The endpoint. Its ``sessions`` are the sessions in this process.
     """
 
     # Whether other processes serve the sessions, too.

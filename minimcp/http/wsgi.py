@@ -1,8 +1,8 @@
-"""An HTTP server as an application of PEP 3333, and as a function.
+"""An HTTP server as a WSGI application (PEP 3333), and as a function.
 
-The host pulls the pieces of a body, and a handler pushes them from the depth of its own calls; so
-the handler runs on another thread, and `Mailbox` is between the two. That a client is gone is
-noticed at the next write. https://peps.python.org/pep-3333/
+The host pulls the pieces of a body from an iterator, but a handler pushes them. Therefore the
+handler runs on another thread, and a `Mailbox` connects the two. The server only notices at the
+next write that a client has disconnected. https://peps.python.org/pep-3333/
 """
 
 from __future__ import annotations
@@ -23,25 +23,24 @@ from .headers import HttpRequest, HttpResponse, ResponseWriter
 
 log = logger("minimcp.http")
 
-# What may wait in a mailbox before its writer waits too.
-PIECES = 64
+# Maximum number of pieces in a mailbox. Then `write` blocks.
+MAX_PIECES = 64
 
-# How much of a body is read that is not wanted: many clients send all of it before they look at the
-# response, and a proxy that cannot do so answers with status 502 instead.
-SKIPPED_BYTES = 16 * 1024 * 1024
+# Maximum number of bytes of an unused body that are read. Many clients send the whole body before
+# they read the response. A proxy that cannot send it responds with status 502.
+MAX_SKIPPED_BYTES = 16 * 1024 * 1024
 
 _PIECE_BYTES = 64 * 1024
 
 
 class Mailbox(ResponseWriter, Iterator[bytes]):
-    """A response that one thread writes and another one reads; the pieces of its body, as an
-    iterator with `close`.
+    """A response that one thread writes and another thread reads. Thread-safe.
+
+    It is an iterator of the pieces of the body, with `close`.
 
     Args:
-        patience: Seconds that `write` waits for the reader before that counts as gone; None waits
-            for ever.
-
-    Thread safety: all methods, from any thread.
+        patience: Seconds that `write` waits for the reader before the reader counts as gone; None
+            waits forever.
     """
 
     def __init__(self, patience: Optional[float]) -> None:
@@ -69,10 +68,10 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
                 self._changed.notify_all()
                 return
         self.close()
-        raise ConnectionLost("the client has gone")
+        raise ConnectionLost("the client has disconnected")
 
     def has_room(self) -> bool:
-        return self.gone or len(self._pieces) < PIECES
+        return self.gone or len(self._pieces) < MAX_PIECES
 
     def end(self) -> None:
         with self._changed:
@@ -82,8 +81,7 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
     # ------------------------------------------------------------ the reader
 
     def response(self) -> HttpResponse:
-        """The response, as soon as it has begun; one of status 500 when none has. Blocks: until
-        then."""
+        """Wait until the response has begun and return it, or one with status 500 if none has."""
         with self._changed:
             self._changed.wait_for(lambda: self._response is not None or self._ended)
             return self._response or HttpResponse(500, [])
@@ -97,7 +95,7 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
             return self._pieces.popleft()
 
     def close(self) -> None:
-        """Nobody reads this any more. Idempotent."""
+        """Stop reading, so that writes fail. Idempotent."""
         with self._changed:
             self.gone = True
             self._changed.notify_all()
@@ -110,12 +108,12 @@ def respond(
     """Serve one request and return its response.
 
     Args:
-        server: Serves it.
-        request: What came.
-        stream: Whether the body may be an iterator, which is drained while a handler runs on
+        server: The endpoint.
+        request: The request.
+        stream: Whether the body may be an iterator, which the caller reads while a handler runs on
             another thread.
-        patience: Seconds after which an iterator that nobody drains counts as dropped; None never
-            does.
+        patience: Seconds after which an iterator that is not read counts as dropped; None means
+            never.
     """
     mailbox = Mailbox(patience)
 
@@ -125,7 +123,7 @@ def respond(
         finally:
             mailbox.end()
 
-    context = copy_context()  # of the host's thread, which is not to keep what a handler sets
+    context = copy_context()  # handlers must not change the context of the host's thread
     if stream and not server.closing:
         server.pool.spawn(partial(context.run, serve))
     else:
@@ -137,8 +135,8 @@ class WsgiApp:
     """A PEP 3333 application. Thread-safe.
 
     Args:
-        server: Serves the requests.
-        patience: As for `respond`.
+        server: The endpoint.
+        patience: See `respond`.
     """
 
     def __init__(self, server: Endpoint, *, patience: Optional[float]) -> None:
@@ -158,11 +156,11 @@ class WsgiApp:
         headers = list(response.headers)
         if isinstance(body, bytes):
             request.body.skip()
-            if response.status != 204:  # which has no body by itself
+            if response.status != 204:  # a response with 204 has no body
                 headers.append(("Content-Length", str(len(body))))
         start_response(f"{response.status} {REASONS[response.status]}", headers)
         if environ["REQUEST_METHOD"] == "HEAD":
-            return []  # not every host drops a body here, and the next response would begin with it
+            return []  # some hosts would send a body, which clients read as the next response
         return [body] if isinstance(body, bytes) else body
 
     def _request(self, environ: Mapping[str, Any]) -> HttpRequest:
@@ -181,8 +179,11 @@ class WsgiApp:
         )
 
     def _path(self, environ: Mapping[str, Any]) -> str:
-        """Return the path that the endpoint knows, with or without the prefix that the host has cut
-        off, and with or without a slash at its end."""
+        """Return the path of a request as the endpoint knows it.
+
+        The path of the endpoint may or may not have the prefix at which the host mounts this app,
+        and a slash at its end.
+        """
         server = self._server
         info = environ.get("PATH_INFO", "")
         whole: str = environ.get("SCRIPT_NAME", "") + info
@@ -192,7 +193,7 @@ class WsgiApp:
         if server.options.health is not None:
             known.append(server.options.health)
         if info == "/":
-            whole = whole.removesuffix("/") or "/"  # of a mount
+            whole = whole.removesuffix("/") or "/"  # the root of a mount
         own = server.path.removesuffix("/")
         for path in (whole, info):
             if path in known:
@@ -200,8 +201,8 @@ class WsgiApp:
             if path.removesuffix("/") == own:
                 return server.path
         if info in ("", "/") and whole.endswith(own):
-            return server.path  # a mount at the server's own path, in an app that is mounted itself
-        return whole.replace("?", "%3F")  # an escaped "?" begins no query
+            return server.path  # mounted at its own path, in an app that is itself mounted
+        return whole.replace("?", "%3F")  # an escaped "?" does not begin a query
 
     def _look_at_host(self, environ: Mapping[str, Any]) -> None:
         """Warn if the host serves one request at a time.
@@ -221,8 +222,8 @@ class WsgiApp:
             log.warning("each process of this WSGI host serves one request at a time: %s", way)
             return
         self._server.cannot_ask = (
-            "this WSGI host serves one request at a time, so the answer of the client would wait"
-            f" behind the call that asks: {way}"
+            "this WSGI host serves one request at a time, so the client's response would wait"
+            f" behind the call that needs it: {way}"
         )
         log.warning(
             "this WSGI host serves one request at a time (wsgi.multithread is False): handlers that"
@@ -232,7 +233,7 @@ class WsgiApp:
 
 
 class _Input:
-    """The body of a request as far as the host vouches for it: many block behind its end."""
+    """The body of a request, which is not read beyond its length: many hosts would block there."""
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
         self._file = environ.get("wsgi.input")
@@ -242,17 +243,17 @@ class _Input:
         self._left = float("inf") if unbounded else int(length) if known else 0
 
     def read(self, size: int) -> bytes:
-        """So many bytes at most; none at the end."""
+        """Return at most `size` bytes; empty at the end."""
         wanted = int(min(size, self._left))
         piece: bytes = self._file.read(wanted) if wanted and self._file is not None else b""
         self._left -= len(piece)
         return piece
 
     def skip(self) -> None:
-        """Read what nobody wanted, up to a bound. Never raises."""
-        left = SKIPPED_BYTES
+        """Read the rest of the body, up to a limit. Never raises."""
+        left = MAX_SKIPPED_BYTES
         try:
             while left > 0 and (piece := self.read(min(left, _PIECE_BYTES))):
                 left -= len(piece)
-        except Exception as error:  # whatever a host raises when its client has gone
+        except Exception as error:  # hosts raise various exceptions if the client has disconnected
             log.debug("the rest of a body: %s", error)

@@ -205,7 +205,7 @@ class Visit(NamedTuple):
         served."""
         for method in ("HEAD", "OPTIONS", "PUT"):
             status, headers, said = self._then_served(method, "/mcp", None, {})
-            sent = b"" if method == "HEAD" else b"this is served with POST\n"
+            sent = b"" if method == "HEAD" else b"use POST for this path\n"
             expect((status, "POST" in headers["Allow"], said), (405, True, sent))
         for path in ("/mcp/x", "/mcq"):
             expect(self._then_served("POST", path, BODY, HEADERS)[0], 404)

@@ -132,24 +132,26 @@ WRONG: Dict[str, Any] = {
     "HTTP 204 with no content type": lambda heard, wire: wire.whole(204, kind=None),
     "HTTP 202 with no": lambda heard, wire: wire.whole(202, kind=None),
     r"HTTP 500: <html>": lambda heard, wire: wire.whole(500, b"<html>", "text/html"),
-    r"HTTP 429, and nothing more \(Retry-After: 30\)": lambda heard, wire: wire.whole(
+    r"HTTP 429, with an empty body \(Retry-After: 30\)": lambda heard, wire: wire.whole(
         429, Retry_After="30"
     ),
     "HTTP 404: gone": lambda heard, wire: wire.whole(404, b"gone", "text/plain"),
-    r"\(Location: http://x/\): redirects are not followed": lambda heard, wire: wire.whole(
-        302, Location="http://x/"
+    r"\(Location: http://x/\): only redirects to the same origin are followed": lambda heard, wire: (
+        wire.whole(302, Location="http://x/")
     ),
-    r"by what is no answer: .* with application/json: .*a.: 1": lambda heard, wire: wire.whole(
+    r"got an invalid response: .* with application/json: .*a.: 1": lambda heard, wire: wire.whole(
         200, b'{"a": 1}'
     ),
-    "by what is no answer: .*not json": lambda heard, wire: wire.whole(200, b"not json"),
+    "got an invalid response: .*not json": lambda heard, wire: wire.whole(200, b"not json"),
     "have its request's id": lambda heard, wire: wire.whole(
         200, b'{"jsonrpc": "2.0", "id": null, "result": []}'
     ),
     "an error must have an integer code": lambda heard, wire: wire.whole(
         200, b'{"jsonrpc":"2.0","id":%d,"error":"x"}' % wire.id
     ),
-    "unasked": lambda heard, wire: wire.whole(200, zlib.compress(b"{}"), Content_Encoding="gzip"),
+    "the request did not allow": lambda heard, wire: wire.whole(
+        200, zlib.compress(b"{}"), Content_Encoding="gzip"
+    ),
     "ends too early": lambda heard, wire: (
         wire.raw(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
@@ -193,11 +195,13 @@ WRONG: Dict[str, Any] = {
     "the connection broke.*header line": lambda heard, wire: (
         wire.raw(b"HTTP/1.1 200 OK\r\nX: " + b"y" * 100_000 + b"\r\n\r\n") or wire.cut()
     ),
-    "before the answer": lambda heard, wire: wire.stream() or wire.end(),
+    "before the response": lambda heard, wire: wire.stream() or wire.end(),
     "stream before": lambda heard, wire: (
         wire.stream() or wire.event({"method": "n"}, id="7") or wire.cut()
     ),
-    "before the answer.*too early: IncompleteRead": lambda heard, wire: wire.stream() or wire.cut(),
+    "before the response.*too early: IncompleteRead": lambda heard, wire: (
+        wire.stream() or wire.cut()
+    ),
 }
 
 
@@ -274,7 +278,7 @@ def test_other_redirects_are_refused(status: int, location: str) -> None:
     with Peer({"tools/call": lambda heard, wire: wire.whole(status, Location=location)}) as peer:
         with connect(peer) as client:
             with pytest.raises(
-                minimcp.ProtocolViolation, match="redirects are not followed but to the same origin"
+                minimcp.ProtocolViolation, match="only redirects to the same origin are followed"
             ):
                 client.call_tool("t")
         assert peer.methods == ["server/discover", "tools/call"]
@@ -695,7 +699,7 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
     """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for
     notices."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
-    monkeypatch.setattr(http_client, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(http_client, "MIN_PAUSE", 0.01)
     monkeypatch.setattr(
         http_client, "Deadline", lambda seconds: deadlines.NEVER
     )  # no stream lives for long
@@ -758,7 +762,7 @@ def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(
             wire.event({"id": peer.call_id, "result": DONE})  # type: ignore[attr-defined]
         wire.end()
 
-    monkeypatch.setattr(http_client, "SHORTEST_PAUSE", 0.01)
+    monkeypatch.setattr(http_client, "MIN_PAUSE", 0.01)
     with Peer({"GET": poll, "tools/call": poll}, handshake=True) as peer, connect(peer) as client:
         assert client.call_tool("t").text == "done"
     assert len(at) == 10
@@ -816,14 +820,14 @@ def test_cookies_do_not_pile_up() -> None:
 @pytest.mark.parametrize(
     ("name", "says", "words", "gets"),
     [
-        ("primed", lambda wire: wire.whole(405), "no event stream but HTTP 405", 2),
+        ("primed", lambda wire: wire.whole(405), "expected an event stream, got HTTP 405", 2),
         (
             "primed",
             lambda wire: wire.cut(),
             "GET http.*the connection broke",
             1 + http_client.RESUME_TRIES,
         ),
-        ("bare", lambda wire: wire.cut(), "before the answer", 1),
+        ("bare", lambda wire: wire.cut(), "before the response", 1),
     ],
 )
 def test_what_cannot_be_resumed_after_a_few_tries_is_lost(
@@ -876,7 +880,7 @@ def test_a_handshake_in_a_stream() -> None:
 @pytest.mark.parametrize("id", ["a b", "ä", "x" * 60_000, ""])
 def test_a_session_id_that_is_none_is_not_repeated(id: str) -> None:
     with Peer(handshake=True, session=id) as peer:
-        with pytest.raises(minimcp.ProtocolViolation, match="a session id has"):
+        with pytest.raises(minimcp.ProtocolViolation, match="a session id must have"):
             connect(peer)
         assert all("mcp-session-id" not in heard.headers for heard in peer.heard)
 
@@ -1018,7 +1022,7 @@ def test_what_is_not_waited_for_is_said_at_once(status: int, waits: List[str], c
     """The call has 10 s, so a pause of 30 s cannot be made; and ten pauses are enough."""
     with Peer(_busy(*waits, status=status)) as peer, connect(peer) as client:
         with pytest.raises(
-            minimcp.ConnectionLost, match=rf"HTTP {status}, and nothing more \(Retry-After: "
+            minimcp.ConnectionLost, match=rf"HTTP {status}, with an empty body \(Retry-After: "
         ):
             client.call_tool("t", timeout=10)
         assert len(peer.all("tools/call")) == calls
@@ -1097,7 +1101,7 @@ def test_an_auth_that_fails() -> None:
     with Peer() as peer:
         for auth, words in (
             (broken, "auth failed: KeyError"),
-            (lambda: 5, "bearer token, not int"),
+            (lambda: 5, "bearer token must be a str, not int"),
         ):
             with pytest.raises(minimcp.AuthorizationError, match=words):
                 connect(peer, auth=auth)

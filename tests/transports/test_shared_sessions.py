@@ -735,7 +735,7 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
     assert core.session_store is not None
     found = core.session_store.find(client.headers["Mcp-Session-Id"])
     assert found is not None and found.principal is None
-    with pytest.raises(Exception, match="there is no such session"):
+    with pytest.raises(Exception, match="the session is unknown or has ended"):
         core.admission.session_of(stolen.headers)
     for key in ("session", "stream", "process"):
         for entry in config_of(site.servers[0]).store.list(f"/site/{key}/"):

@@ -299,10 +299,10 @@ def test_an_error_in_a_session_has_status_200(admission: Make, sessions: Session
 @pytest.mark.parametrize(
     ("given", "status", "said"),
     [
-        ({}, 400, "has no id of a session"),
-        ({"session": "not an id"}, 400, "has no id of a session"),
-        ({"session": "unknown"}, 404, "there is no such session"),
-        ({"session": "of-ada"}, 404, "there is no such session"),
+        ({}, 400, "has no valid session id"),
+        ({"session": "not an id"}, 400, "has no valid session id"),
+        ({"session": "unknown"}, 404, "the session is unknown or has ended"),
+        ({"session": "of-ada"}, 404, "the session is unknown or has ended"),
     ],
 )
 @pytest.mark.parametrize("message", [REQUEST, NOTIFICATION, RESPONSE])
@@ -327,7 +327,7 @@ def test_the_revision_of_the_header_must_be_offered(admission: Make, sessions: S
     sessions.add("s")
     given = headers(session="s", version=HANDSHAKES[0].name)
     error = rejection(admission(REVISIONS[1:]), REQUEST, given)
-    assert error.status == 400 and "does not speak" in error.message
+    assert error.status == 400 and "does not support" in error.message
 
 
 # ------------------------------------------------------------ no sessions are kept
@@ -361,7 +361,7 @@ def test_without_sessions_initialize_agrees_on_a_revision(
 def test_without_sessions_a_revision_must_be_offered(admission: Make) -> None:
     given = headers(version=HANDSHAKES[0].name)
     error = rejection(admission(REVISIONS[1:], keeps_sessions=False), REQUEST, given)
-    assert (error.status, error.id) == (400, 7) and "does not speak" in error.message
+    assert (error.status, error.id) == (400, 7) and "does not support" in error.message
 
 
 def test_without_sessions_a_notification_is_accepted_and_a_response_is_not(admission: Make) -> None:

@@ -107,7 +107,7 @@ def test_what_wants_the_handshake_is_not_probed_again() -> None:
 
 
 def test_not_very_many_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client_sse, "MOST_KNOWN", 1)
+    monkeypatch.setattr(client_sse, "MAX_KNOWN", 1)
     with Peer(handshake=True) as first, Peer(handshake=True) as second:
         for peer in (first, second):
             with connect(peer):
@@ -261,7 +261,7 @@ def test_a_url_where_nothing_speaks_the_protocol() -> None:
             "HTTP 404: <html>hello (a web page: is this " in text
             and " (the older HTTP+SSE was tried too: " in text
         )
-        assert "no event stream but HTTP 200 with text/html" in text
+        assert "expected an event stream, got HTTP 200 with text/html" in text
 
 
 @pytest.mark.requirement("X-23")
@@ -287,7 +287,7 @@ def test_an_endpoint_elsewhere_is_refused_at_once(
     old = Old()
     with Peer(old.said()) as peer:
         old.endpoint = endpoint.format(port=peer.port)
-        with pytest.raises(minimcp.ConnectionFailed, match="posted to the same origin, not to"):
+        with pytest.raises(minimcp.ConnectionFailed, match="must have the same origin, not"):
             Task(connect, peer).result()
         assert peer.methods == ["server/discover", "initialize", "GET"]
 
@@ -301,7 +301,7 @@ def test_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Peer({**Old().said(), "GET": silent}) as peer:
         with pytest.raises(
-            minimcp.ConnectionFailed, match="no endpoint for messages was named within 0.1 s"
+            minimcp.ConnectionFailed, match="the server named no endpoint within 0.1 s"
         ):
             connect(peer)
 

@@ -28,7 +28,7 @@ from minimcp import (
     SqliteStore,
 )
 from minimcp.http import endpoint, wsgi
-from minimcp.http.wsgi import PIECES, Mailbox
+from minimcp.http.wsgi import MAX_PIECES, Mailbox
 from tests.rows import for_each
 from tests.scripted import Task
 from tests.streams import read_events
@@ -362,7 +362,7 @@ class Drip(io.BytesIO):
 def test_what_nobody_wanted_of_a_body_is_read_up_to_a_bound_so_that_the_client_sees_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wsgi, "SKIPPED_BYTES", 1000)
+    monkeypatch.setattr(wsgi, "MAX_SKIPPED_BYTES", 1000)
     with closing(Server("small", http=HttpOptions(body_bytes=100))) as server:
         host, request = Host(server.wsgi()), alone("server/discover")
         for path, length, left in (("/mcp", 900, 50), ("/mcp", 5000, 4050), ("/other", 900, 50)):
@@ -442,7 +442,7 @@ def test_a_writer_waits_for_the_reader_and_not_for_ever() -> None:
     mailbox.begin(200, [])
     assert mailbox.response().body is mailbox
     mailbox.on_gone(lambda: gone.append(1))
-    for number in range(PIECES + 5):
+    for number in range(MAX_PIECES + 5):
         assert mailbox.has_room()
         mailbox.write(b"%d" % number)
         if number < 5:
@@ -463,14 +463,14 @@ def test_who_waits_at_a_mailbox_is_woken(end: str) -> None:
     mailbox = Mailbox(patience=None)
 
     def fill() -> None:
-        for _ in range(PIECES + 1):
+        for _ in range(MAX_PIECES + 1):
             mailbox.write(b"x")
         mailbox.end()
 
     filling = Task(fill)
     assert eventually(lambda: not mailbox.has_room())
     if end == "read":
-        assert len(list(mailbox)) == PIECES + 1
+        assert len(list(mailbox)) == MAX_PIECES + 1
         filling.result()
         return
     mailbox.close()
@@ -501,7 +501,7 @@ def test_without_a_stream_progress_is_dropped_and_nobody_is_asked(server: Server
 
 
 def test_wrong_options_are_refused_at_once(server: Server) -> None:
-    with pytest.raises(ValueError, match="begins with /"):
+    with pytest.raises(ValueError, match="must begin with /"):
         server.wsgi("mcp")
     with pytest.raises(ValueError, match="allowed_hosts"):
         server.wsgi(allowed_hosts=["http://x"])
