@@ -616,7 +616,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     done = minimcp("ping", "any", "--config", "other.json")
     assert f"python3 may be a different Python in a host: write {sys.executable}" in done.err
     assert (
-        " for the server 'shop.py' of other.json: "
+        " as the server 'shop.py' of other.json: "
         in minimcp("ping", "shop.py", "--config", "other.json").err
     )
     for target, options, problem in (
