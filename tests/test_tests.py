@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
+from functools import lru_cache
 from pathlib import Path
-from typing import Iterator, List, Set
+from typing import AbstractSet, FrozenSet, Iterator, List, Set
 
 import pytest
 
@@ -20,6 +22,8 @@ OTHERS = frozenset({"os", "sys", "self", "cls"})
 DOCUMENTED = frozenset({"_", "_asdict", "_exit", "_fields", "_make", "_replace"})
 """Names of the standard library that are no secret."""
 
+WORD = re.compile(r"\b_\w+")
+
 FOREIGN = ROOT / "tests" / "interop" / "peers"
 """Programs that use other people's packages."""
 
@@ -28,7 +32,8 @@ def is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def private_names() -> Set[str]:
+@lru_cache(maxsize=None)
+def private_names() -> FrozenSet[str]:
     """The private names of the library, with those of its modules, classes and attributes."""
     found: Set[str] = set()
     for module in read_package().values():
@@ -39,10 +44,10 @@ def private_names() -> Set[str]:
                 found.add(node.name)
             elif isinstance(node, ast.Name):
                 found.add(node.id)
-    return {name for name in found if is_private(name)} - DOCUMENTED
+    return frozenset(name for name in found if is_private(name)) - DOCUMENTED
 
 
-def lines_inside(tree: ast.AST, names: Set[str]) -> Iterator[int]:
+def lines_inside(tree: ast.AST, names: AbstractSet[str]) -> Iterator[int]:
     """The lines of a file that name one: as an attribute, an import or an argument of a call."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in names:
@@ -60,8 +65,10 @@ def lines_inside(tree: ast.AST, names: Set[str]) -> Iterator[int]:
                         yield each.lineno
 
 
-def found_in(path: Path, names: Set[str]) -> Iterator[str]:
+def found_in(path: Path, names: AbstractSet[str]) -> Iterator[str]:
     text = path.read_text("utf-8")
+    if names.isdisjoint(WORD.findall(text)):
+        return  # nothing to parse
     for number in sorted(set(lines_inside(ast.parse(text), names))):
         line = text.splitlines()[number - 1].strip()
         yield f"{path.relative_to(ROOT)}:{number}: {line}"

@@ -147,6 +147,9 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
 
     daemon_threads = True
     block_on_close = False
+    # With the 5 of `TCPServer`, the system drops connections while this thread is busy; a browser
+    # tries again only after a second.
+    request_queue_size = 128
     allow_reuse_address = os.name != "nt"  # on Windows, two programs could listen on one port
 
     def __init__(self, redirect_uri: Optional[str] = None) -> None:

@@ -16,6 +16,8 @@ from . import __main__ as runner
 from .catalogue import CLIENT, ROWS
 from .trial import ABSENT, CASES, FAIL, PASS, WARN, Options, Outcome, Subject, run
 
+pytestmark = pytest.mark.limit(280, "a row may wait as long as its peer may")
+
 HERE = Path(__file__).resolve().parent
 PATIENT = Options(seed=36, patience=30.0, slack=10.0, mutations=200)
 HASTY = PATIENT._replace(patience=1.2, slack=0.9)

@@ -20,6 +20,8 @@ from .record import shown
 from .run import Outcome, Plan, run
 from .server import make_server
 
+pytestmark = pytest.mark.limit(280, "it plays whole histories")
+
 
 def echoes(name: str, revision: str = "handshake") -> Plan:
     """Two callers and a line without faults, but for those that are planted."""

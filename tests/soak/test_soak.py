@@ -16,6 +16,8 @@ from . import __main__ as command
 from .samples import FEWEST, KEPT, KINDS, Series, judge
 from .server import settle
 
+pytestmark = pytest.mark.limit(280, "it watches processes for a while")
+
 DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
 
 
