@@ -252,19 +252,6 @@ def test_no_cycles(package: Dict[str, Module]) -> None:
     assert _cycles(graph) == set()
 
 
-KNOWN_CYCLES = {
-    frozenset(
-        {
-            "http/admission.py",
-            "http/endpoint.py",
-            "http/responses.py",
-            "http/sessions.py",
-        }
-    ),  # fmt: skip
-}
-"""Cycles that are still there: no other one may be added."""
-
-
 def test_no_cycles_inside_a_folder_even_for_type_checkers_and_late_imports(
     package: Dict[str, Module],
 ) -> None:
@@ -277,7 +264,7 @@ def test_no_cycles_inside_a_folder_even_for_type_checkers_and_late_imports(
         for path, module in package.items()
         if "/" in path
     }
-    assert _cycles(graph) - KNOWN_CYCLES == set()
+    assert _cycles(graph) == set()
 
 
 HELLO_SERVER = """

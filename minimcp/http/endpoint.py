@@ -63,7 +63,7 @@ from .headers import (
     require,
 )
 from .options import HttpOptions
-from .responses import STREAM_HEADERS, EventStream, PostResponse, Trace
+from .responses import STREAM_HEADERS, EventStream, PostResponse, ResponseSession, Trace
 from .sessions import BEGIN_SECONDS, MakeRole, Session, SessionStore, too_many_sessions
 from .sse import MEDIA_TYPE, format_event
 
@@ -512,7 +512,7 @@ class Endpoint(HttpService):
         return True
 
     def end_after_responses(self, session: Session) -> None:
-        """A session ends with its last response."""
+        """End a session when its last response has ended; now if none is open."""
         session.shut = True
         if not session.responses:
             self._end(session, "it was shut down")
@@ -755,12 +755,12 @@ class Endpoint(HttpService):
             self._forget_token(writer)
         if response.place is not None:
             response.place.leave()
-        # which know their response: it would be left to the garbage collector
+        # The requests refer to their response. This breaks the reference cycle.
         response.incoming.clear()
         if response.detached:
             response.forget_client()
         session = response.session
-        if session is not None:
+        if isinstance(session, Session):
             session.responses.remove(response)
             session.used_at = time.monotonic()
             if session.shut:
@@ -810,7 +810,7 @@ class Endpoint(HttpService):
             response.spawn(response.finish)
         return True
 
-    def name_stream(self, session: Optional[Session]) -> str:
+    def name_stream(self, session: Optional[ResponseSession]) -> str:
         """Return a name for a new stream; empty if the client cannot resume it."""
         if session is None or self.store is None:
             return ""

@@ -18,11 +18,11 @@ from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Callable, Optional, Sequence
+from typing import Callable, Iterator, Optional, Protocol, Sequence
 
 from ..engine.calls import Calls
-from ..engine.incoming import IncomingRequest, Line, Sink
-from ..engine.pool import Job, waiting
+from ..engine.incoming import IncomingRequest, Line, RunningRequests, Sink
+from ..engine.pool import Job, Pool, waiting
 from ..engine.rates import whole_seconds
 from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
@@ -30,13 +30,9 @@ from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost
 from ..log import logger
 from ..protocol.messages import ERROR_CODE, Id
 from ..protocol.versions import Revision
-from .events import LAST
+from .events import LAST, EventStore
 from .headers import JSON_TYPE, STATUS, ResponseWriter
 from .sse import KEEP_ALIVE, MEDIA_TYPE, format_event
-
-if TYPE_CHECKING:
-    from .endpoint import Endpoint
-    from .sessions import Session
 
 log = logger("minimcp.http")
 
@@ -65,6 +61,37 @@ HeaderLines = Sequence[tuple[str, str]]
 
 # Status and headers that replace those of a response.
 Rejection = tuple[int, HeaderLines]
+
+
+class ResponseSession(Protocol):
+    """The part of a `Session` that its responses use."""
+
+    key: str
+    calls: Calls
+    stream_numbers: Iterator[int]
+
+    def before_answer(self) -> None:
+        """Prepare for the answer to a request."""
+
+    def before_question(self) -> None:
+        """Prepare for questions."""
+
+    def position(self) -> int:
+        """Return the position of this process in the log of all processes."""
+
+
+class ResponseEndpoint(Protocol):
+    """The part of an `Endpoint` that its responses use."""
+
+    pool: Pool
+    requests: RunningRequests
+    store: Optional[EventStore]
+    trace: Optional[Trace]
+    lock: threading.RLock
+    cannot_ask: str
+
+    def name_stream(self, session: Optional[ResponseSession]) -> str:
+        """Return a name for a new stream; empty if the client cannot resume it."""
 
 
 class Signal:
@@ -189,8 +216,8 @@ class EventStream:
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        session: Optional[Session],
+        endpoint: ResponseEndpoint,
+        session: Optional[ResponseSession],
         revision: Revision,
         writer: Optional[ResponseWriter],
         *,
@@ -518,8 +545,8 @@ class PostResponse(Sink):
 
     def __init__(
         self,
-        endpoint: Endpoint,
-        session: Optional[Session],
+        endpoint: ResponseEndpoint,
+        session: Optional[ResponseSession],
         revision: Revision,
         writer: ResponseWriter,
         may_stream: bool = True,

@@ -10,7 +10,7 @@ import secrets
 import time
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Callable, Iterator, Optional, Union
+from typing import Callable, Iterator, Optional, Protocol, Union
 
 from ..engine.calls import Calls, PendingCall
 from ..engine.connection import ConnectionRole
@@ -24,10 +24,7 @@ from ..protocol.lifecycle import Peer
 from ..protocol.messages import Failure, Notification, Response, Result
 from .events import EventStore
 from .headers import Headers, HttpError, ResponseWriter
-from .responses import EventStream, PostResponse
-
-if TYPE_CHECKING:
-    from .endpoint import Endpoint
+from .responses import EventStream, PostResponse, ResponseEndpoint
 
 log = logger("minimcp.http")
 
@@ -199,6 +196,19 @@ def too_many_sessions(most: int) -> HttpError:
     return HttpError(503, reason, code=INTERNAL_ERROR)
 
 
+class SessionEndpoint(ResponseEndpoint, Protocol):
+    """The part of an `Endpoint` that a `SessionStore` uses."""
+
+    sessions: dict[str, Session]
+    make_role: MakeRole
+
+    def add_session(self, session: Session) -> None:
+        """Serve a new session. Raises HttpError if there are too many."""
+
+    def end_after_responses(self, session: Session) -> None:
+        """End a session when its last response has ended."""
+
+
 class SessionStore:
     """Keeps the sessions of an endpoint in the memory of this process. Thread-safe.
 
@@ -212,7 +222,7 @@ class SessionStore:
     # Whether other processes serve the sessions, too.
     is_shared = False
 
-    def __init__(self, endpoint: Endpoint) -> None:
+    def __init__(self, endpoint: SessionEndpoint) -> None:
         self.endpoint = endpoint
 
     def make_event_store(self) -> EventStore:

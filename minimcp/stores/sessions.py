@@ -502,6 +502,8 @@ class SharedSessions(SessionStore):
 
     is_shared = True
 
+    endpoint: Endpoint
+
     def __init__(self, processes: Processes, subscriptions: Any, endpoint: Endpoint) -> None:
         super().__init__(endpoint)
         self.processes = processes

@@ -470,7 +470,7 @@ def test_a_bad_annotation_is_refused_when_it_is_registered() -> None:
 
     with pytest.raises(ValueError, match="name of a header"):
         server.add_tool(tool, headers={"a": "no header"})
-    with pytest.raises(ValueError, match="no parameter"):
+    with pytest.raises(ValueError, match="not a parameter"):
         server.add_tool(tool, headers={"b": "B"})
 
 
