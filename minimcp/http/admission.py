@@ -63,10 +63,10 @@ if TYPE_CHECKING:
 _SESSION_ID = re.compile(r"[\x21-\x7e]{1,256}")
 
 # Returns the session with an id, if the principal may use it. The arguments are the id and the
-# principal, which is None if nobody is authenticated.
+# principal, which is None if clients are not authenticated.
 FindSession = Callable[[str, Optional[str]], "Optional[Session]"]
 
-# Makes a session for a principal, which is not kept yet.
+# Makes a session for a principal. The session is not stored yet.
 MakeSession = Callable[[Optional[str]], "Session"]
 
 # Keeps a session whose `initialize` was admitted, and came with these headers. Raises ShareExceeded

@@ -306,7 +306,7 @@ class HttpService:
                 left -= len(piece)
             body = b"".join(pieces)
         elif len(body) > SHORT_BODY_BYTES:
-            request.body = b""  # it may wait for its response for ever
+            request.body = b""  # the request may run for a very long time
         if limit is not None and len(body) > limit:
             raise self._too_long()
         most = math.inf if limit is None else MEMORY_PER_BYTE * max(limit, LONG_BODY_BYTES)
@@ -338,7 +338,7 @@ class Endpoint(HttpService):
         pool: The pool of the server, which runs handlers.
         cap: The free places of ``Limits.requests``, as `RunningRequests` takes them; that of the
             server.
-        max_streams: Streams of change notifications that are open at once; None means no limit, 0
+        max_streams: Maximum number of open streams of change notifications; None means no limit, 0
             serves none.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
         bearer: Who may send requests; None lets everybody.
@@ -523,9 +523,12 @@ class Endpoint(HttpService):
         self.end_here(session, reason)
 
     def end_here(self, session: Session, reason: str, unused: Optional[float] = None) -> None:
-        """End a session in this process. With a number, do so only if it was not used for so many
-        seconds. Idempotent."""
-        with self._changed:  # a request that comes at this moment has it kept, or finds it no more
+        """End a session in this process. Idempotent.
+
+        With `unused`, end it only if it was not used for this number of seconds.
+        """
+        # A request that arrives now either keeps the session, or does not find it any longer.
+        with self._changed:
             if unused is not None and not self._unused(session, unused):
                 return
             known = self.sessions.pop(session.id, None) is not None
@@ -703,7 +706,7 @@ class Endpoint(HttpService):
         run: Run,
         batch: Optional[Batch] = None,
     ) -> None:
-        """Have a request served: where it wants to be, on this thread, or by `run`."""
+        """Start a request on its preferred thread: this one, or one from `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
         incoming = IncomingRequest(
@@ -897,7 +900,7 @@ class Endpoint(HttpService):
     def watch_token(
         self, headers: Headers, writer: ResponseWriter, end: Callable[[], object]
     ) -> None:
-        """Have a stream ended when its token expires or is revoked, until `_forget_token`."""
+        """End a stream when its token expires or is revoked. `_forget_token` stops watching."""
         if self.bearer is not None:
             self.token_checks[writer] = bool  # nothing to cancel yet
             self._check_token_later(headers, writer, end)

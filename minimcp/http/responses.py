@@ -115,7 +115,7 @@ class Signal:
             self._waiting.remove(woken)
 
     def notify(self) -> None:
-        """Have waiting threads check their predicates again. Call it after the change."""
+        """Make waiting threads check their predicates again. Call it after the change."""
         for woken in list(self._waiting):
             woken.put(None)
 
@@ -283,12 +283,12 @@ class EventStream:
             log.debug("%s", error)
 
     def post(self, line: Line) -> None:
-        """Have a line written by another thread. Never blocks, never raises."""
+        """Enqueue a line, which another thread writes. Never blocks, never raises."""
         self._pending.append(line)
         self.wake()
 
     def wake(self) -> None:
-        """Have `serve` look at the queue again. Never blocks, never raises."""
+        """Make `serve` check the queue again. Never blocks, never raises."""
         self._changed.notify()
 
     def spawn(self, job: Job) -> None:
@@ -445,8 +445,10 @@ class EventStream:
         self._changed.notify()
 
     def close_for_polling(self, seconds: float) -> bool:
-        """Complete the response, and have the client reconnect after so many seconds. Return False
-        if the client cannot resume the stream."""
+        """Complete the response, and make the client reconnect after this number of seconds.
+
+        Return False if the client cannot resume the stream.
+        """
         retry = max(0, int(seconds * 1000))
         with self._write_lock:
             if not self._is_primed or self.done:
@@ -573,7 +575,7 @@ class PostResponse(Sink):
         """Be a JSON body or an event stream, if the request accepts only one of them.
 
         Args:
-            forms: As `accepted_forms` returns them.
+            forms: The result of `accepted_forms`.
         """
         may_be_json, may_be_stream = forms
         if not may_be_stream and self._may_stream:
@@ -606,7 +608,7 @@ class PostResponse(Sink):
         return self.stream
 
     def keep_alive(self, seconds: float) -> None:
-        """Send a comment if nothing was sent for so many seconds. As `EventStream.keep_alive`."""
+        """Send a comment if nothing was sent for this long, like `EventStream.keep_alive`."""
         stream = self.stream
         if stream is None and self._may_stream:
             if time.monotonic() - self._arrived_at < seconds:

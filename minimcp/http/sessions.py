@@ -42,8 +42,8 @@ class Session(Pinged):
     Args:
         make_role: Makes the role that handles its messages.
         end: Called when the client asks to end the session.
-        principal: The principal that opened it, and the only one that may use it; None if nobody is
-            authenticated.
+        principal: The principal that opened it. Only this principal may use it. None if clients
+            are not authenticated.
 
     Attributes:
         id: The secret id, which the client sends with each message.
@@ -240,8 +240,8 @@ class SessionStore:
 
         Args:
             id: The id that a client sent.
-            principal: The principal that sent it; None if nobody is authenticated. If the session
-                belongs to another one, None is returned, so that nobody learns of it.
+            principal: The principal that sent it; None if clients are not authenticated. If the
+                session belongs to another principal, None is returned, so as not to reveal it.
         """
         session = self.endpoint.sessions.get(id)
         if session is None or session.principal != principal:
