@@ -278,7 +278,7 @@ class Admission:
             require(
                 _SESSION_ID.fullmatch(id),
                 400,
-                f"the header {SESSION_HEADER} has no valid session id: open a session with initialize",
+                f"the header {SESSION_HEADER} has no valid session id: initialize opens one",
             )
             raise HttpError(
                 404, "the session is unknown or has ended: open a new one with initialize"
