@@ -701,11 +701,11 @@ class Link(Host):
             self._replies.pop(state, None)
         return dict(answer)
 
-    def tell(self, notification: Notification) -> None:
+    def queue_callback(self, notification: Notification) -> None:
         """Queue a notification of the server for the clients. Never blocks."""
-        self._put(partial(self._tell, notification), notification)
+        self._put(partial(self._notify_fronts, notification), notification)
 
-    def _tell(self, notification: Notification) -> None:
+    def _notify_fronts(self, notification: Notification) -> None:
         method, params = notification
         for front in list(self.fronts):
             with suppress(McpError):

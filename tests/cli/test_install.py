@@ -292,11 +292,11 @@ def test_all_servers_of_all_hosts_are_listed(
     _file("claude", "{")
     done = minimcp("list", "--all")
     lines = done.out.splitlines()
-    assert done.code == 0 and lines[0].startswith("Claude Desktop: ") and "no JSON" in lines[0]
+    assert done.code == 0 and lines[0].startswith("Claude Desktop: ") and "not JSON" in lines[0]
     assert lines[1:] == [
         f"Cursor: {HOSTS['cursor'].user_path}",
         "    on: x 'a b'",
-        "    off: y  (disabled: it is)",
+        "    off: y  (disabled: is true)",
         "    bad: 5  (command: must be a string, not the number 5)",
         "    ${X}: http://${NO_SUCH_HOST}/  (url: the environment variable NO_SUCH_HOST is not set)",
         "    no: not an object  (must be an object, not the number 1)",

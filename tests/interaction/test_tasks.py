@@ -913,7 +913,7 @@ def test_two_servers_share_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             there.task(blocked.id).cancel()
             assert gates.cancelled.wait(WAIT)
             assert blocked.wait(WAIT) == "cancelled"
-            assert eventually(lambda: tasks_of(one)._cancel_renewal is None), "no task needs it"
+            assert eventually(lambda: tasks_of(one).cancel_renewal is None), "no task needs it"
     for store in stores:
         store.close()
 

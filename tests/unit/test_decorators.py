@@ -155,7 +155,7 @@ def test_what_is_no_object_with_marks() -> None:
 def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         TypeError,
-        match=r"serve\(...\) has no option executor=: there is host, port, path, legacy_sse",
+        match=r"serve\(...\) has no option executor=: the options are host, port, path, legacy_sse",
     ):
         minimcp.serve(Notes(), executor="pool")
     with pytest.raises(TypeError, match=r"serve\(...\) has no option prot=: did you mean port="):
