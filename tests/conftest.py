@@ -52,8 +52,9 @@ os.environ.setdefault(
 
 
 LONGEST = float(os.environ.get("MINIMCP_LONGEST", 30.0))
-"""Seconds that a test may take, as may its fixtures before it and after it. One that takes longer
-fails, with the stacks of all threads, and the others go on; `limit` marks those that need more."""
+"""Seconds that a test may take, as may its fixtures before it and after it; more on a machine that
+is busy with other programs (`_slowdown`). One that takes longer fails, with the stacks of all
+threads, and the others go on; `limit` marks those that need more."""
 
 AGAIN = 10.0
 """Seconds until a test that went on is interrupted once more."""
@@ -93,6 +94,17 @@ def pytest_configure(config: pytest.Config) -> None:
             config.add_cleanup(partial(shutil.rmtree, passing, ignore_errors=True))
 
 
+def _slowdown() -> float:
+    """Return how many times longer a test may take on this machine now, which may be busy.
+
+    MINIMCP_LONGEST is kept to the second.
+    """
+    if "MINIMCP_LONGEST" in os.environ:
+        return 1.0
+    busy = os.getloadavg()[0] / (os.cpu_count() or 1)
+    return min(max(1.0, busy), STUCK - 1)
+
+
 @contextmanager
 def _limited(item: pytest.Item, when: str) -> Iterator[None]:
     """Raise `TookTooLong` in the main thread when this part of a test exceeds its limit."""
@@ -102,9 +114,15 @@ def _limited(item: pytest.Item, when: str) -> Iterator[None]:
     has_timer = hasattr(signal, "setitimer")
     fired = False
 
+    begun = time.monotonic()
+
     def interrupt(number: int, frame: Any) -> None:
         nonlocal fired
         if not fired:
+            left = seconds * _slowdown() - (time.monotonic() - begun)
+            if left > 0:
+                signal.setitimer(signal.ITIMER_REAL, left, AGAIN)
+                return
             fired = True
             item.add_report_section(when, "stacks of all threads", stacks_of_threads())
         raise exceeded

@@ -457,7 +457,9 @@ def test_tasks(
         done = run("tasks get", waiting, "--wait", "--timeout", "30")
     assert done.code == 4 and "did not end within 0.01 s" in done.err
     done = run("tasks cancel", waiting, who="b")
-    assert (done.code, done.out) == (3, "") and "no task has this taskId" in done.err, "it is another's"
+    assert (done.code, done.out) == (3, "") and "no task has this taskId" in done.err, (
+        "it is another's"
+    )
     assert run("tasks cancel", waiting).out.startswith(f"{waiting} cancelled")
     assert run("tasks get", waiting, "--wait").out.startswith(f"{waiting} cancelled")
     done = run("tasks list")
