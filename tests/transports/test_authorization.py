@@ -292,7 +292,7 @@ def test_a_session_belongs_to_who_has_opened_it(server: Server) -> None:
     for foreign in ("bob-1", "ada-other"):  # another user, and another program of the same user
         for request in (ping, get("/mcp", **session), get("/mcp", "DELETE", **session)):
             told = serve(core, with_token(request, foreign))
-            assert (told.status, told.json["error"]["message"][:13]) == (404, "there is no s")
+            assert (told.status, told.json["error"]["message"][:13]) == (404, "the session i")
         array = post([message("ping")], session)
         assert serve(core, with_token(array, foreign)).status == 404
     for own in ("ada-1", "ada-2"):  # a newer token of the same client

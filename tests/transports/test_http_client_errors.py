@@ -371,7 +371,7 @@ def test_the_result_of_another_call_with_another_content_type_is_not_taken() -> 
         wire.whole(200, body.encode(), "text/plain")
 
     with Peer({"tools/call": call}) as peer, connect(peer) as client:
-        with pytest.raises(minimcp.ProtocolViolation, match="is no answer"):
+        with pytest.raises(minimcp.ProtocolViolation, match="got an invalid response"):
             client.call_tool("t")
 
 

@@ -588,10 +588,14 @@ def secret_parameters() -> Iterator[Tuple[str, str]]:
             public = [own for own in vars(found) if not own.startswith("_")]
             several.update({f"{name}.{own}": getattr(found, own) for own in public})
         for shown, each in several.items():
+            parameters: List[str] = []
             with suppress(ValueError, TypeError):
-                for parameter in inspect.signature(each).parameters:
-                    if SECRET_NAME.search(parameter) and (shown, parameter) not in HARMLESS:
-                        yield shown, parameter
+                parameters = [*inspect.signature(each).parameters]
+            if each is minimcp.connect_all:  # it passes them on
+                parameters += inspect.signature(minimcp.connect).parameters
+            for parameter in dict.fromkeys(parameters):
+                if SECRET_NAME.search(parameter) and (shown, parameter) not in HARMLESS:
+                    yield shown, parameter
 
 
 def test_every_parameter_that_takes_a_secret_is_tried() -> None:
