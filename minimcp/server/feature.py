@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------ modules that are loaded late
 
-PACKAGE = __package__.rpartition(".")[0]
+# Python 3.9 sets `__package__` of a module in a zip file only after it has run.
+PACKAGE = __name__.rsplit(".", 2)[0]
 
 # Modules outside the core that a module of the core may import on first use, each with the feature
 # of `minimcp vendor --with` that copies it. Any other import of them is a mistake, which
