@@ -25,7 +25,8 @@ from .incoming import IncomingRequest, Sink
 
 
 class Batch:
-    """The responses to the requests of one array. They are sent together with the last one.
+    """The responses to the requests of one array. They are sent together when the last one is
+    ready.
 
     Args:
         sink: Receives the responses.
@@ -51,7 +52,7 @@ class Batch:
         wait: bool = False,
         request: Optional[IncomingRequest] = None,
     ) -> None:
-        """Add the response to one request. Send all responses with the last one.
+        """Add the response to one request. Send all responses when the last one is added.
 
         Args:
             id: The id of the request.
@@ -92,7 +93,7 @@ class Batch:
 def why_no_batch(
     items: list[Union[Message, InvalidMessage]], *, taken: bool, limit: Optional[int]
 ) -> Optional[str]:
-    """Return the reason for which a whole array is rejected, or None.
+    """Return why a whole array is rejected, or None.
 
     Args:
         items: The decoded elements of the array.

@@ -100,7 +100,7 @@ class Calls:
     """The requests that this side has sent on one connection. Thread-safe.
 
     Rule 4 of `connection.py`: a call is in the table before its line is written, and the thread
-    that pops it settles it. Instead of a lock, each step is one atomic operation on a dict, so a
+    that pops it settles it. There is no lock. Each step is one atomic operation on a dict, so a
     signal handler may cancel calls or close a connection at any moment.
 
     Args:
@@ -132,7 +132,7 @@ class Calls:
     def through(
         self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
     ) -> Calls:
-        """Return a view of the same table that sends by these functions, on one HTTP response."""
+        """Return a view of the same table that sends with these functions, on one HTTP response."""
         other = copy(self)
         other._send = send
         other._post = post
@@ -293,8 +293,8 @@ class Calls:
             call: The request.
             deadline: When to time out. The peer is notified.
             about: The name of the tool, or another detail for the message of a timeout.
-            group: Requests of the same `start_all`. If one of them fails, the wait ends with the
-                outcome of that request.
+            group: Requests from the same call of `start_all`. If one of them fails, the wait ends
+                with the outcome of that request.
 
         Returns:
             The result, or the peer's error.
@@ -324,7 +324,7 @@ class Calls:
                     on_item = call.on_item  # another thread may set it to None
                     if item is not None and on_item is not None:
                         on_item(item)
-                    # Also after a report: progress does not extend the deadline.
+                    # Check this after a report, too: progress does not extend the deadline.
                     if left.expired and call.outcome is None:
                         self.time_out(call, about)
                         left = NEVER  # another thread may be about to settle the call
@@ -351,7 +351,7 @@ class Calls:
         return True
 
     def end(self, call: PendingCall, outcome: Exception, *, notify: bool = True) -> bool:
-        """End a call from this side. Return False if it has ended before. Never blocks.
+        """End a call from this side. Return False if it has already ended. Never blocks.
 
         Progress that the callback has not received yet is dropped, even if the call has ended.
 

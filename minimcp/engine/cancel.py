@@ -1,4 +1,4 @@
-"""`CancelToken`: cancels calls from any thread, also from a signal handler.
+"""`CancelToken`: cancels calls from any thread or signal handler.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 """
@@ -19,7 +19,7 @@ class CancelToken:
         cancelled: Whether `cancel` was called.
         reason: The reason given to `cancel`, or None.
 
-    Thread-safe, also in signal handlers.
+    Thread-safe. May be used in signal handlers.
     """
 
     # This class has no lock, because a signal handler may cancel inside `on_cancel`. Each step

@@ -84,8 +84,8 @@ CLOSE_SECONDS = 5.0
 # How long `Connection.close` waits until the last lines, which cancel calls, are written.
 FLUSH_ON_CLOSE_SECONDS = 0.5
 
-# How long a failed write waits for the reader thread. The error of the reader says more: it has the
-# peer's last lines and its exit code.
+# How long a failed write waits for the reader thread. The reader's error is more informative: it
+# includes the peer's last lines and its exit code.
 READER_CAUSE_SECONDS = 0.5
 
 # The likely reason for a line that does not begin like a message.
@@ -244,7 +244,7 @@ class Writer:
 
         Args:
             line: One or more lines, or a function that returns them, which the writer thread calls.
-            by_reader: Whether the lines count in `reader_bytes`.
+            by_reader: Whether the lines count towards `reader_bytes`.
         """
         size = 1
         if isinstance(line, bytes):
@@ -435,7 +435,8 @@ class Connection(Sink, Pinged):
             except BaseException:  # the system cannot start a thread
                 self.close()
                 raise
-            # Only now: `close` on another thread joins the threads in this list.
+            # Add the thread only after it has started: `close` on another thread joins the threads
+            # in this list.
             self._threads.append(thread)
         return self
 
@@ -450,7 +451,7 @@ class Connection(Sink, Pinged):
                 frames = self.transport.receive()
                 if not frames:
                     break
-                with exit_gate:  # callbacks of the user may print
+                with exit_gate:  # user callbacks may print
                     message: Any = None
                     for frame in frames:
                         if isinstance(frame, TooLong):
@@ -516,7 +517,7 @@ class Connection(Sink, Pinged):
         If the line is a response whose id is unreadable, fail every pending call.
         """
         shown = frame.head + b" ... " + frame.tail
-        limit = f"{frame.limit} bytes, the Limits.message_bytes of its receiver"
+        limit = f"{frame.limit} bytes, the receiver's Limits.message_bytes"
         reason = f"a message is longer than {limit}"
         broken = diagnose_long(frame.head, frame.tail, reason)
         if broken.kind == "response" and broken.id is None:
@@ -550,8 +551,9 @@ class Connection(Sink, Pinged):
         if meant is not None and self.calls.settle(meant.id, violation):
             return
         if broken.code == PARSE_ERROR:
-            # A line that is not JSON and fails no call is not a response, even if it looks like
-            # one. The error omits the id, because a running request may have the same id.
+            # A line that is not JSON and matches no pending call is not treated as a response, even
+            # if it looks like one. The error omits the id, because a running request may have the
+            # same id.
             broken = InvalidMessage(PARSE_ERROR, broken.reason)
         if broken.kind in _UNANSWERED:
             return
@@ -626,7 +628,8 @@ class Connection(Sink, Pinged):
     def _write_failed(self, found: ConnectionLost) -> BaseException:
         """End all calls after a failed write. Return the exception to raise."""
         if len(self.calls) and isinstance(found.__cause__, OSError):
-            # The peer has left. The reader thread finds that out, too, and its error says more.
+            # The peer has disconnected. The reader thread detects that, too, and its error is more
+            # informative.
             self._has_read_all.wait(READER_CAUSE_SECONDS)
         self.calls.close(found)
         return copy(self.calls.cause or found)
@@ -634,7 +637,7 @@ class Connection(Sink, Pinged):
     def _end(self, reason: str) -> None:
         """End the calls, let running requests finish, and release everything.
 
-        The reader thread calls this last. `close` does, if the threads were not started.
+        The reader thread calls this last. If the threads were not started, `close` calls it.
         """
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
@@ -675,7 +678,7 @@ class Connection(Sink, Pinged):
 
         Args:
             grace: How long running requests may take to finish, in seconds.
-            reason: Cancel running requests with this reason first. None does not cancel them.
+            reason: Cancel running requests with this reason first. If None, they are not cancelled.
         """
         if reason is not None:
             self.requests.refuse(reason)

@@ -141,9 +141,10 @@ def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
     """
     sink = incoming.sink
     sink.requests.add(incoming, key)
-    # If the peer had already left, the requests in the table were cancelled before this one came.
+    # If the peer had already left, the requests in the table were cancelled before this one was
+    # added.
     if sink.answered and sink.requests.end(incoming):
-        incoming.token.cancel("the peer has left")
+        incoming.token.cancel("the peer has disconnected")
     route = incoming.route
     if route.gate is not None:
         route = route.gate(incoming)

@@ -149,7 +149,8 @@ DUE = frozenset({QUEUED, RUNNING, OPEN})
 # States in which a request occupies one of `Limits.requests`.
 OCCUPYING = frozenset({RUNNING, FINISHING})
 # States in which the bytes of a request count towards `Limits.backlog_bytes`. A server counts only
-# queued requests. A client also counts running ones, because a person may take long to answer them.
+# queued requests. A client also counts running ones, because a person may take a long time to
+# answer them.
 QUEUED_BYTES = frozenset({QUEUED, ENDED})
 HELD_BYTES = QUEUED_BYTES | OCCUPYING
 
@@ -174,7 +175,7 @@ class RunningRequests:
             statements.
         max_bytes: Maximum size of a response, in bytes.
 
-    Thread-safe, also in signal handlers.
+    Thread-safe. May be used in signal handlers.
     """
 
     def __init__(
@@ -194,7 +195,8 @@ class RunningRequests:
         self._unmeasured = max(UNMEASURED_BYTES, self._max_queued * UNMEASURED_FRACTION)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
-        # Counts a request in the share of its client (`CountedClient.admit`); None counts nothing.
+        # Counts a request towards the share of its client (`CountedClient.admit`). None counts
+        # nothing.
         self.admit: Optional[Callable[[], Place]] = None
         self._table: dict[object, IncomingRequest] = {}
         self.renew_in_fork()
@@ -222,7 +224,7 @@ class RunningRequests:
             key: Identifies the request in `cancel`; None means its id.
 
         Raises:
-            InvalidRequest: Another request with this key is due.
+            InvalidRequest: Another request with this key is waiting for its response.
             InternalError: The queued requests are too large, the client has too many requests, or
                 `refuse` was called.
         """
@@ -254,8 +256,8 @@ class RunningRequests:
         """Move a request to its next state.
 
         Several threads may try to `END` one request: its handler, its timeout, a cancellation, or
-        the thread that finds the connection lost. Only the first thread gets True and may send a
-        response. The others get False and send nothing.
+        the thread that detects that the connection is lost. Only the first thread gets True and may
+        send a response. The others get False and send nothing.
 
         Args:
             request: The request.
@@ -284,7 +286,7 @@ class RunningRequests:
                         self._cap.pop()
                     except IndexError:
                         limit = self._limits.requests
-                        raise InternalError(f"{limit} requests are running already") from None
+                        raise InternalError(f"{limit} requests are already running") from None
             # 2. Return the bytes of `Limits.backlog_bytes`.
             if state in self._counted and next_state not in self._counted:
                 self._bytes -= request.size
@@ -302,12 +304,12 @@ class RunningRequests:
             if not self._table:
                 self._changed.notify_all()
         if event == END and self._on_finished is not None:
-            # Rule 5: without the lock, because this is a function of the user.
+            # Rule 5: without the lock, because this is user code.
             request.run_in_context(self._on_finished, request.request, request, line)
         return True
 
     def end(self, request: IncomingRequest) -> bool:
-        """End a request without a response. Return False if it was answered or cancelled before."""
+        """End a request without a response. Return False if it has ended already."""
         return self.advance(request, END)
 
     def refused(self, request: Request, error: Exception) -> None:
@@ -327,7 +329,7 @@ class RunningRequests:
             request.request.method,
             size,
         )
-        limit = f"{self.max_bytes} bytes, the Limits.message_bytes of its sender"
+        limit = f"{self.max_bytes} bytes, the sender's Limits.message_bytes"
         return encode(
             failure(
                 request.request.id,
@@ -444,7 +446,7 @@ class Sink:
             wait: Whether this thread may wait for the peer. If False, this never blocks.
 
         Returns:
-            False if the request was answered or cancelled before.
+            False if the request has already been answered or cancelled.
         """
         if request.notification_rate is not None:
             request.notification_rate.end(
@@ -466,7 +468,7 @@ class Sink:
         Raises:
             CapabilityNotSupported: This sink cannot send requests.
         """
-        raise CapabilityNotSupported("the client cannot be asked on this connection")
+        raise CapabilityNotSupported("this connection cannot send questions to the client")
 
     def spawn(self, job: Job) -> None:
         """Run a job on a thread of its own."""
@@ -595,7 +597,7 @@ class IncomingRequest:
         return self._trace_context
 
     def continue_with(self, other: IncomingRequest) -> None:
-        """Make the handler of this request, which was answered, answer another request.
+        """Make the handler of this request, which has ended, answer another request.
 
         From now on, the handler sees the params, the peer and the headers of the other request.
         Cancelling that request cancels the handler. If the handler has returned, the other request
@@ -655,7 +657,7 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not DEFERRED:
-            # The same as `take_latest`, without the cost of a function.
+            # The same as `take_latest`, without the cost of a function call.
             with requests.lock:
                 latest = self.latest
                 self.latest = None
@@ -685,7 +687,7 @@ class IncomingRequest:
             wait: Whether this thread may wait for the peer.
 
         Returns:
-            False if the request was answered or cancelled before.
+            False if the request has already been answered or cancelled.
         """
         try:
             if isinstance(result, BaseException):
@@ -727,9 +729,7 @@ class IncomingRequest:
         try:
             return encode(found)
         except Exception as reason:  # the data of the error cannot be encoded
-            log.error(
-                "the data of an error of %s cannot be encoded: %s", self.request.method, reason
-            )
+            log.error("the error data of %s cannot be encoded: %s", self.request.method, reason)
             return encode(Failure(found.id, found.code, found.message))
 
     # ------------------------------------------------------------ notifications and questions
@@ -737,7 +737,7 @@ class IncomingRequest:
     def send(self, method: str, params: Result) -> None:
         """Send a notification that belongs to this request.
 
-        The notification is dropped if `latest` is not due. Log messages are also dropped above
+        The notification is dropped if `latest` has ended. Log messages are also dropped above
         ``Limits.notification_rate``.
 
         Raises:
@@ -810,7 +810,8 @@ class IncomingRequest:
         """
         if self.latest is None:
             raise RuntimeError(
-                f"{self.request.method} was answered already, so it cannot ask the client"
+                f"{self.request.method} has already been answered, so its handler cannot ask the "
+                "client"
             )
         calls = self.sink.asking()
         pending: list[PendingCall] = []
@@ -916,7 +917,7 @@ class IncomingRequest:
     def expire(self, result: Any, reason: str) -> None:
         """Send this response because the handler timed out, and cancel the handler.
 
-        Do nothing if the request was answered or cancelled before.
+        Do nothing if the request has already been answered or cancelled.
         """
         latest = self.latest
         if latest is not None and latest.answer(result, False):
@@ -950,7 +951,7 @@ def current_request() -> Optional[IncomingRequest]:
 def current_trace_context() -> dict[str, str]:
     """Return the trace context for calls that this thread makes.
 
-    It comes from the request whose handler runs on this thread, or for which this thread works.
+    It comes from the request whose handler runs on this thread, or which it works for.
     """
     incoming = current_request()
     if incoming is None:

@@ -27,14 +27,15 @@ class Limits:
         batch: Maximum number of messages in one array.
         workers: Maximum number of handlers that run at the same time, for all connections. Handlers
             that wait inside the library or run on an executor do not count. Tasks have as many
-            threads again. Over HTTP, one client leaves a `client_share` of the threads to others.
-        requests: Maximum number of started and unfinished requests, for all connections of a server
-            or for one connection of a client. Requests in an executor's queue count.
+            threads again. Over HTTP, one client may not use the last `client_share` of the threads.
+        requests: Maximum number of requests that have started and have not finished, for all
+            connections of a server or for one connection of a client. Requests in an executor's
+            queue count.
         backlog_bytes: Maximum memory of each queue, in bytes: requests without a worker, per
             connection or per HTTP path; lines that the peer has not read, per connection; and
             notifications for callbacks, per client. A single request may be larger.
-        streams: Maximum number of open streams of change notifications of a server. Over HTTP, also
-            of all open event streams of one path. 0 rejects them.
+        streams: Maximum number of open streams of change notifications of a server. Over HTTP, this
+            also limits all open event streams of one path. 0 rejects them.
         rounds: How often a client may send one request again with more answers (2026-07-28).
         waiting_handlers: Maximum number of handlers per connection that wait for answers (only
             2026-07-28 over stdio and in memory). Above this, the oldest handler ends, and runs from
@@ -42,11 +43,11 @@ class Limits:
         ask_timeout: Seconds until a question to a client times out.
         drain_grace: Seconds that running requests may take to finish when a connection ends or the
             server closes.
-        write_timeout: Seconds until a peer is dropped that reads nothing (over HTTP, less than
-            64 KiB).
+        write_timeout: Seconds until a peer that reads nothing (over HTTP, less than 64 KiB) is
+            dropped.
         cache_bytes: Maximum size of a client's cache of results, in bytes.
         call_rate: Maximum number of tool calls and completions per second, per client of a server.
-            A client may send the calls of one second, and at least one call, at once.
+            A client may send one second's worth of calls, and at least one call, in a burst.
         notification_rate: Maximum number of progress and log notifications per second, per request
             of a server. Above this, progress is delayed and log messages are dropped.
         client_share: Fraction of each limit of a server that one principal or one HTTP session may
@@ -98,7 +99,7 @@ class Limits:
         for name in _RATES:
             if getattr(self, name) == 0:
                 raise ValueError(
-                    f"{name} must be more than 0 per second, not 0: None sets no limit"
+                    f"{name} must be more than 0 per second, not 0: write None for no limit"
                 )
 
 
@@ -156,11 +157,11 @@ def check_interval(name: str, value: object) -> None:
 
     Raises:
         TypeError: The value is not a number.
-        ValueError: The value is not above 0, or infinite.
+        ValueError: The value is infinite, or is not above 0.
     """
     check_number(name, value, whole=False)
     if value == 0:
-        raise ValueError(f"{name} must be more than 0 seconds, not 0: None switches it off")
+        raise ValueError(f"{name} must be more than 0 seconds, not 0: write None to disable it")
 
 
 def check_share(name: str, value: object) -> None:
@@ -168,7 +169,7 @@ def check_share(name: str, value: object) -> None:
 
     Raises:
         TypeError: The value is not a number.
-        ValueError: The value is not above 0 and at most 1.
+        ValueError: The value is 0 or less, or is above 1.
     """
     advice = "write a number above 0 and at most 1, such as 0.25, or None for no share"
     if value is None:

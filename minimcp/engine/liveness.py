@@ -148,7 +148,7 @@ class Pinger:
         self._call_back()
 
     def _has_failed(self) -> bool:
-        """Return whether the last ping has no response, and end it."""
+        """Return whether the last ping failed. If it is still pending, end it."""
         ping = self._ping
         self._ping = None
         if ping is None:

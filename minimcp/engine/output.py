@@ -25,7 +25,8 @@ from .pool import renewed_in_fork
 # Maximum number of queued bytes. Above this, new output is dropped.
 MAX_WAITING_BYTES = 1024 * 1024
 
-# How long a server that ends waits for queued output to be read, and for its handlers.
+# How long a server that is shutting down waits for its queued output to be read, and for its
+# handlers.
 DRAIN_SECONDS = 0.1
 
 # Number of bytes that a writable pipe accepts without blocking.
@@ -204,7 +205,7 @@ def open_outlet(stream: Any) -> Optional[Outlet]:
 
 @contextmanager
 def never_blocking(*names: str) -> Iterator[None]:
-    """Replace standard streams by an `Outlet`, in `sys` and in `logging` handlers.
+    """Replace standard streams with an `Outlet`, in `sys` and in `logging` handlers.
 
     When the block ends, the streams are restored. They are not restored if user code is still
     running, because it may hold the lock of a stream while the interpreter exits.

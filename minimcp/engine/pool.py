@@ -1,6 +1,6 @@
 """`Pool`: worker threads that run handlers, with a limit on how many run at the same time.
 
-A server has one pool for all its connections, and so has a client. Tasks run in a separate pool
+A server has one pool for all its connections, and so does a client. Tasks run in a separate pool
 with the same limit (`extensions.tasks`, `extensions.host_tasks`). A handler that waits inside this
 library does not count towards the limit while it waits; see `waiting`.
 
@@ -40,7 +40,7 @@ renewed_in_fork: WeakSet[Any] = WeakSet()
 
 
 def renew_all_in_fork() -> None:
-    """Call `renew_in_fork` of each object in `renewed_in_fork`. Python calls this in a forked process."""
+    """Call `renew_in_fork` of each object in `renewed_in_fork`. Python calls this after a fork."""
     for renewed in list(renewed_in_fork):
         renewed.renew_in_fork()
 
@@ -76,9 +76,9 @@ class Pool:
     """Runs jobs in order of arrival, with a limit on how many run at the same time.
 
     A thread that finishes a job takes the next one from the queue. If more jobs can start, one more
-    thread is woken or started for the queue. When that thread gets there, it does the same for the
-    next one. So few threads run short jobs, with few switches between them, and no job waits behind
-    a slow one while the limit allows another job.
+    thread is woken or started for the queue. When that thread reaches the queue, it wakes or starts
+    the next one. As a result, short jobs run on a few threads, with few switches between them, and
+    no job waits behind a slow one while the limit allows another job.
 
     If the system cannot start a thread, jobs wait for an existing one.
 
@@ -114,7 +114,8 @@ class Pool:
         self._running = 0
         # Whether a thread is on its way to the queue.
         self._is_called = False
-        # False until a job is submitted, so that the thread that called `fork` does not stay.
+        # False until a job is submitted. So a worker thread that called `fork` ends after its job,
+        # in the child process.
         self._keeps_idle_threads = False
 
     def submit(self, *jobs: Job) -> None:
@@ -135,7 +136,7 @@ class Pool:
                 self._without_thread.append(job)
 
     def run(self, job: Job) -> None:
-        """Run a job on the calling thread, after the jobs that were enqueued before.
+        """Run a job on the calling thread, after the jobs that are already in the queue.
 
         Blocks until the limit allows another job.
         """
@@ -189,7 +190,7 @@ class Pool:
             self._without_thread.popleft()
         while self.queue and self._running < self._limit:
             if not isinstance(self.queue[0], threading.Event):
-                # The thread that arrives at the queue calls the next one.
+                # The thread that reaches the queue wakes the next one.
                 self._is_called = self._is_called or self._wake_thread(None)
                 break
             self._running += 1
@@ -208,14 +209,15 @@ class Pool:
         try:
             threading.Thread(target=self._work, args=(job,), name=name, daemon=True).start()
             return True
-        except RuntimeError as error:  # an existing thread, or a later call of `_advance`, helps
+        except RuntimeError as error:  # an existing thread or a later `_advance` runs the job
             log.error("%s: %s", self.name, error)
             return False
 
     def _work(self, job: Optional[Job]) -> None:
         """Run jobs until the thread has been idle for too long.
 
-        The first job comes from `spawn` and is not counted. None sends the thread to the queue.
+        The first job comes from `spawn` and is not counted. If it is None, the thread takes its
+        first job from the queue.
         """
         inbox: SimpleQueue[Optional[Job]] = SimpleQueue()
         while True:
@@ -255,7 +257,7 @@ class Pool:
 
         Args:
             inbox: The inbox of the thread.
-            was_called: Whether the thread was called to the queue.
+            was_called: Whether the thread was woken or started for the queue.
             was_counted: Whether the thread has counted as running until now.
         """
         # Not a `with` block, which takes three times as long: this runs between any two jobs.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logger("minimcp.rates")
 
 # Maximum number of buckets in a `RateLimiter`. Above this, the bucket that was used least recently
-# is dropped. Otherwise a peer that invents clients could fill the memory.
+# is dropped. Otherwise a peer that makes up clients could exhaust the memory.
 MAX_CLIENTS = 10_000
 
 # Maximum value of the header ``Retry-After``.
@@ -87,7 +87,7 @@ class RateLimiter:
         self._full_at: dict[Hashable, int] = {}
 
     def take(self, client: Hashable) -> float:
-        """Take a token of a client. Return 0.0, or the seconds until there will be one."""
+        """Take a token from a client's bucket. Return 0.0, or the seconds until one is there."""
         with self._lock:
             now = round(self._clock() * _NANOSECONDS)
             full_at, wait = self._rate.admit(self._full_at.pop(client, now), now)
@@ -153,7 +153,9 @@ class NotificationRate:
             return False
 
     def may_report(self, post: Callable[[], object]) -> bool:
-        """Return whether a progress report may be sent now. If not, keep it and drop the last one.
+        """Return whether a progress report may be sent now.
+
+        If not, keep it and drop the previous one.
 
         Args:
             post: Sends the report later. It must not block.

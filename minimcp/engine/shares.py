@@ -95,7 +95,7 @@ class CountedClient:
         self._pools: dict[Pool, Any] = {}
 
     def in_session(self, session: str) -> CountedClient:
-        """Return this client with the name of a session, too."""
+        """Return this client with the name of a session added."""
         names = (*self.names, *self._shares.names_of(None, session, None))
         return CountedClient(self._shares, names, self)
 
@@ -123,7 +123,7 @@ class CountedClient:
         """Move a place of another client to this one; see `admit`.
 
         Raises:
-            ShareExceeded: The client uses its whole share. The place has its old names.
+            ShareExceeded: The client uses its whole share. The place keeps its old names.
         """
         if most is None or not self.names:
             place.leave()
@@ -282,7 +282,7 @@ class Shares:
         """Move a place to a client with these names; see `CountedClient.admit`.
 
         Raises:
-            ShareExceeded: The client uses its whole share. The place has its old names.
+            ShareExceeded: The client uses its whole share. The place keeps its old names.
         """
         while True:
             with self._lock:
@@ -347,8 +347,8 @@ class Shares:
     def _exceeded(self, kind: str, name: Name, most: int) -> ShareExceeded:
         option = "address_share" if name[0] == "address" else "client_share"
         return ShareExceeded(
-            f"this {name[0]} uses its share of {RESOURCES[kind]}: {self.share(name, most)} of"
-            f" {most} (Limits.{option}). Try again later"
+            f"this {name[0]} has used up its share of {RESOURCES[kind]}: {self.share(name, most)}"
+            f" of {most} (Limits.{option}). Try again later"
         )
 
     # ------------------------------------------------------------ threads
@@ -356,7 +356,8 @@ class Shares:
     def max_threads(self, name: Name, size: int) -> int:
         """Return how many threads of a pool a client may occupy, at least 1.
 
-        A client leaves its share to other clients. With a share of 0.25, it may use three quarters.
+        A fraction of the threads is left to other clients. With 0.25, a client may use three
+        quarters.
         """
         fraction = self._fractions[name[0]]
         if fraction is None:

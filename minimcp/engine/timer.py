@@ -15,7 +15,7 @@ from .pool import renewed_in_fork
 log = logger("minimcp.timer")
 
 # Maximum timeout of one wait, because a lock rejects values above ``threading.TIMEOUT_MAX``. A
-# longer wait is repeated every day.
+# longer wait is split into waits of one day.
 MAX_WAIT_SECONDS = 86400.0
 
 # Minimum interval between two checks of a paused deadline.
@@ -87,7 +87,7 @@ NEVER = Deadline(None)
 
 
 class Timer:
-    """Calls functions after a delay, on one thread that the first call of `after` starts.
+    """Calls functions after a delay, on one thread, which the first call to `after` starts.
 
     The functions must not block. Thread-safe.
     """
@@ -97,7 +97,7 @@ class Timer:
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Drop all scheduled calls, and reset to no thread."""
+        """Drop all scheduled calls and forget the thread."""
         self._scheduler = sched.scheduler(time.monotonic)
         self._lock = threading.RLock()
         self._changed = threading.Event()

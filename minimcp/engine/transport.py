@@ -31,7 +31,7 @@ except ImportError:  # pragma: no cover - Windows
 HEAD_BYTES = 4096
 TAIL_BYTES = 512
 
-# Size of a pipe, if the system allows a change. With the usual 64 KiB, each 64 KiB of a message
+# Size of a pipe, if the system allows changing it. With the usual 64 KiB, each 64 KiB of a message
 # would cost a thread switch.
 PIPE_BYTES = 256 * 1024
 
@@ -107,7 +107,7 @@ class Transport:
         raise NotImplementedError
 
     def close_in_fork(self) -> None:
-        """Close the descriptors in a forked process, without an effect on the parent process."""
+        """Close the descriptors in a forked process, without affecting the parent process."""
 
     def peer_may_read(self) -> bool:
         """Return whether the peer may still read although it sends nothing more.
@@ -190,7 +190,7 @@ class _NoPoll:
         """Do nothing."""
 
     def poll(self, milliseconds: float = 0.0) -> list[tuple[int, int]]:
-        """Report that a write may be tried, if it may block."""
+        """Return an event if the caller may block, so that it tries the write."""
         return [(-1, 0)] if milliseconds else []
 
 
@@ -347,13 +347,13 @@ class StreamTransport(Transport):
                     end.closed or not (seconds or self._blocks) or end.poller.poll(seconds * 1000)
                 )
                 if end.closed:
-                    raise BrokenPipeError("it is closed")
+                    raise BrokenPipeError("the transport is closed")
                 if ready:
                     written = os.write(end.number, data[:_AT_ONCE] if self._blocks else data)
             except BlockingIOError:
                 pass
             except OSError as error:
-                raise self.lost(f"nothing can be sent: {error.strerror or error}") from error
+                raise self.lost(f"cannot send: {error.strerror or error}") from error
         self.sent += written
         return written
 
@@ -442,7 +442,7 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
             logged, and the connection continues.
 
     Raises:
-        TypeError: It is not a text file or a function.
+        TypeError: `trace` is neither a text file nor a function.
     """
     if trace is None:
         return None

@@ -72,6 +72,9 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.http")
 
+# Why a session ended before its client had sent `notifications/initialized`.
+NOT_INITIALIZED = "the client did not initialize the session, and other clients need the room"
+
 # What a stream of change notifications gets to end with its answer when nothing else gets time.
 STREAM_SECONDS = 0.5
 
@@ -185,7 +188,7 @@ class HttpService:
         if bearer is None or path not in bearer.metadata_paths:
             return None
         if request.method not in ("GET", "HEAD"):
-            raise HttpError(405, "this is read with GET", (("Allow", "GET, HEAD"),), code=None)
+            raise HttpError(405, "use GET for this path", (("Allow", "GET, HEAD"),), code=None)
         document = bearer.metadata(self._registry.feature("access").static_scopes())
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
@@ -232,8 +235,8 @@ class HttpService:
             log.debug("%s: %s", request.client, error)
         except Exception as error:
             if isinstance(error, StoreUnavailable):
-                log.warning("a request is refused: %s", error)
-                reason = "sessions cannot be read now: try again"
+                log.warning("a request was rejected: %s", error)
+                reason = "the session store is unavailable: try again later"
                 error = HttpError(503, reason, code=errors.INTERNAL_ERROR)
             elif isinstance(error, ShareExceeded):
                 error = rejected(error)
@@ -278,12 +281,12 @@ class HttpService:
         require(
             is_json(headers.get("Content-Type")),
             415,
-            f"the body is {JSON_TYPE}, and Content-Type says so",
+            f"the body must be {JSON_TYPE}, and Content-Type must say so",
         )
         require(
             headers.get("Content-Encoding", "identity").lower() == "identity",
             415,
-            "the body is not compressed",
+            "the body must not be compressed",
         )
         limit = self.options.body_bytes
         length = headers.get("Content-Length", "")
@@ -316,7 +319,7 @@ class HttpService:
             require(
                 not too_much,
                 413,
-                "the body has too many values for one of this server (HttpOptions.body_bytes)",
+                "the body has too many JSON values for this server (HttpOptions.body_bytes)",
             )
         return body
 
@@ -488,12 +491,12 @@ class Endpoint(HttpService):
                     (each for each in sessions if not (each.initialized or each.responses)), None
                 )
                 if silent is not None:
-                    self._end(silent, "others wait, and its client has not begun")
+                    self._end(silent, NOT_INITIALIZED)
         with self._changed:
             if most is None or len(self.sessions) < most:
                 self.sessions[session.id] = session
                 return
-        session.end("there are too many")
+        session.end("there are too many sessions")
         raise too_many_sessions(most)
 
     def use_session(self, session: Session) -> None:
@@ -508,7 +511,7 @@ class Endpoint(HttpService):
         is running. Return whether it was ended."""
         if session.initialized or session.responses:
             return False
-        self._end(session, "others wait, and its client has not begun")
+        self._end(session, NOT_INITIALIZED)
         return True
 
     def end_after_responses(self, session: Session) -> None:
@@ -619,7 +622,7 @@ class Endpoint(HttpService):
         try:
             try:
                 if listens and not streams:
-                    raise InternalError("no streams are served on this way")
+                    raise InternalError("this connection cannot serve streams")
                 if listens:
                     response.place = self.reserve(response, client)
                     end = partial(self._registry.drain, response)
@@ -644,7 +647,7 @@ class Endpoint(HttpService):
     ) -> None:
         """Serve an array of messages. Its requests run at the same time; one array answers them."""
         is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
-        require(not is_stateless, 400, "a message is one object, not an array")
+        require(not is_stateless, 400, "a message must be an object, not an array")
         session, revision = self.admission.sender(headers)
         taken = self._offer.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
@@ -848,7 +851,7 @@ class Endpoint(HttpService):
                 with self._changed:
                     before = session.unsolicited
                     free = before is None or not before.is_connected()
-                    require(free, 409, "this session has such a stream already")
+                    require(free, 409, "this session already has an open stream")
                     place = self.reserve(stream, client)
                     session.unsolicited = self._open[writer] = stream
                 self.session_store.begin_stream(session, writer)

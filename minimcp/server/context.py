@@ -60,7 +60,7 @@ class Caller(NamedTuple):
 _ELSEWHERE = {
     **dict.fromkeys(("call_tool", "get_prompt"), "call the function directly"),
     "report_progress": "did you mean ctx.progress?",
-    "request_context": "its members are in ctx itself: ctx.request_id, ctx.meta, ctx.session",
+    "request_context": "use the attributes of ctx itself: ctx.request_id, ctx.meta, ctx.session",
 }
 
 

@@ -306,7 +306,9 @@ def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given)
     for name in names:
         if not isinstance(name, str):
-            raise TypeError(f"{owner}: requires must hold names of capabilities, not {name!r:.60}")
+            raise TypeError(
+                f"{owner}: requires must contain names of capabilities, not {name!r:.60}"
+            )
         if name.startswith("ext:"):
             check_identifier(name[4:], owner)
         elif name.partition(".")[0] not in OPEN_CAPABILITIES or "" in name.split("."):
@@ -371,7 +373,7 @@ def annotated(
         raise TypeError(
             f"{owner}: annotations must be a mapping such as {example}, not {given!r:.60}"
         )
-    check_names(given, inspect.signature(cls).parameters, f"{owner}: no annotation is called")
+    check_names(given, inspect.signature(cls).parameters, f"{owner}: there is no annotation")
     return cls(**given)
 
 

@@ -89,7 +89,7 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
         found = Path(os.path.realpath(os.path.join(top, text)))
         if found.is_relative_to(top):
             return found
-        fault = "it leads outside"
+        fault = "it leads outside the directory"
     raise ResourceAccessDenied(f"Access denied: the path is rejected, because {fault}")
 
 

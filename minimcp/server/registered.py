@@ -605,7 +605,9 @@ class Table(Generic[R]):
             if taken.key != name:
                 first = f"as {taken.key!r}, {first}"
             second = source_location(entry.function)
-            raise ValueError(f"the {self.kind} {name!r} exists: {first}; now {second}{advice}")
+            raise ValueError(
+                f"the {self.kind} {name!r} already exists: {first}; defined again: {second}{advice}"
+            )
 
     def refresh(self) -> None:
         """Update the table after a change here or in a mounted table. The caller holds

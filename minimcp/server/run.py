@@ -216,7 +216,7 @@ class Run:
             while not woken and self._parent in (None, os.getppid()):
                 woken = self._wait(PARENT_CHECK_SECONDS)
             signalled = self.signal_count > 0
-            reason = "the server received a signal to end" if signalled else None
+            reason = "the server received a signal to stop" if signalled else None
             if not woken:
                 reason = "the process that started the server has ended"
             deadline = Deadline(SIGNAL_SECONDS if signalled else None)
@@ -275,7 +275,7 @@ class Run:
         while signalled and self._is_busy() and not deadline.expired:
             self._wait(0.05)
         if not self._returned.is_set() or (signalled and self._is_busy()):
-            log.error("a handler does not return: ending the process")
+            log.error("a handler has not returned: ending the process")
             _end_children(Deadline(0))
             os._exit(1)
 

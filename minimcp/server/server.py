@@ -212,7 +212,7 @@ class Server:
         for extension in extensions or ():
             if not hasattr(extension, "install") or isinstance(extension, type):
                 raise TypeError(
-                    f"extensions must hold objects such as Tasks(), not {extension!r:.60}"
+                    f"extensions must contain objects such as Tasks(), not {extension!r:.60}"
                 )
             extension.install(self)
         self.add(*handlers)

@@ -53,10 +53,12 @@ CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 
 # Hosts prepend "mcp__server__" to a name, and models accept at most 64 characters.
 GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,45}")
-ODD_NAME = "has a name that some hosts cut or drop: use 1 to 45 of A-Z a-z 0-9 _ -"
+ODD_NAME = (
+    "has a name that some hosts truncate or drop: use 1 to 45 characters from A-Z a-z 0-9 _ -"
+)
 GOOD_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 ODD_PARAMETER = (
-    "has the parameter {!r:.80}, for which some hosts drop the tool: use A-Z a-z 0-9 _ -"
+    "has the parameter {!r:.80}, and some hosts drop a tool with such a name: use A-Z a-z 0-9 _ -"
 )
 # Characters that hosts replace with "_" in names.
 REPLACED = r"[^A-Za-z0-9_-]"
@@ -84,7 +86,7 @@ _ADVICE = (
         "SQLite objects created in a thread",
         " Tools run on several threads: connect in the tool, "
         "or with check_same_thread=False and a lock, or write executor=Serial() and connect in "
-        "a tool of that executor",
+        "a tool that runs on it",
     ),
     (
         "AuthorizationError",
@@ -291,7 +293,8 @@ class RegisteredTool(RegisteredFunction):
         types = types_of(schema)
         if option == "input_schema" and "object" not in types:
             raise ValueError(
-                f'{where} accepts no object, but arguments are an object: write "type": "object"'
+                f"{where} does not accept an object, but arguments are always an object: write "
+                '"type": "object"'
             )
         has_members = "type" not in schema and not _OBJECT_KEYWORDS.isdisjoint(schema)
         if option == "input_schema" or types == {"object"} or has_members:
