@@ -485,7 +485,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "returns another type, not structured": [returns("int", "return 'x'", "(structured=False)"),
         "f returned a wrong value: expected an integer, got the string 'x'"],
     "returns too much": [does("return 'x' * 2_000", "server = Server('s', limits=Limits(message_bytes=1_000))"),
-        "the Limits.message_bytes of its sender: ask for less"],
+        "the sender's Limits.message_bytes: ask for less"],
     "a prompt that returns a dict": [does("return {}", kind="prompt"),
         "f returned a dict, {}: return a str, a Message(role"],
     "reads the terminal": [does("raise EOFError('EOF when reading a line')"),

@@ -876,7 +876,8 @@ class IncomingRequest:
             forget()
         if is_late:
             log.warning(
-                "%s asks a client that has not sent notifications/initialized within %g s",
+                "%s asks a question, but the client did not send notifications/initialized "
+                "within %g s",
                 self.request.method,
                 INITIALIZED_SECONDS,
             )

@@ -128,8 +128,8 @@ class EventReader:
             self._line = bytearray()
             self._data = None
             raise ProtocolViolation(
-                f"an event is longer than {self._max_bytes} bytes, the Limits.message_bytes of its "
-                "receiver"
+                f"an event is longer than {self._max_bytes} bytes, the receiver's "
+                "Limits.message_bytes"
             )
 
     def _dispatch(self) -> Optional[SseEvent]:

@@ -85,7 +85,7 @@ REGISTERED = [pair for pair in PAIRS if ".." not in pair[1] and pair[1].isascii(
 def test_an_equivalent_uri_is_taken(registered: str, other: str) -> None:
     server = shelf()
     function = other_text if "{" not in other else named
-    with pytest.raises(ValueError, match="exists: as") as caught:
+    with pytest.raises(ValueError, match="already exists: as") as caught:
         server.add_resource(function, other, name="other")
     assert repr(registered) in str(caught.value) and repr(other) in str(caught.value)
     mounting = Server("mounting")

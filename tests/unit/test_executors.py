@@ -73,7 +73,7 @@ def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
 def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
     made = exchange(limit=0)
     kept.start(made)
-    assert "requests are running already" in answers(made)[0]["error"]["message"]
+    assert "requests are already running" in answers(made)[0]["error"]["message"]
     assert kept.jobs == [] and repr(kept) == "<Kept 0 waiting>"
 
 

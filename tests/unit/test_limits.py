@@ -27,7 +27,7 @@ from minimcp.engine.limits import check_number
     ("call_rate", True, TypeError, "call_rate must be a number per second or None, not True"),
     ("call_rate", math.inf, ValueError, "call_rate must be a number per second or None, not inf"),
     ("call_rate", -1, ValueError, "call_rate must be at least 0, not -1"),
-    ("call_rate", 0, ValueError, "call_rate must be more than 0 per second, not 0: None sets no limit"),
+    ("call_rate", 0, ValueError, "call_rate must be more than 0 per second, not 0: write None for no limit"),
     ("notification_rate", 0.0, ValueError, "notification_rate must be more than 0 per second, .*"),
     ("notification_rate", [], TypeError, "notification_rate must be a number per second or None, .*"),
 ])  # fmt: skip

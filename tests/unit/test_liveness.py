@@ -642,7 +642,7 @@ def test_a_server_that_rejects_a_ping_has_responded(
     ("5", TypeError, "ping_interval must be a number of seconds or None, not '5'"),
     (True, TypeError, "ping_interval must be a number of seconds or None, not True"),
     ([], TypeError, "ping_interval must be a number of seconds or None"),
-    (0, ValueError, "ping_interval must be more than 0 seconds, not 0: None switches it off"),
+    (0, ValueError, "ping_interval must be more than 0 seconds, not 0: write None to disable it"),
     (-1, ValueError, "ping_interval must be at least 0, not -1"),
     (float("inf"), ValueError, "ping_interval must be a number of seconds or None, not inf"),
     (float("nan"), ValueError, "ping_interval must be a number of seconds or None, not nan"),

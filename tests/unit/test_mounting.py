@@ -184,7 +184,7 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
     for add in ways:
         host = Server("host")
         add(host)
-        with pytest.raises(ValueError, match=r"exists: .*; now .*"):
+        with pytest.raises(ValueError, match=r"already exists: .*; defined again: .*"):
             host.mount(below, prefix="lib")
         below.add_tool(other)
         below.remove_tool("other")
@@ -193,7 +193,7 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
             assert [tool["name"] for tool in listed] in ([], ["lib__text"]), "nothing was mounted"
     host = Server("host")
     host.mount(below, prefix="lib")
-    with pytest.raises(ValueError, match="the tool 'lib__text' exists"):
+    with pytest.raises(ValueError, match="the tool 'lib__text' already exists"):
         host.add_tool(other, name="lib__text")
     host.add_tool(other, name="lib__later")
     caplog.clear()

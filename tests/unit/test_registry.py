@@ -114,7 +114,8 @@ def test_names_of_methods() -> None:
         "<RegisteredMethod 'vendor/thing' = "
     )
     with pytest.raises(
-        ValueError, match=r"the method 'vendor/thing' exists: .*first.*; now .*lambda"
+        ValueError,
+        match=r"the method 'vendor/thing' already exists: .*first.*; defined again: .*lambda",
     ):
         server.method("vendor/thing")(lambda params: {})
     assert server.method("vendor/thing", replace=True)(first) is first

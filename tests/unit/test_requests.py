@@ -396,7 +396,7 @@ def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
     assert not sinks[0].requests.advance(first, BEGIN)
     assert sinks[0].requests.running == 1
     second.run()
-    assert "1 requests are running already" in answers(sinks[1])[0]["error"]["message"]
+    assert "1 requests are already running" in answers(sinks[1])[0]["error"]["message"]
     incoming(sinks[1], id=2, immediate=True).run()
     assert "result" in answers(sinks[1])[1]
     first.run()
@@ -475,7 +475,7 @@ def test_a_request_that_arrives_after_its_peer_has_left_is_cancelled() -> None:
     request = IncomingRequest(message, Peer(NEWEST_HANDSHAKE), route, sink)
     jobs: List[Any] = []
     start(request, jobs.append)
-    assert request.token.reason == "the peer has left" and len(sink.requests) == 0
+    assert request.token.reason == "the peer has disconnected" and len(sink.requests) == 0
     jobs.pop()()
     assert sink.answers == []
 
@@ -624,7 +624,7 @@ def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
         and request.ask([], 1) == []
     )
     request.run()
-    with pytest.raises(RuntimeError, match="tools/call was answered already"):
+    with pytest.raises(RuntimeError, match="tools/call has already been answered"):
         request.ask([("roots/list", {})], 1)
 
 

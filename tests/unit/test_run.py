@@ -23,7 +23,7 @@ from .requests import config
 from .test_executors import exchange, interrupt
 
 SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
-SIGNALLED = [(module.EXIT_SECONDS, "the server received a signal to end")]
+SIGNALLED = [(module.EXIT_SECONDS, "the server received a signal to stop")]
 
 
 class Scene:

@@ -173,7 +173,7 @@ def test_what_is_no_way() -> None:
         ),
         (
             lambda: server.tool(requires=[5])(text),
-            "requires must hold names of capabilities, not 5",
+            "requires must contain names of capabilities, not 5",
         ),
     ):
         with pytest.raises(TypeError, match=words):

@@ -53,7 +53,9 @@ def test_each_name_of_a_client_counts() -> None:
     address = ("address", "192.0.2.1")
     for number in range(2):
         admit(counted, "requests", 8, [ADA, ("session", number), address])
-    with pytest.raises(ShareExceeded, match="this principal uses its share of running requests"):
+    with pytest.raises(
+        ShareExceeded, match="this principal has used up its share of running requests"
+    ):
         admit(counted, "requests", 8, [ADA, ("session", 3), address])
     for _ in range(2):
         admit(counted, "requests", 8, [BOB, ("session", 4), address])
