@@ -80,7 +80,7 @@ def test_the_limit_is_that_of_the_data_and_exact() -> None:
         [event] = read(start + b"x" * 100 + b"\n\n", max_bytes=100)
         assert event.data == "x" * 100
         with pytest.raises(
-            ProtocolViolation, match="longer than 100 bytes, the Limits.message_bytes"
+            ProtocolViolation, match="longer than 100 bytes, the receiver.s Limits.message_bytes"
         ):
             read(start + b"x" * 101 + b"\n\n", max_bytes=100)
     assert read(b"data:x\n" * 50 + b"data\n\n", max_bytes=100) == [
