@@ -18,12 +18,8 @@ from typing import Dict, Iterator, List, NamedTuple, Tuple
 from .support import ROOT
 
 ALLOWED: Dict[str, int] = {
-    "minimcp/auth": 7,
-    "minimcp/cli": 3,
-    "minimcp/client": 1,
-    "minimcp/http": 101,
-    "minimcp/server": 1,
-    "tests": 619,
+    "minimcp/cli": 2,  # texts that the demo prints
+    "tests": 618,
 }
 """The number of hits that each folder may have; 0 for all others. Lower them."""
 

@@ -371,7 +371,7 @@ def discover(
             _ignored(shown, str(error))
             reasons.append(str(error))
     found: Optional[_Protected] = None
-    is_absent = named is None  # whether it is known that there is no document
+    is_absent = named is None  # whether the document is known to be missing
     for each in urls:
         try:
             document, reason = exchange.document(each)
@@ -439,7 +439,7 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
         _other_issuer(issuer, base)
     server: Optional[dict[str, Any]] = None
     reasons = []
-    is_absent = True  # whether it is known that there is no document
+    is_absent = True  # whether the document is known to be missing
     for url in (base + SERVER_METADATA, base + OPENID_METADATA):
         try:
             found, reason = exchange.document(url)

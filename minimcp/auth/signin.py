@@ -52,7 +52,7 @@ POLL_SECONDS = 0.2
 
 
 class SignIn(Grant):
-    """The sign-in of a person with their browser, and storage of the token. For ``connect(auth=)``.
+    """A sign-in with the browser, for ``connect(auth=...)``. The token is stored.
 
     The browser is opened when a server requires a token and none is stored. One object may be used
     for any number of connections. Thread-safe.
@@ -78,8 +78,8 @@ class SignIn(Grant):
             authorization servers that support such documents; None means no document.
         client_name: The name of a registered client, which the person sees.
         scopes: Scopes to request in addition to the ones in the challenge.
-        timeout: Seconds that the person has to sign in. The deadline of the waiting call is paused
-            meanwhile.
+        timeout: Seconds that the person has to sign in. They do not count towards the deadline of
+            the waiting call.
 
     Raises:
         ValueError: A URL is invalid; there is a secret without a client id or an issuer; or the

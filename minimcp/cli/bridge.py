@@ -411,7 +411,7 @@ class Link(Host):
             raise
         except McpError as error:
             log.warning("%s: %s", incoming.request.method, error)
-            # The details are for the person who has started the bridge.
+            # Show the details only to the user of the bridge, on this machine.
             if self._bridge.is_local:
                 details = str(error)
             else:

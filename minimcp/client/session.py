@@ -436,8 +436,10 @@ class ClientSession(ConnectionRole):
         return begun
 
     def _serve(self, request: IncomingRequest) -> Result:
-        """Answer a question. Meanwhile pause the deadline of its call, or of all calls if that is
-        unknown."""
+        """Answer a question, and pause the deadline of its call until then.
+
+        If the call is unknown, the deadlines of all calls are paused.
+        """
         resume = self.calls.pause_all(*getattr(request.sink, "asked_by", ()))
         request.on_cancel(resume)
         try:
