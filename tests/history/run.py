@@ -226,7 +226,7 @@ def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
     except RpcError as error:
         if error.from_peer and error.code == ERROR:
             return "error", str(error.data), 0
-        if error.from_peer and "the process that ran this has ended" in str(error):
+        if error.from_peer and "the process of this request has ended" in str(error):
             return "killed", "", 0
         return (
             ("refused" if error.from_peer and error.code in REFUSALS else repr(error)),
