@@ -837,6 +837,8 @@ class IncomingRequest:
             for call in pending:
                 outcome = calls.wait(call, deadline, group=pending)
                 if isinstance(outcome, Failure):
+                    # The peer may have sent the cancellation before this error.
+                    self.check()
                     return outcome
                 results.append(outcome)
             return results

@@ -628,6 +628,25 @@ def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
         request.ask([("roots/list", {})], 1)
 
 
+def test_a_request_that_was_cancelled_before_its_question_was_refused_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The peer does both before the question is entered among those of the request."""
+    sink = Asking()
+    request = incoming(sink)
+
+    def sent(send: Any, line: Any, deadline: Any) -> Any:
+        done = send(line, deadline)
+        request.token.cancel("never mind")
+        first = sink.wire.sent[0]["id"]
+        sink.wire.calls.settle(first, Failure(first, -1, "no"))
+        return done
+
+    around(monkeypatch, sink.wire.calls, "_send", sent)
+    with pytest.raises(Cancelled, match="never mind"):
+        request.ask([("roots/list", {})], WAIT)
+
+
 @pytest.mark.requirement("CANC-04", "M:CAN-10")
 @pytest.mark.parametrize("how", ["cancelled", "refused", "late", "before", "between"])
 def test_questions_that_nobody_needs_any_more_are_withdrawn(
