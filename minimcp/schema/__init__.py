@@ -34,7 +34,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        target = "Bounds" if name == "Limits" else name  # `Limits` is the public name of `Bounds`
+        target = "Bounds" if name == "Limits" else name  # an alias of `Bounds`
         if target not in _MODULE_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = getattr(import_module(_MODULE_OF[target], __name__), target)

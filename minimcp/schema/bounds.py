@@ -32,7 +32,7 @@ _BOUNDS = {
 class Bounds:
     """Bounds for a parameter or field, inside `Annotated`.
 
-    The public name is `minimcp.schema.Limits`: ``Annotated[int, Limits(ge=1, le=10)]``.
+    Write ``Annotated[int, Bounds(ge=1, le=10)]``. `minimcp.schema.Limits` is the same class.
 
     Args:
         ge: Smallest number allowed. None sets no bound, here and below.
