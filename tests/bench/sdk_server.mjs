@@ -10,6 +10,10 @@ const record = z.object({
   id: z.int(), name: z.string(), tags: z.array(z.string()), at: z.object({ lat: z.number(), lon: z.number() }),
 });
 const [mode = 'plain'] = process.argv.slice(2);
+if (!['plain', 'records', 'many'].includes(mode)) {
+  console.error(`the mode ${mode} is not measured`);
+  process.exit(2);
+}
 
 function make() {
   const server = new McpServer({ name: 'bench', version: '0' });

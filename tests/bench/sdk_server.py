@@ -73,12 +73,12 @@ def forecast(city: str, days: int = 3, units: str = "metric") -> str:
     return city
 
 
-def serve_http() -> None:
+def serve_http(mode: str) -> None:
     import uvicorn
 
     listener = socket.create_server(("127.0.0.1", 0), backlog=128)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}/mcp", flush=True)
-    app = server.streamable_http_app(json_response=True)
+    app = server.streamable_http_app(json_response=mode == "http")
     config = uvicorn.Config(app, log_level="error", access_log=False)
     running = uvicorn.Server(config)
 
@@ -103,6 +103,6 @@ if __name__ == "__main__":
         for number in range(1000):
             server.add_tool(forecast, name=f"tool_{number}", structured_output=False)
     if mode in ("http", "events"):
-        serve_http()
+        serve_http(mode)
     else:
         server.run()
