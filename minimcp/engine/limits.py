@@ -137,7 +137,8 @@ class BoundedQueue(SimpleQueue[Any]):
             if not (fits or self._warned):
                 self._warned = True
                 log.warning(
-                    "a callback is too slow: above %d %s, or %.0f bytes, the oldest are dropped",
+                    "a callback is too slow: when more than %d %s, or %.0f bytes, are queued, the "
+                    "oldest are dropped",
                     self._max_items,
                     self._name,
                     self.max_bytes,

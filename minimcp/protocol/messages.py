@@ -193,7 +193,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     # Not `dict(pairs)`: without pairs, that makes a dict that takes more memory.
     members = {name: value for name, value in pairs}  # noqa: C416
     if len(members) != len(pairs):
-        raise ValueError("an object has a member twice")
+        raise ValueError("an object has a repeated member")
     return members
 
 
@@ -370,7 +370,7 @@ def explain_decoding(line: bytes) -> InvalidMessage:
         )
     if type(value) is dict and sum(name == "id" for name, _ in objects[-1]) > 1:
         value["id"] = None  # a response to one of the two ids could end another call
-    return _invalid(value, INVALID_REQUEST, "an object has a member twice")
+    return _invalid(value, INVALID_REQUEST, "an object has a repeated member")
 
 
 def _unreadable(line: bytes, reason: str) -> InvalidMessage:

@@ -368,8 +368,14 @@ FOREIGN = {"if": True}
 @for_each(
     ("schema", "words"),
     [
-        ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "so large"),
-        ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "so large"),
+        (
+            {"properties": {f"a{n}": {"type": "null"} for n in range(6000)}},
+            "too large for jsonschema",
+        ),
+        (
+            {"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}},
+            "too large for jsonschema",
+        ),
         ({"patternProperties": {"a": {}}}, "patternProperties"),
         ({"$ref": "http://example.com/x"}, "has no target"),
     ],

@@ -154,7 +154,7 @@ def test_what_a_skill_has_to_say() -> None:
 
 
 @pytest.mark.parametrize(("name", "folder", "why"), [
-    ("a", "b", "that of the folder"), (None, "a", "that of the folder"), (1, "a", "that of the folder"),
+    ("a", "b", "the name of the folder"), (None, "a", "the name of the folder"), (1, "a", "the name of the folder"),
     ("A", "A", "a-z"), ("", "", "a-z"), ("a--b", "a--b", "a-z"), ("-a", "-a", "a-z"), ("a\n", "a\n", "a-z"),
     ("a" * 65, "a" * 65, "64"),
 ])  # fmt: skip

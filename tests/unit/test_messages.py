@@ -303,7 +303,7 @@ def test_the_default_limit_is_256_and_counts_depth_only() -> None:
     twice = nested(10, '{"a":1,"a":', "}", "1")
     for depth in (5, 256):
         assert decode(twice, max_depth=depth) == InvalidMessage(
-            INVALID, "an object has a member twice", 7, "request"
+            INVALID, "an object has a repeated member", 7, "request"
         )
 
 
@@ -328,21 +328,21 @@ def test_the_limit_of_python_is_met_without_an_exception(opener: str) -> None:
             '{"jsonrpc":"2.0","id":5,"method":"m","a":1,"a":2,"x":"',
             '"}',
             INVALID,
-            "an object has a member twice",
+            "an object has a repeated member",
             5,
         ),
         (
             '{"jsonrpc":"2.0","method":"m","params":{"a":1,"a":2,"x":"',
             '"},"id":6}',
             INVALID,
-            "a member twice",
+            "a repeated member",
             6,
         ),
         (
             '{"jsonrpc":"2.0","id":5,"id":6,"method":"m","x":"',
             '"}',
             INVALID,
-            "a member twice",
+            "a repeated member",
             None,
         ),
         (
