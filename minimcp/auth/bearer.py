@@ -430,7 +430,7 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
             )
         if scope == "offline_access":
             raise ValueError(
-                f"{name}: remove offline_access: a client requests it only from its "
-                "authorization server"
+                f"{name}: remove offline_access, which concerns only a client and "
+                "its authorization server"
             )
     return scopes

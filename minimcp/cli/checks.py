@@ -742,7 +742,7 @@ def _called(probe: Probe) -> str:
 @check("every message of the server is a JSON-RPC 2.0 message", "BASE-01", "M:BASE-1")
 def _all_messages(probe: Probe) -> None:
     if probe.invalid:
-        raise Failed(f"{len(probe.invalid)} are not, such as {probe.invalid[0]}")
+        raise Failed(f"{len(probe.invalid)} messages are not, such as {probe.invalid[0]}")
 
 
 @check("the server exits when its stdin is closed", "STDIO-11", "M:STD-10", must=False, web=False)

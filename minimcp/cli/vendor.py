@@ -91,7 +91,7 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
         "--only",
         choices=ROLES,
         default=None,
-        help="copy only the modules of this role over stdin and stdout, which need only the "
+        help="copy only the modules for this role over stdin and stdout; they need only the "
         "standard library (default: the role of the copy that is replaced, or everything)",
     )
     parser.add_argument(

@@ -340,7 +340,7 @@ def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) 
         raise TypeError(f"{name} must be a sequence of names: did you mean ({given!r},)?")
     for part in given:
         if part not in known:
-            raise ValueError(f"{name} has the parts {' and '.join(known)}, not {part!r}")
+            raise ValueError(f"{name} can contain {' and '.join(known)}, not {part!r}")
     return tuple(given)
 
 

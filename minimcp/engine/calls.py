@@ -71,8 +71,8 @@ class PendingCall:
         on_item: Called with the params of each progress notification, in order, by the thread that
             waits for the call; None drops them.
         queue: The queue of the waiting thread. Its items are the params of progress notifications,
-            this object when the call has ended, and None when the deadline has changed. Calls for
-            which the same thread waits share one queue.
+            this object when the call has ended, and None when the deadline has changed. Calls that
+            the same thread waits for share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """

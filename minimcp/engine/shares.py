@@ -103,7 +103,7 @@ class CountedClient:
     def admit(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
     ) -> Place:
-        """Return one more place for the client, which it occupies until `Place.leave`.
+        """Give the client one more place, which it occupies until `Place.leave`.
 
         If the client uses its whole share, its idle places are closed, oldest first.
 

@@ -642,7 +642,7 @@ class States:
             if not any(
                 compare_digest(_signed(key, payload).encode(), text.encode()) for key in keys
             ):
-                raise ValueError("a wrong signature, or an unknown key")
+                raise ValueError("an invalid signature, or an unknown key")
             claims = json.loads(urlsafe_b64decode(payload))
             if claims["aud"] != self._audience:
                 raise ValueError("from another server")

@@ -569,7 +569,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
         with pytest.raises(TypeError, match=text):
             gathered(handlers, **keywords)
     for keywords in ({"sampling": ("form",)}, {"elicitation": ("x",)}, {"elicitation": ()}):
-        with pytest.raises(ValueError, match="elicitation must name|has the parts"):
+        with pytest.raises(ValueError, match="elicitation must name|can contain"):
             gathered(host, **keywords)
 
 

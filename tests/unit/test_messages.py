@@ -291,13 +291,15 @@ def test_the_limit_of_nesting_is_exact(limit: int, opener: str, closer: str, ins
     sent = nested(limit - 2, opener, closer, inside)
     assert type(decode(sent, max_depth=limit)) is Request
     assert decode(sent, max_depth=limit - 1) == InvalidMessage(
-        INVALID, f"nested deeper than {limit - 1}", 7, "request"
+        INVALID, f"nested deeper than {limit - 1} levels", 7, "request"
     )
 
 
 def test_the_default_limit_is_256_and_counts_depth_only() -> None:
     assert type(decode(nested(254))) is Request
-    assert decode(nested(255)) == InvalidMessage(INVALID, "nested deeper than 256", 7, "request")
+    assert decode(nested(255)) == InvalidMessage(
+        INVALID, "nested deeper than 256 levels", 7, "request"
+    )
     params = {"a": "[{" * 1000, "b": [[]] * 1000}
     assert decode(line(id=1, method="m", params=params), max_depth=4) == Request(1, "m", params)
     twice = nested(10, '{"a":1,"a":', "}", "1")
@@ -316,7 +318,7 @@ def test_the_limit_of_python_is_met_without_an_exception(opener: str) -> None:
             type(found) is InvalidMessage and found.code in (PARSE, INVALID, PARAMS)
         )
     assert type(found) is InvalidMessage and found.reason in (
-        "nested too deep",
+        "nested too deeply",
         "a number is too large",
     )
 
