@@ -300,7 +300,7 @@ A_GUARD = (
     "@server.middleware\ndef guard(ctx, call_next):\n    raise AuthorizationError('no token')\n"
 )
 NO_PROGRAM = "there is no such program"
-OF_RESULT = "what the tool returned is in .value"
+OF_RESULT = "the returned value is in .value"
 OF_TEXT = "JSON: json.loads(result.text)"
 EARLY = "your server printed to stdout, which is for messages: use stderr"
 A_MARKED_CLASS = "class A:\n    @minimcp.tool\n    def f(self) -> str:\n        'F.'\n        return ''\nserver.add(A)"

@@ -552,7 +552,7 @@ def _probe(
             )
             session.agree(PerRequest(revision, peer, envelope, instructions))
             return "agreed"
-    raise UnsupportedRevision(f"{session.name}: the server refuses the revisions that it offers")
+    raise UnsupportedRevision(f"{session.name}: the server rejects the revisions that it offers")
 
 
 def _described(

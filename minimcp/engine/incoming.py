@@ -239,7 +239,7 @@ class RunningRequests:
         try:
             with self.lock:
                 if request.key in self._table:
-                    raise InvalidRequest(f"the id {request.request.id!r} is in use")
+                    raise InvalidRequest(f"the id {request.request.id!r} is already in use")
                 if self._refusal is not None:
                     raise InternalError(self._refusal)
                 if self._bytes and self._bytes + request.size > self._max_queued:

@@ -27,8 +27,8 @@ class Limits:
         batch: Maximum number of messages in one array.
         workers: Maximum number of handlers that run at the same time, for all connections. Handlers
             that wait inside the library or run on an executor do not count. Tasks have a separate
-            pool of the same size. Over HTTP, one client may not use the last `client_share` of the
-            threads.
+            pool of the same size. Over HTTP, one client must leave the fraction `client_share` of
+            the threads to other clients.
         requests: Maximum number of requests that have started and have not finished, for all
             connections of a server or for one connection of a client. Requests in an executor's
             queue count.
@@ -37,7 +37,7 @@ class Limits:
             notifications for callbacks, per client. A single request may be larger.
         streams: Maximum number of open streams of change notifications of a server. Over HTTP, this
             also limits all open event streams of one path. With 0, all streams are rejected.
-        rounds: How often a client may send one request again with more answers (2026-07-28).
+        rounds: How often a client may repeat one request with more answers (2026-07-28).
         waiting_handlers: Maximum number of handlers per connection that wait for answers (only
             2026-07-28 over stdio and in memory). Above this, the oldest handler ends, and runs from
             the start when its answers arrive. With 0, each question runs the handler again.

@@ -211,7 +211,7 @@ class _End:
     Attributes:
         lock: The lock that a thread holds while it uses the descriptor.
         unblocked: Whether the descriptor was made non-blocking. The open file may be shared with
-            other processes, so it must be restored.
+            other processes, so its mode must be restored.
     """
 
     unblocked = False

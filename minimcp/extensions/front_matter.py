@@ -162,7 +162,7 @@ class _Reader:
     def _block(self, indent: int, depth: int) -> Json:
         """Return the mapping or list whose lines have this indentation."""
         if depth > MAX_DEPTH:
-            self._refuse(f"values may nest at most {MAX_DEPTH} deep")
+            self._refuse(f"values may be nested at most {MAX_DEPTH} levels deep")
         items: list[Json] = []
         members: dict[str, Json] = {}
         while 0 <= self._indent() == indent:
@@ -271,7 +271,7 @@ class _Reader:
 
     def _brackets(self, text: str, at: int, depth: int) -> tuple[Json, int]:
         if depth > MAX_DEPTH:
-            self._refuse(f"values may nest at most {MAX_DEPTH} deep")
+            self._refuse(f"values may be nested at most {MAX_DEPTH} levels deep")
         items: list[Json] = []
         members: dict[str, Json] = {}
         is_list = text[at] == "["
@@ -305,7 +305,7 @@ class _Reader:
             found: str = json.loads(f'"{text}"', strict=False)
             found.encode()
         except ValueError:  # encode() raises a subclass
-            self._refuse("text in double quotes must use the escapes of JSON")
+            self._refuse("text in double quotes must use JSON escapes")
         return found
 
     def _plain(self, text: str) -> Json:

@@ -107,7 +107,7 @@ class Elicit(ClientQuestion):
         self._need(peer, "elicitation.form")
         if self.form.has_lists and not revision.full_forms:
             raise errors.CapabilityNotSupported(
-                f"{revision.name} does not have forms with lists of choices"
+                f"{revision.name} does not support forms with lists of choices"
             )
         mode = {"mode": "form"} if revision.full_forms else {}
         return {

@@ -331,7 +331,9 @@ class _Run:
         if self.peer and len(text) > longest_text(pattern):
             if pattern not in self.not_run:
                 log.debug(
-                    "the pattern %.100r may be slow: not run on %d characters", pattern, len(text)
+                    "the pattern %.100r may be slow, so it was not run on %d characters",
+                    pattern,
+                    len(text),
                 )
             self.not_run.add(pattern)
             return None

@@ -863,7 +863,7 @@ class SharedSessions(SessionStore):
                 elif not ended and not self._store.wait([self.events.key(name)], seen, pause, gone):
                     writer.write(KEEP_ALIVE)
             except StoreUnavailable as error:
-                log.warning("a stream waits for the store: %s", error)
+                log.warning("a stream is waiting for the store: %s", error)
                 time.sleep(RETRY_SECONDS)
         writer.end()
 

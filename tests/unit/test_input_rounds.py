@@ -200,7 +200,7 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out(
         ),
         (renames, "but not in this run"),
         (forgets, "but not in this run"),
-        (swallows, "another question"),
+        (swallows, "different question"),
     ):
         for revision in (R4, R5):
             runs: List[int] = []
