@@ -193,7 +193,7 @@ def test_what_cannot_be_said() -> None:
         Tasks(poll_interval=0)
     tasks = Tasks()
     Server("one", extensions=[tasks])
-    with pytest.raises(ValueError, match="serves one server"):
+    with pytest.raises(ValueError, match="belongs to one server"):
         Server("two", extensions=[tasks])
 
 

@@ -182,5 +182,5 @@ def test_values_nest_as_deep_as_may_be_and_no_deeper(
     nested: Callable[[int], str], most: int
 ) -> None:
     read_front_matter(f"---\n{nested(most)}\n---\n")
-    with pytest.raises(ValueError, match="16 deep"):
+    with pytest.raises(ValueError, match="16 levels deep"):
         read_front_matter(f"---\n{nested(most + 1)}\n---\n")
