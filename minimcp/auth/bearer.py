@@ -337,7 +337,9 @@ class Bearer:
         token = token.strip(" ")
         if len(values) > 1 or not _TOKEN.fullmatch(token):
             raise self._refusal(
-                400, "the header Authorization must be 'Bearer' and one token", "invalid_request"
+                400,
+                "the header Authorization must contain 'Bearer' and one token",
+                "invalid_request",
             )
         return token
 

@@ -392,7 +392,7 @@ class SignIn(Grant):
             reason = one_line(": ".join([error[:100], *answer.get("error_description", [])]))
             raise TokenRefused(f"{one_line(target.issuer)} rejected the sign-in: {reason}", error)
         if not code:
-            raise AuthorizationError(f"the redirect URL of {one_line(target.issuer)} has no code")
+            raise AuthorizationError(f"the redirect URL from {one_line(target.issuer)} has no code")
         return code
 
 
