@@ -746,7 +746,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         is_large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
         if is_large or '"patternProperties":' in text:
             raise SchemaNotSupported(
-                "a peer's schema is not passed to jsonschema if it is large or has patternProperties"
+                "a peer's schema is not passed to jsonschema if it is large or has "
+                "patternProperties"
             )
     base = getattr(jsonschema, name)
     if isinstance(schema, dict):
