@@ -407,7 +407,7 @@ def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
         first = client.call_tool("pid").text
         with pytest.raises(
             InternalError,
-            match="no answer from the server behind the bridge, the next call opens a new connection",
+            match="no answer from the server behind the bridge .the next call opens a new connection.",
         ):
             client.call_tool("die")
         assert client.call_tool("pid").text != first
@@ -560,7 +560,7 @@ def test_a_request_that_the_server_did_not_run_is_sent_again(status: int, revisi
     (["--http", "0.0.0.0:0", "--", "y"], "write --token TOKEN, which clients must send, and --allow-host NAME"),
     (["--http", "0", "--idle", "0", "--", "y"], "as in --idle 600"),
     (["--http", "0", "--", "http://x/mcp"], "write minimcp bridge http://x/mcp"),
-    (["--http", "0", "--token", "a b", "--", "y"], "a token must have only letters"),
+    (["--http", "0", "--token", "a b", "--", "y"], "a token must contain only letters"),
     (["--shared", "http://x/mcp"], "need --http"),
     (["http://"], "URL"),
 ])  # fmt: skip
@@ -584,7 +584,7 @@ def test_only_clients_with_the_token_are_served(script: str) -> None:
 def test_a_port_that_is_taken_is_told(minimcp: Callable[..., Done], script: str) -> None:
     with Server("x").start_http() as running:
         done = minimcp("bridge", "--http", str(running.port), "--", sys.executable, script)
-    assert done.code == 3 and "another program listens there" in done.err
+    assert done.code == 3 and "another program is listening there" in done.err
 
 
 # ------------------------------------------------------------ between the eras, and several clients
@@ -653,12 +653,12 @@ def test_a_question_goes_to_no_other_client(shared: bool) -> None:
 
 def test_a_state_is_good_for_one_request() -> None:
     with bridged("http", Behind(OLD), NEW, elicit=lambda request: {"name": "x"}) as client:
-        with pytest.raises(RpcError, match="no call waits for this requestState"):
+        with pytest.raises(RpcError, match="no call is waiting for this requestState"):
             client.request(
                 "tools/call",
                 {"name": "add", "arguments": {}, "requestState": "x", "inputResponses": {}},
             )
-        with pytest.raises(RpcError, match="no call waits for this requestState"):
+        with pytest.raises(RpcError, match="no call is waiting for this requestState"):
             client.request("tools/call", {"name": "add", "requestState": 1})
 
 

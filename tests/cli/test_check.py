@@ -348,7 +348,7 @@ def test_a_breach_over_http_is_found_and_what_does_not_apply_is_said(
         (["no-such-file.py"], 3, "there is no file 'no-such-file.py'"),
         (["shop.py", "--revision", "1999-01-01"], 2, "invalid choice: '1999-01-01'"),
         (["http://127.0.0.1:9/mcp"], 3, "127.0.0.1:9"),
-        (["shop.py", "--token", "x"], 2, "apply to a server with a URL only"),
+        (["shop.py", "--token", "x"], 2, "apply only to a server with a URL"),
     ],
 )
 def test_wrong_usage(

@@ -500,7 +500,7 @@ def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Do
             "",
         ) and "does not declare the capability tasks" in done.err
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-06-18")
-        assert (done.code, done.out) == (3, "") and "2025-06-18 does not have tasks" in done.err
+        assert (done.code, done.out) == (3, "") and "2025-06-18 does not support tasks" in done.err
         done = minimcp("tasks", command, shop_url, "")
         assert (done.code, done.out) == (2, "") and "argument ID: the ID is empty" in done.err
 
@@ -609,7 +609,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     done = minimcp("ping", "my-shop")
     assert done.out.startswith("shop 3 answered in ")
     assert (
-        done.err.endswith(f": using the server my-shop of {os.path.abspath('mcp.json')}\n")
+        done.err.endswith(f": using the server my-shop from {os.path.abspath('mcp.json')}\n")
         and done.err.count("\n") == 1
     )
     assert minimcp("ping", "there", "--config", "other.json").err == ""
@@ -618,7 +618,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     done = minimcp("ping", "any", "--config", "other.json")
     assert f"python3 may be a different Python in a host: write {sys.executable}" in done.err
     assert (
-        " as the server 'shop.py' of other.json: "
+        " as the server 'shop.py' in other.json: "
         in minimcp("ping", "shop.py", "--config", "other.json").err
     )
     for target, options, problem in (

@@ -206,7 +206,7 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
         ),
         (
             ["shop.py", "--client", "claude"],
-            "Claude Desktop seems not to be installed: there is no folder",
+            "Claude Desktop does not seem to be installed: there is no folder",
         ),
         (
             ["shop.py", "--client", "vscode"],

@@ -47,7 +47,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["list", "http://x/", "--timeout", "-1"], "must be at least 0 seconds, not -1.0"),
         (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
         (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
-        (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
+        (["list", "x.py", "--token", "t"], "apply only to a server with a URL"),
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
         (["ping", "http:///mcp"], "a URL must begin with http:// or https://"),
         (["ping", ""], "the command must not be empty"),

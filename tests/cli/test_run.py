@@ -84,7 +84,10 @@ def test_a_plain_class_or_an_object_of_it_is_served(
     with connect(find_server(load(path), name, path)) as client:
         assert client.call_tool("add").text == ("y" if more else "x")
         assert client.server_info is not None and client.server_info.name == "notes"
-    assert capsys.readouterr() == ("", "" if more else "serving Notes(), a class of some_server\n")
+    assert capsys.readouterr() == (
+        "",
+        "" if more else "serving Notes(), a class from some_server\n",
+    )
 
 
 def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
@@ -98,7 +101,7 @@ def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        (TWO, "", "has several servers, choose one: {path}:first, {path}:second"),
+        (TWO, "", "has several servers: choose one of {path}:first, {path}:second"),
         (TWO, ":third", "has no variable 'third'; its servers are first, second"),
         ("x = 1\n", ":x", "'x' in {path} is not a server but int"),
         ("from minimcp import Server\n", "", "has no server object: write"),
@@ -295,7 +298,7 @@ def test_it_is_started_anew_when_a_file_changes(
     assert answer() == "two"
     _file(tmp_path, "x = (\n", "shop.py")
     served.next("cannot be imported: line 1: SyntaxError")
-    served.next("waiting for a change to restart")
+    served.next("waiting for a change before restarting")
     _file(tmp_path, SERVER.replace("return ANSWER", "return ANSWER * 2"), "shop.py")
     assert served.next(r"serves at (\S+)") == served.url
     assert answer() == "twotwo"

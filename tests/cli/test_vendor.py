@@ -84,7 +84,7 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
         (["gone", "--only", "server", "--with", "prompt"], "did you mean prompts?"),
         (
             ["gone", "--only", "server", "--with", "zzz"],
-            "unknown feature 'zzz'; there are ",
+            "unknown feature 'zzz'; the features are ",
         ),
         (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
         ([], "required: DIR"),

@@ -151,7 +151,7 @@ def test_choices_by_revision(revision: str) -> None:
                 fields["pattern"] == {"type": "string"} and "mode" not in client.asked[0]["params"]
             )
             assert client.call("pick", lists=True) == [
-                "2025-06-18 does not have forms with lists of choices"
+                "2025-06-18 does not support forms with lists of choices"
             ]
         else:
             assert fields == questions_server.PICKS["properties"]

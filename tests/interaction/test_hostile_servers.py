@@ -134,7 +134,8 @@ def test_a_list_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with minimcp.connect(Answering({"tools/list": page}), revision=R4, timeout=WAIT) as client:
         with pytest.raises(
-            minimcp.ProtocolViolation, match="lists more than 1000000 bytes of memory"
+            minimcp.ProtocolViolation,
+            match="returned lists that use more than 1000000 bytes of memory",
         ):
             client.list_tools()
     assert 5 < pages < 20

@@ -212,7 +212,7 @@ def test_an_answer_names_the_issuer_as_it_stands(
 
     with (
         protected(issuer) as running,
-        pytest.raises(AuthorizationError, match=r"another server.*\(iss\)") as error,
+        pytest.raises(AuthorizationError, match=r"a server other than.*\(iss\)") as error,
     ):
         call(running.url, sign_in(on_redirect=browser.open, on_callback=come)[0])
     assert "denied" not in str(error.value)

@@ -193,7 +193,7 @@ def test_what_cannot_be_said() -> None:
         Tasks(poll_interval=0)
     tasks = Tasks()
     Server("one", extensions=[tasks])
-    with pytest.raises(ValueError, match="serves one server"):
+    with pytest.raises(ValueError, match="belongs to one server"):
         Server("two", extensions=[tasks])
 
 
@@ -850,7 +850,7 @@ def test_a_client_that_declares_nothing_starts_none() -> None:
         with pytest.raises(CapabilityNotSupported, match=r"extensions=\[Tasks\(\)\]"):
             newer.start_task("add", {"a": 1, "b": 2})
     with client(make(), "2025-03-26", declares=False) as older:
-        with pytest.raises(CapabilityNotSupported, match="does not have tasks"):
+        with pytest.raises(CapabilityNotSupported, match="does not support tasks"):
             older.start_task("add", {"a": 1, "b": 2})
 
 

@@ -68,7 +68,7 @@ class NoMembers(enum.Enum):
         (complex, ["complex has no JSON form", "dataclass"]),
         (Holder, ["field 'data' of Holder", "bytes"]),
         (NoMembers, ["NoMembers has no members"]),
-        (Set[List[int]], ["a set cannot hold a list", "list[...]"]),
+        (Set[List[int]], ["a set cannot contain a list", "list[...]"]),
         (Dict[float, int], ["a dict key cannot be a number"]),
         (
             collections.OrderedDict,

@@ -276,7 +276,7 @@ def test_where_documents_are_looked_for() -> None:
         ]
         peer.asked.clear()
         peer.prm["authorization_servers"] = [f"{peer.url}/tenant"]
-        with pytest.raises(AuthorizationError, match="no metadata of the authorization server"):
+        with pytest.raises(AuthorizationError, match="no metadata for the authorization server"):
             minimcp.connect(f"{peer.url}/mcp", auth=auth)
         assert [each.path for each in peer.asked if "well-known" in each.path] == [
             f"{PROTECTED}/mcp",
@@ -287,7 +287,7 @@ def test_where_documents_are_looked_for() -> None:
         peer.asked.clear()
         peer.prm["authorization_servers"] = [peer.url]
         peer.faults[METADATA] = lambda handler: handler.answer(404, {})  # type: ignore[attr-defined]
-        with pytest.raises(AuthorizationError, match="no metadata of the authorization server"):
+        with pytest.raises(AuthorizationError, match="no metadata for the authorization server"):
             minimcp.connect(f"{peer.url}/mcp", auth=auth)
         assert [each.path for each in peer.asked if "well-known" in each.path] == [
             f"{PROTECTED}/mcp",
@@ -390,5 +390,5 @@ def test_a_proof_has_what_it_needs() -> None:
     )
     assert claims["ath"] == "PEaenWxYddN6Q_NT1PiOYfz4EsZu7jRXRlpAsNpBU-A"
     assert "nonce" not in jwt.decode(key.proof("POST", url), options={"verify_signature": False})
-    with pytest.raises(AuthorizationError, match="not a key on the curve"):
+    with pytest.raises(AuthorizationError, match="not a P-256 key"):
         ProofKey("no key")

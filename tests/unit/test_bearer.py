@@ -255,7 +255,7 @@ def test_nothing_shows_a_token() -> None:
     ({"resource": "http://mcp.example.com"}, "https"), ({"resource": RESOURCE + "#x"}, "no fragment"),
     ({"authorization_servers": ISSUER}, "authorization_servers must be a list"),
     ({"authorization_servers": ["ftp://x"]}, "http"), ({"scopes": "read"}, "scopes must be a list"),
-    ({"scopes": ['a"b']}, "must not have blanks or quotes"), ({"scopes": ["offline_access"]}, "offline_access"),
+    ({"scopes": ['a"b']}, "must not contain spaces or quotes"), ({"scopes": ["offline_access"]}, "offline_access"),
     ({"verify": None}, "verify must be a function"), ({"audience": [1]}, "audience must be a list"),
 ])  # fmt: skip
 def test_what_cannot_be_is_refused(options: Any, problem: str) -> None:

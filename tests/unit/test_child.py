@@ -49,7 +49,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 @pytest.mark.parametrize(("arguments", "error", "words"), [
     (("python server.py",), TypeError, "must be a list"), (([],), ValueError, "is empty"),
-    ((["a", 5],), TypeError, "command must hold str, not int"),
+    ((["a", 5],), TypeError, "command must contain only str, not int"),
 ])  # fmt: skip
 def test_a_command_is_a_list_of_words(arguments: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
@@ -68,7 +68,7 @@ def test_a_server_keeps_its_environment_secret(tmp_path: Path) -> None:
     assert server.environment()["TOKEN"] == "secret" and "PATH" in server.environment()
     assert StdioServer(["a"], env={"A": "b"}, inherit_env=False).environment() == {"A": "b"}
     assert "TOKEN" in repr(server) and "secret" not in repr(server)
-    with pytest.raises(TypeError, match="env must hold str"):
+    with pytest.raises(TypeError, match="env must contain only str"):
         StdioServer(["a"], env={"A": 5})  # type: ignore[dict-item]
 
 

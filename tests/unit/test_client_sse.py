@@ -69,7 +69,7 @@ NO_VERDICT: Dict[str, Any] = {
     "HTTP 401": lambda heard, wire: wire.whole(401),
     "HTTP 403": lambda heard, wire: wire.whole(403),
     "the connection broke": lambda heard, wire: wire.cut(),
-    "speaks 1999-01-01": lambda heard, wire: wire.error(
+    "supports 1999-01-01": lambda heard, wire: wire.error(
         UNSUPPORTED, data={"supported": ["1999-01-01"]}
     ),
     "header": lambda heard, wire: wire.error(-32020, "header"),
@@ -301,7 +301,7 @@ def test_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Peer({**Old().said(), "GET": silent}) as peer:
         with pytest.raises(
-            minimcp.ConnectionFailed, match="the server named no endpoint within 0.1 s"
+            minimcp.ConnectionFailed, match="the server did not name an endpoint within 0.1 s"
         ):
             connect(peer)
 

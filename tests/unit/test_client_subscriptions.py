@@ -183,7 +183,7 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
         first, second = CancelToken(), CancelToken()
         slow = Task(lambda: client.subscribe("a://1", cancel=first))
         assert eventually(lambda: host.subscriptions())
-        with pytest.raises(RequestTimeout, match="an earlier change of the subscriptions"):
+        with pytest.raises(RequestTimeout, match="an earlier change to the subscriptions"):
             client.subscribe("a://2", timeout=0.02)
         waiting = Task(lambda: client.unsubscribe("a://1", cancel=second))
         assert eventually(lambda: waits_on(session_of(client).subscriptions))

@@ -256,7 +256,7 @@ def test_a_task_where_there_are_none(revision: str) -> None:
     handshake = initialized(revision, tools={})
     script = Script(**{"initialize": handshake, "server/discover": discovered()})
     told = {
-        "2025-06-18": "2025-06-18 does not have tasks",
+        "2025-06-18": "2025-06-18 does not support tasks",
         R4: "does not declare the capability tasks",
         R5: f"does not declare the extension {ID}$",
     }

@@ -538,7 +538,7 @@ def test_a_failure_names_the_file_and_the_variable(
     file.write_text(json.dumps({"mcpServers": {"docs": {"command": "${DOCS_COMMAND}"}}}))
     with pytest.raises(minimcp.ConnectionFailed) as caught:
         minimcp.connect("docs", config=file)
-    said = f"the server 'docs' of {file}: command from the environment variable DOCS_COMMAND: "
+    said = f"the server 'docs' in {file}: command from the environment variable DOCS_COMMAND: "
     assert said in str(caught.value) and "no-such-program" in str(caught.value)
     group = minimcp.connect_all(file)
     assert said in str(group.errors["docs"])

@@ -130,7 +130,7 @@ def test_it_cannot_run_inside_itself() -> None:
 
     main.start(exchange(inside))
     assert main.pump() == 1 and main.pump() == 0
-    assert errors == ["this thread is already pumping: a pumped handler cannot pump"]
+    assert errors == ["this thread is already pumping, and a pumped handler cannot pump"]
 
 
 def told(made: IncomingRequest) -> int:

@@ -252,7 +252,7 @@ def test_what_is_no_form(given: Any, words: str) -> None:
     ("given", "words"),
     [
         (schema(("b",), a={"type": "boolean"}), "requires 'b'"),
-        (schema(a={"type": "string", "enum": ["a"], "oneOf": TITLED}), "give the choices once"),
+        (schema(a={"type": "string", "enum": ["a"], "oneOf": TITLED}), "list the choices once"),
         (schema(a={"type": "string", "enum": ["a"], "enumNames": []}), "a name for each"),
         (schema(a={"type": "integer", "default": "x"}), "its default does not match"),
         (schema(a={"type": "string", "enum": ["a"], "default": "b"}), "its default does not match"),
@@ -260,7 +260,7 @@ def test_what_is_no_form(given: Any, words: str) -> None:
         (schema(a={"type": "string", "enumNames": ["a"]}), "a name for each"),
         (
             {"type": "string"},
-            "that of a flat object with properties: type: expected 'object', got the string 'string'",
+            "a flat object with properties: type: expected 'object', got the string 'string'",
         ),
         ({"type": ["object", "null"]}, "type: expected 'object', got a list of 2"),
         ({**schema(a={"type": "boolean"}), "allOf": []}, "unknown field 'allOf'"),

@@ -154,7 +154,7 @@ def test_what_a_skill_has_to_say() -> None:
 
 
 @pytest.mark.parametrize(("name", "folder", "why"), [
-    ("a", "b", "that of the folder"), (None, "a", "that of the folder"), (1, "a", "that of the folder"),
+    ("a", "b", "the name of the folder"), (None, "a", "the name of the folder"), (1, "a", "the name of the folder"),
     ("A", "A", "a-z"), ("", "", "a-z"), ("a--b", "a--b", "a-z"), ("-a", "-a", "a-z"), ("a\n", "a\n", "a-z"),
     ("a" * 65, "a" * 65, "64"),
 ])  # fmt: skip
@@ -182,5 +182,5 @@ def test_values_nest_as_deep_as_may_be_and_no_deeper(
     nested: Callable[[int], str], most: int
 ) -> None:
     read_front_matter(f"---\n{nested(most)}\n---\n")
-    with pytest.raises(ValueError, match="16 deep"):
+    with pytest.raises(ValueError, match="16 levels deep"):
         read_front_matter(f"---\n{nested(most + 1)}\n---\n")

@@ -42,7 +42,7 @@ def marked(name: Any, kind: Any = "string") -> dict[str, Any]:
             for kind in ("number", "object", "array", "null", ["string", "null"], None)
         ],
         *[
-            ("is not at an argument", {"type": "object", **where})
+            ("must be in a property of the arguments", {"type": "object", **where})
             for where in (
                 {"items": marked("A")},
                 {"anyOf": [schema(a=marked("A"))]},

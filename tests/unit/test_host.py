@@ -533,8 +533,8 @@ def test_an_object_and_keywords_are_one_set() -> None:
     )
     assert Host().functions == {}
     wrong: List[Any] = [
-        (host, {"on_log": print}, "on_log is given twice"),
-        (host, {"sample": print}, "sample is given twice"),
+        (host, {"on_log": print}, "on_log is passed twice"),
+        (host, {"sample": print}, "sample is passed twice"),
         (Functions, {}, "Functions is a class"),
         ({"elicit": repr}, {}, r"a mapping: write \*\*handlers"),
         (
@@ -545,17 +545,17 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
         (None, {"on_log": Late().elicit}, "^on_log is async"),
         (None, {"elicit": 5}, "must be callable, not int"),
-        (None, {"list_roots": list, "roots": []}, "exclude each other"),
+        (None, {"list_roots": list, "roots": []}, "cannot be combined"),
         (None, {"roots": "/tmp"}, "a list of paths"),
         (None, {"roots": 5}, "a list of paths"),
         (None, {"roots": {"/tmp": "name"}}, "a list of paths"),
         (None, {"roots": [5]}, "a root must be a path"),
-        (None, {"sampling": ["tools"]}, "describes sample=, which is missing"),
+        (None, {"sampling": ["tools"]}, "applies only together with sample=, which is missing"),
         (host, {"sampling": "tools"}, r"did you mean \('tools',\)"),
         (
             None,
             {"elicitation": repr},
-            "elicitation must be names of what elicit supports: did you mean elicit=",
+            "elicitation must list the features that elicit supports: did you mean elicit=",
         ),
         (None, {"sample": repr, "sampling": repr}, "did you mean sample="),
         (
@@ -569,7 +569,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
         with pytest.raises(TypeError, match=text):
             gathered(handlers, **keywords)
     for keywords in ({"sampling": ("form",)}, {"elicitation": ("x",)}, {"elicitation": ()}):
-        with pytest.raises(ValueError, match="elicitation must name|has the parts"):
+        with pytest.raises(ValueError, match="elicitation must name|can contain"):
             gathered(host, **keywords)
 
 

@@ -173,7 +173,7 @@ def test_two_hosts_or_two_origins_are_not_one_and_a_refusal_names_the_setting() 
     )
     assert two == (
         403,
-        "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins",
+        "pages from 'http://evil.example' may not send requests: name the origin in allowed_origins",
     )
     assert "allowed_hosts" in refusal(HostPolicy(), ("Host", "x.example"))[1]
 

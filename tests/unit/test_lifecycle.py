@@ -546,17 +546,17 @@ def test_the_table_of_verdicts(answer: Any, wanted: Any, verdict: str, revision:
 @for_each(
     ("answer", "message"),
     [
-        (None, "the server does not seem to speak 2026-07-28: it did not answer server/discover"),
+        (None, "the server does not seem to support 2026-07-28: it did not answer server/discover"),
         (
             {},
-            "the server does not seem to speak 2026-07-28: its answer to server/discover is invalid",
+            "the server does not seem to support 2026-07-28: its answer to server/discover is invalid",
         ),
         (error_from_peer(-32601, "what?"), "it answered server/discover with: what? (-32601)"),
         (
             discovered("2025-11-25", "a\nb"),
-            "the server speaks 2025-11-25, a\\nb; this client speaks 2026-07-28",
+            "the server supports 2025-11-25, a\\nb; this client supports 2026-07-28",
         ),
-        (refused(), "the server speaks unknown revisions; this client speaks 2026-07-28"),
+        (refused(), "the server supports unknown revisions; this client supports 2026-07-28"),
     ],
 )
 def test_a_failed_probe_says_what_either_side_speaks(answer: Any, message: str) -> None:

@@ -291,19 +291,21 @@ def test_the_limit_of_nesting_is_exact(limit: int, opener: str, closer: str, ins
     sent = nested(limit - 2, opener, closer, inside)
     assert type(decode(sent, max_depth=limit)) is Request
     assert decode(sent, max_depth=limit - 1) == InvalidMessage(
-        INVALID, f"nested deeper than {limit - 1}", 7, "request"
+        INVALID, f"nested deeper than {limit - 1} levels", 7, "request"
     )
 
 
 def test_the_default_limit_is_256_and_counts_depth_only() -> None:
     assert type(decode(nested(254))) is Request
-    assert decode(nested(255)) == InvalidMessage(INVALID, "nested deeper than 256", 7, "request")
+    assert decode(nested(255)) == InvalidMessage(
+        INVALID, "nested deeper than 256 levels", 7, "request"
+    )
     params = {"a": "[{" * 1000, "b": [[]] * 1000}
     assert decode(line(id=1, method="m", params=params), max_depth=4) == Request(1, "m", params)
     twice = nested(10, '{"a":1,"a":', "}", "1")
     for depth in (5, 256):
         assert decode(twice, max_depth=depth) == InvalidMessage(
-            INVALID, "an object has a member twice", 7, "request"
+            INVALID, "an object has a repeated member", 7, "request"
         )
 
 
@@ -316,7 +318,7 @@ def test_the_limit_of_python_is_met_without_an_exception(opener: str) -> None:
             type(found) is InvalidMessage and found.code in (PARSE, INVALID, PARAMS)
         )
     assert type(found) is InvalidMessage and found.reason in (
-        "nested too deep",
+        "nested too deeply",
         "a number is too large",
     )
 
@@ -328,21 +330,21 @@ def test_the_limit_of_python_is_met_without_an_exception(opener: str) -> None:
             '{"jsonrpc":"2.0","id":5,"method":"m","a":1,"a":2,"x":"',
             '"}',
             INVALID,
-            "an object has a member twice",
+            "an object has a repeated member",
             5,
         ),
         (
             '{"jsonrpc":"2.0","method":"m","params":{"a":1,"a":2,"x":"',
             '"},"id":6}',
             INVALID,
-            "a member twice",
+            "a repeated member",
             6,
         ),
         (
             '{"jsonrpc":"2.0","id":5,"id":6,"method":"m","x":"',
             '"}',
             INVALID,
-            "a member twice",
+            "a repeated member",
             None,
         ),
         (

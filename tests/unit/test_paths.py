@@ -12,7 +12,7 @@ from minimcp import ResourceAccessDenied, resolve_inside
 from minimcp.server.paths import MAX_PATH_BYTES
 
 HOSTILE: Dict[str, List[str]] = {
-    "goes up": [
+    "has a '..' segment": [
         "..", "../secret.txt", "a/../../secret.txt", "a/..", "./../secret.txt", "../root-evil/secret.txt",
         "..;/secret.txt/../..", "%2e%2e/secret.txt", "..%2fsecret.txt", "%2e%2e%2fsecret.txt",
         "%252e%252e%252fsecret.txt", "\uff0e\uff0e/secret.txt", "..\uff0fsecret.txt", "..\u2215secret.txt",

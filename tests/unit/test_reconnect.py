@@ -129,7 +129,7 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
     waited_for(client, 3)
     server.gate.set()
     for task in tasks:
-        with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: no memory"):
+        with pytest.raises(minimcp.ConnectionFailed, match="could not be restarted: no memory"):
             task.result()
     server.failing = [minimcp.ConnectionFailed("no such program", exit_code=5)]
     with pytest.raises(
@@ -142,7 +142,7 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
     with pytest.raises(minimcp.ConnectionFailed):
         client.request("work")
     server.answers[begin] = error(-32022, "no", {"supported": ["1999-01-01"]})
-    with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: "):
+    with pytest.raises(minimcp.ConnectionFailed, match="could not be restarted: "):
         client.request("work")
     server.answers[begin] = before
     assert client.request("work")["done"]
@@ -153,7 +153,7 @@ def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client,
     lost(client, server)
     server.gate.clear()
     with pytest.raises(
-        minimcp.RequestTimeout, match="starting the server again: no response within 0.02 s"
+        minimcp.RequestTimeout, match="restarting the server: no response within 0.02 s"
     ):
         client.request("work", timeout=0.02)
     token = minimcp.CancelToken()

@@ -352,7 +352,7 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
     sink = RecordingOutlet(backlog_bytes=2 * REQUEST_BYTES + 35)
     first = incoming(sink)
     incoming(sink, id="1")
-    with pytest.raises(InvalidRequest, match="the id 1 is in use"):
+    with pytest.raises(InvalidRequest, match="the id 1 is already in use"):
         incoming(sink)
     with pytest.raises(InternalError, match="too many requests are queued"):
         incoming(sink, id=2, size=20)

@@ -66,7 +66,7 @@ def test_what_registration_refuses() -> None:
             "a://all",
             {},
             TypeError,
-            "no variable for the parameter 'city': write {city} into it",
+            "no variable for the parameter 'city': add {city} to it",
         ),
         (
             of_city,

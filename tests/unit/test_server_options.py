@@ -165,7 +165,7 @@ def test_what_is_no_way() -> None:
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
         (
             lambda: connect(Misspelt()),
-            r"not Misspelt: connect\(Server.of\(...\)\) serves an object with marked m",
+            r"not Misspelt: to serve an object with marked methods, write connect\(Server.of\(",
         ),
         (
             lambda: server.tool(timeout=True)(text),

@@ -338,7 +338,7 @@ def test_an_author_may_remove_what_is_listed(folder: Path) -> None:
 @pytest.mark.parametrize(("text", "why"), [
     ("no front matter", "line 1"),
     ("---\nname: a\ndescription: b: c\n---\n", "line 3"),
-    ("---\nname: b\ndescription: x\n---\n", "the name must be that of the folder"),
+    ("---\nname: b\ndescription: x\n---\n", "the name must be the name of the folder"),
     ("---\nname: a\n---\n", "description"),
     ("---\nname: a\ndescription: x\nmore: &a [*a]\n---\n", "line 4"),
     (b"---\nname: a\ndescription: \xff\n---\n", "utf-8"),

@@ -140,10 +140,10 @@ def test_a_client_without_a_revision_says_nothing_by_itself() -> None:
     with ScriptedClient(greeter()) as client:
         assert "error" in client.answer_to(client.request("tools/call", {"name": "greet"}))
         client.timeout = 0.01
-        with pytest.raises(AssertionError, match=r"^memory: no message in 0\.01 s$"):
+        with pytest.raises(AssertionError, match=r"^memory: no message within 0\.01 s$"):
             client.expect()
         client.request("server/discover")
-        with pytest.raises(AssertionError, match=r"^memory: no result in 0\.01 s(, but .*)?$"):
+        with pytest.raises(AssertionError, match=r"^memory: no result within 0\.01 s(, but .*)?$"):
             client.expect("result")
     with pytest.raises(ConnectionLost):
         client.expect("never")

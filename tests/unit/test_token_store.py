@@ -237,7 +237,7 @@ def test_a_lock_lets_one_in_for_each_key_and_does_not_hinder_reading(file: Token
         file.put("token b", TOKEN)
         with file.lock("token b", 0):
             pass
-        with pytest.raises(AuthorizationError, match="has held it for 0.1 s"):
+        with pytest.raises(AuthorizationError, match="has held the lock for 0.1 s"):
             with TokenFile(file.path).lock("token a", 0.1):
                 pytest.fail("two are in there")
     with file.lock("token a", 0):

@@ -64,11 +64,11 @@ def nameless() -> Any:
         ({"input_schema": {"type": 5}}, ValueError, "type"),
         ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
         ({"icons": ["https://example.com"]}, TypeError, "icons"),
-        ({"scopes": (5,)}, ValueError, "a scope must be a str without spaces and quotes, not 5"),
+        ({"scopes": (5,)}, ValueError, "a scope must be a str without spaces or quotes, not 5"),
         (
             {"scopes": ("a b",)},
             ValueError,
-            "a scope must be a str without spaces and quotes, not 'a b'",
+            "a scope must be a str without spaces or quotes, not 'a b'",
         ),
         ({"function": nameless()}, TypeError, "name"),
     ],
@@ -215,8 +215,8 @@ def test_a_handwritten_schema_is_checked() -> None:
     schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     assert result({"a": 1}, output_schema=schema)["structuredContent"] == {"a": 1}
     for value, words in (
-        ({"a": 2}, "returned a wrong value"),
-        (Text("a"), "returned a wrong value"),
+        ({"a": 2}, "returned an invalid value"),
+        (Text("a"), "returned an invalid value"),
     ):
         failed = result(value, output_schema=schema)
         assert failed["isError"] and words in failed["content"][0]["text"]

@@ -173,7 +173,7 @@ def test_icon_sizes_may_come_as_one_string() -> None:
         == t.Icon("https://e.com/i.png", sizes="48x48 96x96")
         == t.Icon("https://e.com/i.png", None, icon.sizes)
     )
-    with pytest.raises(ValueError, match="^Icon: sizes: must hold strings"):
+    with pytest.raises(ValueError, match="^Icon: sizes: must contain only strings"):
         t.Icon.from_wire({"src": "x", "sizes": [48]})
     with pytest.raises(ValueError, match="^Icon: theme must be one of light, dark, not 'pink'$"):
         t.Icon("x", theme="pink")  # type: ignore[arg-type]

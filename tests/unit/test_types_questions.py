@@ -26,7 +26,7 @@ def test_an_answer_is_true_when_accepted_and_gives_its_content() -> None:
         assert not other and other.content is None and repr(other) == f"Answer({action!r})"
         with pytest.raises(Declined, match=said):
             other.require()
-        with pytest.raises(ValueError, match="content needs"):
+        with pytest.raises(ValueError, match="content requires"):
             t.Answer(action, {})
     with pytest.raises(ValueError, match="accept, decline, cancel"):
         t.Answer("maybe")

@@ -190,7 +190,7 @@ def test_the_type_of_a_token(
             admit(bearer, token(typ))
         ((_, challenge),) = caught.value.headers
         assert caught.value.status == 401 and 'error="invalid_token"' in challenge
-        assert "the type of the token is not one of" in challenge and challenge.isascii()
+        assert "the token type is not one of" in challenge and challenge.isascii()
         assert "Bearer.jwt(typ=...) accepts" in caplog.text
         assert "\n" not in caplog.records[0].getMessage()
 

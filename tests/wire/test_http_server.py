@@ -663,7 +663,7 @@ def test_no_descriptor_is_left_for_a_connection(
             each.connect(("127.0.0.1", running.port))
             each.settimeout(WAIT)
             each.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert eventually(lambda: "accepting no connections" in caplog.text)
+        assert eventually(lambda: "not accepting connections" in caplog.text)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for each in waiting:
             assert each.recv(1000).startswith(b"HTTP/1.1 200 ")
