@@ -72,11 +72,11 @@ def test_a_host_with_a_config_file(config: Path) -> None:
             "web": minimcp.ConnectionFailed,
         }
         assert (
-            f"the server 'dead' of {config}: " in str(group.errors["dead"])
+            f"the server 'dead' in {config}: " in str(group.errors["dead"])
             and "no licence" in lines
         )
         taken = (
-            f"interpreted the target as the server 'web' of {config}: POST http://127.0.0.1:1/mcp: "
+            f"interpreted the target as the server 'web' in {config}: POST http://127.0.0.1:1/mcp: "
         )
         assert taken in str(group.errors["web"])
         tools = [tool.name for tool in group.list_tools()]
