@@ -4,13 +4,12 @@ remembered."""
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
-from minimcp.engine.calls import Calls
 from minimcp.engine.incoming import IncomingRequest, Route
 from minimcp.engine.limits import Limits
 from minimcp.protocol.lifecycle import Offer, Peer
-from minimcp.protocol.messages import Failure, Request
+from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
 from minimcp.server.registered import ServerConfig
 from minimcp.server.registry import Registry
@@ -64,38 +63,6 @@ def read(result: Any) -> Dict[str, Any]:
     """A result, object or JSON text, as an object."""
     found: Dict[str, Any] = json.loads(result) if isinstance(result, str) else result
     return found
-
-
-class AnsweringSink(RecordingOutlet):
-    """A sink whose peer answers each question at once, by a script.
-
-    Args:
-        answer: From a request to its result, an error as ``{"error": ...}``, or None for silence.
-    """
-
-    def __init__(self, answer: Callable[[Dict[str, Any]], Optional[Dict[str, Any]]]) -> None:
-        super().__init__()
-        self.asked: List[Dict[str, Any]] = []
-        self._answer = answer
-        self._calls = Calls("unit", self._post, self.lines.append)
-
-    def asking(self) -> Calls:
-        return self._calls
-
-    def _post(self, lines: bytes, deadline: Any = None) -> bool:
-        requests = [json.loads(line) for line in lines.splitlines()]
-        self.asked += requests
-        for request in requests:
-            found = self._answer(request)
-            if found is not None:
-                error = found.get("error")
-                ending: Any = (
-                    found
-                    if error is None
-                    else Failure(request["id"], error["code"], error["message"])
-                )
-                self._calls.settle(request["id"], ending)
-        return True
 
 
 def answered(made: Any, method: str, params: Any = None, **options: Any) -> Dict[str, Any]:

@@ -209,20 +209,6 @@ def test_a_cancellation_goes_behind_its_request_that_is_queued() -> None:
         assert methods == ["stuck", "work", "notifications/cancelled"]
 
 
-def test_while_jobs_wait_lines_are_joined_in_their_order() -> None:
-    with open_channel() as (connection, pipe, _):
-        release, begun = threading.Event(), threading.Event()
-        pool = Pool(1, "full")
-        give_pool(connection, pool)
-        pool.submit(lambda: (begun.set(), release.wait(WAIT)), bool)
-        wait_for(begun)
-        for number in (1, 2, 3):
-            connection.send(b"[%d]\n" % number)
-        assert connection.writer.flush(WAIT) and pipe.sent == b"[1]\n[2]\n[3]\n"
-        release.set()
-        pool.close()
-
-
 def test_every_line_is_traced_whoever_writes_it() -> None:
     seen: List[Any] = []
     with open_channel(trace=lambda *told: seen.append(told)) as (connection, pipe, _):
@@ -444,21 +430,6 @@ def test_close_tells_the_peer_of_calls_and_cancels_what_runs() -> None:
         assert eventually(lambda: reasons == ["the connection is closed"]) and len(role.losses) == 1
 
 
-@pytest.mark.parametrize("reason", [None, "the server was told to end"])
-def test_close_with_a_grace_waits_for_answers(reason: Any) -> None:
-    with open_channel() as (connection, pipe, role):
-        begun, release = threading.Event(), threading.Event()
-        role.serve("work", lambda request: (
-            request.on_cancel(release.set), begun.set(), wait_for(release)) and {"reason": request.token.reason})  # fmt: skip
-        pipe.give(request(1, "work"))
-        wait_for(begun)
-        closing = Task(connection.close, WAIT, reason)
-        if reason is None:
-            release.set()
-        closing.result()
-        assert pipe.lines(1)[0]["result"] == {"reason": reason}
-
-
 def test_close_from_its_own_threads_and_of_one_that_was_never_opened() -> None:
     role = ScriptedRole()
     connection = Connection(ScriptedPipe(), role, pool=Pool(None, "test"))
@@ -528,34 +499,6 @@ def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
         assert connection.wait_until_ended(WAIT)
 
 
-@pytest.mark.requirement("M:CAN-6", "M:SUB-9", "M:SUB-10")
-@pytest.mark.parametrize("end", ["of the input", "by a signal", "by a signal, without a grace"])
-def test_open_streams_end_politely_alone_and_in_an_array(end: str) -> None:
-    class Streams(ScriptedRole):
-        def on_draining(self, sink: Any) -> None:
-            while streams:
-                stream = streams.pop(0)
-                assert stream.sink is sink and not stream.token.cancelled
-                stream.sink.respond(stream, b'{"ended":%d}\n' % stream.request.id, False)
-                stream.sink.post(stream.sink.closing_message(stream.request.id))
-
-    streams: List[Any] = []
-    with open_channel(Streams()) as (connection, pipe, role):
-        role.serve("listen", lambda request: streams.append(request) or DEFERRED)
-        pipe.give(request(1, "listen"))
-        assert eventually(lambda: streams)
-        pipe.give(dumps([request(2, "listen")]))
-        assert eventually(lambda: len(streams) == 2)
-        if end == "of the input":
-            pipe.end()
-        else:
-            grace = 0.0 if "without" in end else LONG
-            Task(connection.close, grace, "the server was told to end").result()
-        lines = pipe.lines(4)
-        assert lines[0] == {"ended": 1} and lines[2] == [{"ended": 2}]
-        assert [line["params"]["requestId"] for line in lines[1::2]] == [1, 2]
-
-
 def test_what_comes_while_a_signal_ends_it_is_refused() -> None:
     """Else a stream that is opened now would be waited for."""
 
@@ -607,6 +550,7 @@ UNREADABLE = [
     b'{"jsonrpc":"2.0","id":%d,"result":{"a":"' + b"x" * 100_000 + b'\t"}}',
     b'{"jsonrpc":"2.0","id":%d,"result":[1]}',
     b'{"id":%d,"result":{}}',
+    b"{'id': %d, 'error': {'id': 4}}",
 ]
 
 
@@ -634,6 +578,10 @@ UNCLEAR = [
     b'working on "id": 1 now',
     b'"id": 1.5, "result": x',
     b'{"result":NaN}',
+    b"{'id': 1, 'method': 'm', 'result': {}}",
+    b"{'id': 1}",
+    b"{'id': 01, 'result': 1}",
+    b'{"id": "\\ud800", "result": x}',
 ]
 
 

@@ -20,6 +20,8 @@ from minimcp.engine.limits import check_number
     ("requests", -1, ValueError, "requests must be at least 1, not -1"),
     ("write_timeout", math.nan, ValueError, "write_timeout must be a number of seconds or None, not nan"),
     ("write_timeout", math.inf, ValueError, "write_timeout must be a number of seconds or None, not inf"),
+    ("waiting_handlers", -1, ValueError, "waiting_handlers must be at least 0, not -1"),
+    ("waiting_handlers", "16", TypeError, "waiting_handlers must be a whole number or None, not '16'"),
     ("drain_grace", None, TypeError, "drain_grace must be a number of seconds, not None"),
     ("drain_grace", -0.1, ValueError, "drain_grace must be at least 0, not -0.1"),
     ("ask_timeout", 0, ValueError, "ask_timeout must be more than 0 seconds, not 0"),

@@ -34,7 +34,6 @@ from minimcp.protocol.messages import (
     encode_result,
     exception_of,
     is_id,
-    readable_ids,
     to_json,
     wire_failure,
 )
@@ -609,20 +608,6 @@ def test_the_kind_of_an_error_response(
         )
 
 
-@pytest.mark.parametrize(
-    ("text", "ids"),
-    [
-        ('{"id": 3, "result": {}', [3]),
-        ("{'jsonrpc': '2.0', 'id': 3, 'result': {}}", [3]),
-        ("{'id': 3, 'error': {'id': 4}}", [3, 4]),
-        ("{'id': 3, 'method': 'm', 'result': {}}", []),
-        ("{'id': 3}", []),
-    ],
-)
-def test_the_ids_of_a_line_that_is_printed_instead_of_sent(text: str, ids: list[int]) -> None:
-    assert list(module.readable_ids(text.encode())) == ids
-
-
 @pytest.mark.parametrize("ending", [{"result": {}}, {"error": {"code": 1, "message": "x"}}])
 def test_an_integer_that_is_written_as_a_float_is_the_id_of_a_response(ending: Any) -> None:
     assert decode(line(id=3.0, **ending)).id == 3
@@ -642,8 +627,3 @@ def test_a_broken_response_with_an_id_of_many_digits_is_nobodys(id: str, found: 
 def test_an_invalid_response_has_its_id_although_it_is_a_float() -> None:
     found = decode(b'{"jsonrpc":"2.0","id":7.0,"result":5}')
     assert isinstance(found, InvalidMessage) and (found.id, found.kind) == (7, "response")
-
-
-@for_each("text", ["{'id': 01, 'result': 1}", r'{"id": "\ud800", "result": x}'])
-def test_text_that_only_looks_like_an_id_is_skipped(text: str) -> None:
-    assert list(readable_ids(text.encode())) == []

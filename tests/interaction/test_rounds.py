@@ -1,5 +1,4 @@
-"""Handlers that wait where they ask, as they do over stdio and in memory (2026-07-28), and those
-that give way and run again."""
+"""The rounds of a call in 2026-07-28: handlers that wait for an answer, give way, and run again."""
 
 from __future__ import annotations
 
@@ -8,21 +7,30 @@ import threading
 from queue import SimpleQueue
 from random import Random
 from threading import Semaphore
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Optional, Set
 
 import pytest
 
-from minimcp import Cancelled, Context, Limits, Serial, Server, UrlElicitationRequired
+from minimcp import (
+    Cancelled,
+    Context,
+    Elicit,
+    Limits,
+    ListRoots,
+    Serial,
+    Server,
+    UrlElicitationRequired,
+)
 from minimcp.engine.incoming import current_request
 from minimcp.features import input_rounds
 from minimcp.features.input_rounds import WaitingChannel, WaitingHandlers
 
-from ..answering import R5
+from ..answering import R4, R5
 from ..inside import connections_of, feature_of, incoming_of
-from ..interaction.raw_client import RawClient
-from ..interaction.test_asking import user
 from ..scripted import Task
 from ..support import WAIT, eventually
+from .raw_client import RawClient
+from .test_asking import user
 
 
 class Effects:
@@ -71,19 +79,55 @@ def test_a_handler_goes_on_as_the_request_that_brings_the_answer() -> None:
     effects.server.close()
 
 
-def test_an_answer_that_does_not_fit_or_is_missing_is_asked_for_again() -> None:
-    effects = Effects()
+@pytest.mark.requirement("M:MRTR-S20", "M:ELI-6")
+@pytest.mark.parametrize("most", [0, 16])
+def test_an_answer_that_is_missing_or_invalid_is_asked_for_again(
+    most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "minimcp")
+    effects = Effects(limits=Limits(waiting_handlers=most))
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
-        unfit = {"action": "accept", "content": {"n": "x"}}
-        for answers in ({}, {"elicit-1": unfit}, {"other": {"action": "decline"}}):
-            again = {"requestState": state, "inputResponses": answers}
-            result = client.once("tools/call", name="act", arguments={}, **again)["result"]
+        invalid = {"action": "accept", "content": {"n": "x"}}
+        for answers in ({}, {"elicit-1": invalid}, {"other": {"action": "decline"}}):
+            retry = {"requestState": state, "inputResponses": answers}
+            result = client.once("tools/call", name="act", arguments={}, **retry)["result"]
             assert [*result["inputRequests"]] == ["elicit-1"]
             state = result["requestState"]
-    assert effects.runs == 1
-    assert effects.ended.get(timeout=WAIT).startswith("Cancelled"), "its client has gone"
+        assert effects.runs == (1 if most else 4)
+        assert caplog.text.count("elicit-1 is asked again") == 1
+    if most:
+        assert effects.ended.get(timeout=WAIT).startswith("Cancelled"), "its client has gone"
     effects.server.close()
+
+
+@pytest.mark.requirement("M:MRTR-S8", "M:MRTR-S9", "M:MRTR-S12")
+@pytest.mark.parametrize("most", [0, 16])
+def test_questions_may_be_answered_in_several_rounds(most: int) -> None:
+    server, runs = Server("asks", limits=Limits(waiting_handlers=most)), []
+
+    @server.tool
+    def act(ctx: Context) -> str:
+        """Ask two questions at once."""
+        runs.append(ctx.round)
+        found = ctx.ask_all({"a": Elicit("?", {"n": int}), "b": ListRoots()})
+        return f"{found['a'].content} {found['b']}"
+
+    def answer(result: Dict[str, Any], **answers: Any) -> Dict[str, Any]:
+        retry = {"requestState": result["requestState"], "inputResponses": answers}
+        found: Dict[str, Any] = client.once("tools/call", name="act", arguments={}, **retry)
+        return found["result"]  # type: ignore[no-any-return]
+
+    with RawClient(server, R5, {}) as client:
+        result = client.once("tools/call", name="act", arguments={})["result"]
+        assert [*result["inputRequests"]] == ["a", "b"]
+        yes = {"action": "accept", "content": {"n": 1}}
+        result = answer(result, a=yes, stranger=yes)
+        assert [*result["inputRequests"]] == ["b"]
+        result = answer(result, b={"roots": []}, a={"action": "decline"})
+        assert result["content"][0]["text"] == "{'n': 1} []", "the first answer counts"
+    assert runs == ([1] if most else [1, 2, 3])
+    server.close()
 
 
 def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
@@ -229,22 +273,25 @@ def act(client: RawClient, name: str = "x", **params: Any) -> Dict[str, Any]:
 
 
 @pytest.mark.requirement("M:MRTR-S11")
-@pytest.mark.parametrize("most", [0, 1, 2, 16])
-def test_a_thousand_questions_without_an_answer_leave_few_threads(most: int) -> None:
+@pytest.mark.parametrize(("most", "calls"), [(0, 300), (2, 300), (None, 40)])
+def test_questions_without_an_answer_keep_few_threads(most: Optional[int], calls: int) -> None:
     effects = Effects(limits=Limits(waiting_handlers=most, requests=50))
     with RawClient(effects.server, R5, {}) as client:
         before = set(threading.enumerate())
-        firsts = [act(client, str(number)) for number in range(1000)]
-        assert len(waiting(effects.server)) == most
+        firsts = [act(client, str(number)) for number in range(calls)]
+        kept = calls if most is None else most
+        assert len(waiting(effects.server)) == kept
         (channel,) = connections_of(effects.server)
-        assert eventually(lambda: channel.requests.running == most)
+        assert eventually(lambda: channel.requests.running == kept)
+        assert len(channel.requests) == len(channel.calls) == 0
         # On a busy machine some threads have not unwound their handlers yet.
-        assert len(set(threading.enumerate()) - before) <= most + 100
+        assert len(set(threading.enumerate()) - before) <= kept + 100
         # The next call is served, and so are the retries of the newest and of the oldest.
         assert act(client, "next")["resultType"] == "input_required"
-        for number in (0, 999):
+        for number in (0, calls - 1):
             last = act(client, str(number), **again(firsts[number]))
             assert last["content"][0]["text"] == f"{number} accept{{'n': 1}}"
+        assert most is not None or effects.runs == calls + 1, "no handler ran again"
     effects.server.close()
 
 
@@ -497,40 +544,6 @@ def test_what_is_removed_goes_on_where_it_waits() -> None:
     effects.server.close()
 
 
-def test_a_state_of_another_call_moves_no_handler() -> None:
-    effects = Effects()
-    with RawClient(effects.server, R5, {}) as client:
-        first = act(client, "mine")
-        params = {"name": "act", "arguments": {"name": "other"}, **again(first)}
-        refused = client.once("tools/call", **params)["error"]
-        assert refused["data"] == {"reason": "invalid_request_state"}
-        assert act(client, "mine", **again(first))["content"][0]["text"] == "mine accept{'n': 1}"
-        assert effects.runs == 1
-    effects.server.close()
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, True, "16", float("nan"), float("inf"), []])
-def test_waiting_handlers_is_a_whole_number_or_none(value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="waiting_handlers"):
-        Limits(waiting_handlers=value)
-    assert Limits().waiting_handlers == 16
-    assert (
-        Limits(waiting_handlers=0).waiting_handlers,
-        Limits(waiting_handlers=None).waiting_handlers,
-    ) == (0, None)
-
-
-def test_without_a_limit_all_wait() -> None:
-    effects = Effects(limits=Limits(waiting_handlers=None))
-    with RawClient(effects.server, R5, {}) as client:
-        firsts = [act(client, str(number)) for number in range(40)]
-        assert len(waiting(effects.server)) == 40
-        for number, first in enumerate(firsts):
-            act(client, str(number), **again(first))
-        assert effects.runs == 40
-    effects.server.close()
-
-
 # ------------------------------------------------------------ one outcome
 
 
@@ -642,29 +655,38 @@ def test_an_answer_that_comes_as_the_time_is_over_is_the_outcome(
     effects.server.close()
 
 
-def test_a_call_that_is_cancelled_as_it_asks_sends_no_question() -> None:
-    server, entered, go, ended = Server("asks"), threading.Event(), threading.Event(), SimpleQueue()  # type: ignore[var-annotated]
+@pytest.mark.parametrize(("revision", "most"), [(R4, 16), (R5, 16), (R5, 0)])
+def test_a_cancelled_call_asks_no_question_and_begins_no_step(revision: str, most: int) -> None:
+    server = Server("asks", limits=Limits(waiting_handlers=most))
+    entered, go = threading.Event(), threading.Event()
+    ended: "SimpleQueue[Any]" = SimpleQueue()
 
     @server.tool
     def book(ctx: Context) -> str:
-        """Ask when told so."""
+        """Ask when the test allows it."""
         entered.set()
         assert go.wait(WAIT)
-        try:
-            return ctx.elicit("?", {"n": int}).action
-        except BaseException as error:
-            ended.put(type(error))
-            raise
+        for act in (
+            lambda: ctx.step("s", lambda: ended.put("step")),
+            lambda: ctx.elicit("?", {"n": int}),
+        ):
+            try:
+                act()
+            except BaseException as error:
+                ended.put(type(error))
+        return "never"
 
-    with RawClient(server, R5, {}) as client:
+    with RawClient(server, revision, {}) as client:
         id = client.begin("tools/call", name="book", arguments={})
         assert entered.wait(WAIT)
         client.peer.send(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
         )
-        assert client.once("server/discover")["result"]
+        assert "result" in client.once("tools/list")
         go.set()
-        assert ended.get(timeout=WAIT) is Cancelled and waiting(server) == []
+        assert [ended.get(timeout=WAIT) for _ in range(2)] == [Cancelled, Cancelled]
+        assert "result" in client.once("tools/list") and client.asked == []
+        assert waiting(server) == []
     server.close()
 
 
