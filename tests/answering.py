@@ -88,7 +88,7 @@ class AnsweringPipe(ScriptedPipe):
         self.give(request(id, method, **params))
 
     def heard(self, count: int) -> Dict[Any, Any]:
-        """What the client answered, by id, once there are so many answers: results, or errors as
+        """Wait for this many answers of the client, and return them by id: results, or errors as
         code and message."""
         assert eventually(lambda: len(self._answers()) >= count), self.messages
         return self._answers()

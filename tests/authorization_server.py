@@ -279,7 +279,7 @@ def protected(
 
     @server.tool
     def whoami(ctx: Context) -> str:
-        """Who asks."""
+        """Return the subject of the token."""
         return "nobody" if ctx.auth is None else str(ctx.auth.subject)
 
     @server.tool(scopes=["write"])

@@ -1,4 +1,4 @@
-"""What holds for every test: it leaves nothing behind.
+"""Fixtures for every test, and a check that each test leaves nothing behind.
 
 pytest's own plugins turn what reaches `threading.excepthook` and `sys.unraisablehook` into
 warnings, and setup.cfg turns every warning into a failure: tests/test_conftest.py shows that both
@@ -45,7 +45,7 @@ MANIFEST_LINE = pytest.StashKey[str]()
 """How many rows of the specification are tested; left here by tests/test_requirements.py."""
 
 
-# Hypothesis keeps notes even when it is told to keep no examples: not in the repository.
+# Hypothesis writes notes even without an example database. Keep them out of the repository.
 os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis")
 )
@@ -69,12 +69,12 @@ class TookTooLong(BaseException):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for, keep a way to say where a test hangs,
-    and have bytecode.
+    """Set the switch interval that the environment asks for, keep a file for reports of hanging
+    tests, and allow bytecode.
 
-    Where Python is told to write none, each of the hundreds of processes that tests start would
-    compile the library, and each process of a run all tests: they share a folder that git ignores,
-    and so does the next run.
+    If Python is configured to write no bytecode, each of the hundreds of child processes would
+    compile the library, and each worker would compile all tests. So they share a folder that git
+    ignores, and the next run uses it too.
     """
     usual_signals()
     os.environ["MINIMCP_TOKENS"] = os.path.join(
@@ -200,10 +200,10 @@ def pytest_terminal_summary(
 
 @pytest.fixture(autouse=True, scope="session")
 def time_for_last_words() -> Iterator[None]:
-    """What ends, a connection or a stream, gets a moment for last words; a busy machine may need
-    that alone.
+    """Give each connection or stream that ends more time for its last messages, because a busy
+    machine may need it.
 
-    Tests of what happens when that time is over set it themselves.
+    Tests of an expired grace period set these times themselves.
     """
     from minimcp.client import subscriptions
     from minimcp.engine import connection as channel, pool
@@ -251,7 +251,8 @@ def _begun_since(before: Held) -> Set[threading.Thread]:
 
 
 def _after_settling(before: Held) -> List[str]:
-    """What is still there, or gone, when all had its time to end."""
+    """Wait until threads, descriptors and children have ended, and name those that differ from
+    before."""
     end = time.monotonic() + SETTLE
     while True:
         threads = _begun_since(before)
@@ -267,10 +268,9 @@ def _after_settling(before: Held) -> List[str]:
 
 @pytest.fixture(autouse=True, scope="module")
 def leaves_nothing_to_the_next_file() -> Iterator[None]:
-    """The same for all tests of a file and its fixtures: what these let go of is gone when the next
-    file begins.
+    """Check that the fixtures of a file release everything before the next file begins.
 
-    Which file that is, and in which process, nobody knows.
+    Any file may come next, in any worker process.
     """
     before = held()
     yield

@@ -327,7 +327,7 @@ def plain(annotation: Any, values: List[Any], **flags: bool) -> Sample:
 
 
 def hashed(sample: Sample, make: Callable[[List[Any]], Any]) -> List[Any]:
-    """What can be made of the values; nothing if they have no hash."""
+    """Return the result of `make` for the values, or nothing if they have no hash."""
     try:
         return [make(sample.values)]
     except TypeError:

@@ -27,7 +27,7 @@ round; then the median, and the least and the most of the rounds. "itself": the 
 Ratios are good to about 20 %; "close" is over the target by less than that. One call at a time is mostly the
 machine's own wake-up, so the CPU per call with 64 in flight is the undistorted figure."""
 
-NOISE = 1.2  # ratios are trusted to about 20 %, so a target missed by less is told apart
+NOISE = 1.2  # ratios are reliable to about 20 %, so a target missed by less gets another verdict
 COLUMNS = ("metric", "unit", "limit", "minimcp", "times limit (least-most)", "target", "verdict")
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parent.parent
@@ -51,8 +51,8 @@ def client(subject: str, *target: str) -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """What every subject runs in: the checkout importable, bytecode kept, nothing buffered or
-    traced for tests."""
+    """Return the environment of every subject: it can import the checkout, keeps bytecode, and has
+    no buffering or tracing for tests."""
     dropped = ("PYTHONDONTWRITEBYTECODE", "PYTHONDEVMODE", "PYTHONMALLOC", "COVERAGE_PROCESS_START")
     kept = {name: value for name, value in os.environ.items() if name not in dropped}
     return {**kept, "PYTHONPATH": str(CHECKOUT)}
@@ -69,7 +69,7 @@ class Metric(NamedTuple):
     label: str  # its name for people
     unit: str = "us"  # of the printed value
     scale: float = 1e6  # factor from base units (seconds, bytes, 1/s) to that unit
-    target: Optional[float] = None  # the ratio to hold; None is told without a verdict
+    target: Optional[float] = None  # the ratio to hold; None prints no verdict
     more: bool = False  # whether more is better (a rate): the ratio is then turned round
     # the target is for minimcp's value itself, in the printed unit, not for its ratio to the limit
     own: bool = False

@@ -39,10 +39,10 @@ class Connection:
         self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
 
     def renew(self) -> None:
-        """Connect again: when nobody has called for a while the server may be about to close, and
-        nobody can see that.
+        """Connect again. After a quiet period the server may be about to close the connection, and
+        no client can see that.
 
-        The session goes on. One call is made, so that none that is measured is the first.
+        The session stays the same. One call is made, so that no measured call is the first one.
         """
         self.socket.close()
         self.socket = self._connected()
@@ -212,7 +212,7 @@ def _events(chunks: bytes) -> list[bytes]:
 
 
 def streams(child: Child, count: int) -> Measured:
-    """What an open GET stream takes in memory, beyond its session and its connection."""
+    """Measure the memory of an open GET stream, without that of its session and its connection."""
     opened = []
     try:
         opened += [Connection(child, child.url) for _ in range(count)]

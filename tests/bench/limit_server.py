@@ -1,11 +1,10 @@
 """The limit, server side: a hand-written stdio loop, standard library only, tools inline, nothing
 checked.
 
-It is what a person writes who wants speed and nothing else, and the yardstick of every ratio. It
-checks no message, answers both eras alike (an envelope in ``_meta`` is not looked into) and cannot
-cancel anything.
-Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools;
-with ``http`` or ``events`` it listens and prints its URL (`limit_http`).
+A programmer who wants only speed would write this loop, so every ratio is measured against it. It
+checks no message, answers both eras alike (it does not read the envelope in ``_meta``) and cannot
+cancel anything. Started with ``records`` it has the tools with dataclasses, with ``many`` a list of
+1,000 tools; with ``http`` or ``events`` it listens and prints its URL (`limit_http`).
 """
 
 from __future__ import annotations

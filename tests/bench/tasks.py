@@ -111,7 +111,7 @@ def die(path: str) -> None:
 
 
 def killed() -> bool:
-    """What the next process finds on the store of one that was killed."""
+    """Return whether a new process finds the tasks in the store of a killed process."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tasks.db")
         ended = subprocess.run(
@@ -143,7 +143,7 @@ def killed() -> bool:
 
 
 def hurried(seconds: float = 3.0) -> bool:
-    """One client asks as fast as it can; another one calls meanwhile."""
+    """Let one client poll as fast as it can while another one calls."""
     go, took, looks = threading.Event(), list[float](), 0
     server = made(go=go)
     with (

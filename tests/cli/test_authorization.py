@@ -140,7 +140,7 @@ def test_login_prints_the_address_and_logout_forgets_the_registration(
 
     monkeypatch.setattr(webbrowser, "open", visit)
     with protected(issuer) as running:
-        for count in (1, 2):  # signing in on purpose registers anew
+        for count in (1, 2):  # an explicit login registers again
             done = minimcp("login", running.url, "--header", "X-Team: red", "--output", "json")
             assert done.code == 0, done.err
             assert f"\n{issuer.url}/authorize?" in done.err

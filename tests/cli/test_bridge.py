@@ -156,7 +156,7 @@ class Behind:
 
 @contextmanager
 def front(target: Any, way: str, **options: Any) -> Iterator[Any]:
-    """What a client connects to: a URL, or the server in front itself, with a bridge behind it."""
+    """Yield the target of a client: a URL, or the front server itself, with a bridge behind it."""
     is_web = isinstance(target, HttpServer)
     server = Server("front")
     bridge = Bridge(server, Target("the server behind", target, is_web), **options)
@@ -663,7 +663,7 @@ def test_a_state_is_good_for_one_request() -> None:
 
 
 def test_a_stream_ends_with_its_server(script: str) -> None:
-    """Of an older server before a newer client, too: the client opens another."""
+    """The client opens another stream, also if the server is older than the client."""
     with front(_child(script), "http") as url, connect(url, revision=NEW, timeout=WAIT) as client:
         with client.listen(tools_list_changed=True) as changes:
             with pytest.raises(InternalError):

@@ -21,8 +21,8 @@ from ..support import WAIT
 from ..web import Peer
 from .conftest import Done, quoted
 
-# A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one
-# thing, of those that odd_server.py is not wrong in.
+# A server of 2025-11-25 in a few lines that passes every check. With an argument it has one fault
+# that odd_server.py does not have.
 PLAIN = """
 import json, sys
 WRONG = sys.argv[1] if len(sys.argv) > 1 else ""

@@ -416,7 +416,7 @@ def wait(ctx: Context) -> str:
 
 @pytest.fixture(scope="module")
 def bakery_url() -> Iterator[str]:
-    """Where a server with tasks is to be had, to who has the token "a" or "b"."""
+    """Return the URL of a server with tasks that accepts the tokens "a" and "b"."""
     with served(BAKERY) as url:
         yield url
 

@@ -26,13 +26,13 @@ BARE = "import sys; sys.path.insert(0, {root!r}); from minimcp.cli import main; 
 
 
 def told(out: str) -> str:
-    """What is printed before it says what to do next, which names this Python and this folder."""
+    """Return the output up to the next steps, which name this Python and this folder."""
     return out.partition("What to do next")[0]
 
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    """What the demo prints of all chapters."""
+    """Return the demo's output with all chapters."""
     done = run_process("demo", "--all")
     assert (done.code, done.err) == (0, "")
     return told(done.out)
@@ -137,8 +137,8 @@ def test_it_is_the_same_each_time_and_fits_any_terminal(
 
 
 def _pythons() -> List[str]:
-    """Of this machine those of 3.9 and 3.13 that do not run the tests; without any, the one that
-    does."""
+    """Return the Python 3.9 and 3.13 of this machine that do not run the tests; if there is none,
+    the Python that does."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found = []
     for version in sorted({"3.9", "3.13"} - {f"{sys.version_info.major}.{sys.version_info.minor}"}):

@@ -43,7 +43,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def shop(shop: str) -> str:
-    """In the place of the shop a server without the library, which starts faster."""
+    """Replace the shop with a server that does not use the library, because it starts faster."""
     Path(shop).write_text(LIGHT, encoding="utf-8")
     return shop
 

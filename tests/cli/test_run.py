@@ -1,5 +1,5 @@
-"""``run``: the server object in a file, found, named and served, over stdio and HTTP, and anew when
-a file changes."""
+"""``run`` finds the server object in a file, names it and serves it over stdio and HTTP, and starts
+again when a file changes."""
 
 from __future__ import annotations
 

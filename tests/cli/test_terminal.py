@@ -76,7 +76,7 @@ def curious() -> Iterator[str]:
 
 @pytest.fixture
 def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
-    """What a user types at the terminal that stdin is then."""
+    """Make a terminal of stdin, and return a function that types at it."""
     keys, screen = os.openpty()
     with open(screen, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)

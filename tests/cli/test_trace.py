@@ -41,7 +41,7 @@ BYTES = b"".join(
 def tracing(
     *words: str, program: Sequence[str] = (), **options: Any
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """The command, or a program in its place, between this process and a server."""
+    """Run the command, or another program, between this process and a server."""
     options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stderr": subprocess.PIPE, **options}
     command = [*(program or command_line("trace")), *words]
     process = subprocess.Popen(
@@ -61,7 +61,7 @@ def python(source: str, *words: str) -> List[str]:
     return ["--", sys.executable, "-c", source, *words]
 
 
-# ------------------------------------------------------------ nothing stands between
+# ------------------------------------------------------------ bytes pass unchanged
 
 
 def test_every_byte_passes_both_ways_and_so_does_the_exit_code(tmp_path: Path) -> None:
@@ -241,12 +241,12 @@ def recorder_of(file: Path) -> Any:
 
 
 def goes_out(recorder: Any) -> None:
-    """Have it be as if what waits to be written were written."""
+    """Pretend that the queued bytes were written."""
     recorder._queued_bytes = 0
 
 
 def record(tmp_path: Path, *chunks: bytes) -> List[Dict[str, Any]]:
-    """What is written down of these bytes from the host."""
+    """Return the records of these bytes from the host."""
     file = tmp_path / "rows.jsonl"
     recorder = recorder_of(file)
     for chunk in chunks:

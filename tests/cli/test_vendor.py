@@ -1,5 +1,5 @@
-"""``minimcp vendor``: what is copied, how copies are told apart, and that they work without
-site-packages."""
+"""``minimcp vendor``: which files are copied, how a changed copy is recognized, and that copies
+work without site-packages."""
 
 from __future__ import annotations
 

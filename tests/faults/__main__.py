@@ -117,7 +117,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def rows(only: "str | None") -> List[str]:
-    """The rows to try; one that there is not ends the program."""
+    """Return the rows to try. An unknown row ends the program."""
     chosen = only.split(",") if only else list(ROWS)
     unknown = [id for id in chosen if id not in ROWS]
     if unknown:

@@ -83,7 +83,7 @@ def result_of(method: str, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def right(message: Dict[str, Any]) -> Optional[int]:
-    """What is wrong with a request, as a code; None if nothing is."""
+    """Return the error code of a request, or None if the request is valid."""
     params = message.get("params", {})
     if (
         message.get("jsonrpc") != "2.0"

@@ -177,7 +177,7 @@ class Client:
         )
 
     def journal(self, which: int = -1) -> List[Dict[str, Any]]:
-        """What happened to a scripted server, the latest if none is named."""
+        """Return the journal of a scripted server, by default the latest one."""
         return [
             json.loads(line) for line in self._journals[which].read_text("utf-8").split("\n")[:-1]
         ]
@@ -204,7 +204,8 @@ class Client:
         return len(children_of(self.process.pid))
 
     def settled(self, what: str, most: int, seconds: float) -> int:
-        """As `count`, when it is at most `most` or the time is over: what ends may take a moment."""
+        """Return the count like `count`, but wait until it is at most `most` or the time is over,
+        because threads and processes take a moment to end."""
         eventually(lambda: self.count(what) <= most, seconds)
         return self.count(what)
 

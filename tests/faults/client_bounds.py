@@ -241,8 +241,8 @@ def kept(t: Trial) -> None:
 
 @case("K32")
 def logs(t: Trial) -> None:
-    """What a server says in each place that a client may tell of, and nothing is set up for its
-    log."""
+    """A server's text appears in every place that a client may log, and the client configures no
+    logging."""
 
     def listed(heard: Heard, wire: Wire) -> None:
         twice = {f"{n}{TEXT}": {"type": "string", "x-mcp-header": "Twice"} for n in range(2)}

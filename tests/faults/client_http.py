@@ -248,7 +248,7 @@ def bad_events(t: Trial) -> None:
     for web, client in visits(t):
         for tool in web_tools.FIRST:
             reply = client.call(tool, text="after")
-            if reply.text != "after":  # an error is no harm, if it comes at once
+            if reply.text != "after":  # an error at once does no harm
                 worse = t.warn if reply.error and reply.seconds <= 1 * t.options.slack else t.fail
                 worse(f"{tool}: {reply.error or reply.text}: {reply.message}"[:150])
         for tool in web_tools.REPLIES:
@@ -264,7 +264,8 @@ def bad_events(t: Trial) -> None:
 
 @case("K08H")
 def endless(t: Trial) -> None:
-    """What has a limit is refused at it; what costs nothing goes on until the call's time is over."""
+    """Anything with a limit is rejected at the limit; anything without a cost continues until the
+    deadline of the call."""
     client = visitor(t, hostile(t))
     client.alive()
     base = client.memory()
@@ -323,7 +324,7 @@ def slow(t: Trial) -> None:
         threads = client.count("task")
         reply = client.open(1.0, url=f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
         refused(t, reply, "a connection that is never made, timeout 1 s", 2.0)
-        # by itself it would go on for 10 s
+        # the task itself would run for 10 s
         t.below("threads left by it", client.settled("task", threads, 6) - threads, 0, "")
 
 
@@ -596,7 +597,7 @@ def greedy(t: Trial) -> None:
     other = hostile(t)
     client = t.client()
     pipe = client.folder / "pipe"
-    os.mkfifo(pipe)  # who opens it to read hangs, and is seen
+    os.mkfifo(pipe)  # a client that opens it for reading hangs, and the case notices that
     for url in (f"file://{pipe}", other.url, "http://169.254.169.254/latest"):
         challenge = f'Bearer resource_metadata="{url}", scope="all"'
         for method in ("server/discover", "tools/call"):
@@ -690,7 +691,7 @@ class Legacy:
 
 
 def elsewhere(other: Hostile) -> Tuple[str, ...]:
-    """Endpoints that are not on the origin of who names them."""
+    """Return endpoints that are not on the origin of the server that names them."""
     return (
         other.url, f"//127.0.0.1:{other.port}/evil", f"//evil.example:{other.port}/", "javascript:alert(1)",
         "file:///etc/passwd", f"https://127.0.0.1:{other.port}/", "http://", "http://[::1", "data:,x",

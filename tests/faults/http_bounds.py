@@ -43,7 +43,7 @@ def left_behind(t: Trial) -> None:
     site: Site = t.keep(start_http(t.subject, t.options))
     full, largest = t.options.full, site.terms.body_bytes
     with ExitStack() as stack:
-        for rounds in (1, 0):  # what the first round of each makes once is no matter
+        for rounds in (1, 0):  # the first round allocates caches, which do not count
             base = site.memory()
             for size, sessions, listens in ((60_000, 900, 200), (largest, 100, 56)):
                 few = 10 if size < largest else 20
@@ -135,7 +135,7 @@ def dear(t: Trial, site: Site) -> None:
 
 @case("C73")
 def arrays(t: Trial) -> None:
-    """As many calls as a server takes at once, and ten times more, in arrays."""
+    """Send as many calls as a server runs at once, and ten times more, in arrays."""
     site = t.hasty(requests=10)
     if ARRAYS not in site.revisions or "slow" not in site.tools:
         raise Missing("arrays, or the tool slow")
@@ -254,7 +254,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def forged(t: Trial, log: str, who: str) -> None:
-    """What a peer said is on the lines of whoever reports it, without controls."""
+    """Text of a peer appears only on log lines of its reporter, without control characters."""
     lines = [line for line in log.splitlines() if line.startswith(MARK)]
     t.expect(not lines, f"the log of {who} has {len(lines)} lines that its peer wrote")
     found = sorted({one.group() for one in CONTROL.finditer(log)})

@@ -24,7 +24,7 @@ from .raw import shown
 from .server_work import NOISE, RAISED
 from .trial import Missing, Trial, case, on_site, start_http
 
-# what a slow head begins with; it goes on for ever
+# the beginning of a slow head, which never ends
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 # seconds between some new connections of each kind and the next: a crowd at once is another matter
 PACE = 0.01
@@ -164,9 +164,7 @@ def full(t: Trial, site: Site) -> None:
     site.settled(lambda: float(beyond(site, ping) != "served"), 0)
     t.below("recovers after", time.monotonic() - begun, 1)
     t.freed(site, files, f"{most} connections")
-    with (
-        ExitStack() as stack
-    ):  # as many as there may be, all idle: a new one is served all the same
+    with ExitStack() as stack:  # all allowed connections, all idle: a new one is still served
         for _ in range(most):
             t.expect(
                 stack.enter_context(site.visitor()).send(ping).answer().status == 200,
@@ -182,7 +180,7 @@ def full(t: Trial, site: Site) -> None:
 
 
 def beyond(site: Site, ping: bytes) -> str:
-    """What becomes of a request on one connection more: served, 503, closed, waits."""
+    """Return the outcome of a request on one connection too many: served, 503, closed, or waiting."""
     with site.visitor(0.5) as visitor:
         visitor.push(ping)
         try:
@@ -234,7 +232,7 @@ def pour(session: Session, count: int) -> bytes:
 
 
 def reads_slowly(t: Trial, site: Site, session: Session) -> None:
-    """Who reads slowly, but in time, gets all of it."""
+    """A client that reads slowly, but in time, receives the whole response."""
     wanted, body, pause = 300, b"", 500_000
     with site.visitor(taking=32768) as visitor:
         status, _ = visitor.send(pour(session, wanted)).head()
@@ -345,7 +343,7 @@ def leave(t: Trial, session: Session, tries: int, word: str, files: float) -> No
         if not watched:
             site.exchange(unwatched)  # those before it have ended, or nearly
         if site.settled(site.descriptors, files) > files:
-            return  # it is told at the end
+            return  # reported at the end
 
 
 @case("C48")
@@ -600,7 +598,8 @@ def together(
     came: Dict[int, bytes] = {}
 
     def step(sock: Any, number: int, mask: int) -> Optional[str]:
-        """What is wrong, once it has ended: empty if nothing is."""
+        """Do one step of a client; return its fault when it has ended, or an empty text if there is
+        none."""
         try:
             if mask & selectors.EVENT_WRITE:
                 client = clients[number % len(clients)]

@@ -116,7 +116,7 @@ class Visitor(Peer):
             ) from None
 
     def chunks(self) -> Iterator[bytes]:
-        """The pieces of a body, up to its end; the wait begins anew with each."""
+        """Yield the pieces of a body, up to its end. The timeout starts again with each piece."""
         while True:
             self.wait()
             piece = self.chunk()
@@ -147,7 +147,7 @@ _URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^
 
 
 class Terms(NamedTuple):
-    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the
+    """The limits of an HTTP server: seconds, bytes and counts. The defaults are those of the
     catalogue."""
 
     head: float = 10.0  # for the head of a request
@@ -155,7 +155,7 @@ class Terms(NamedTuple):
     idle: float = 5.0  # between two requests
     write: float = 30.0  # to take a piece of a response
     keepalive: float = 15.0  # of silence on a stream, before a comment comes
-    grace: float = 5.0  # for what runs when the server is told to end
+    grace: float = 5.0  # for running requests when the server has to end
     session_ttl: float = 1800.0  # that a session lives without use
     connections: int = 1000  # at once
     sessions: int = 1000  # at once
@@ -168,8 +168,8 @@ class Terms(NamedTuple):
 class Site(Server):
     """An HTTP server command, started, and listening.
 
-    "{port}" in the command becomes a free port. Without, it has to say where it is on stdout or
-    stderr, as http://127.0.0.1:PORT/PATH. `told` is what of the terms it is told in its
+    "{port}" in the command becomes a free port. Without it, the command prints its URL on stdout or
+    stderr, as http://127.0.0.1:PORT/PATH. `told` holds the terms that it receives in its
     environment.
     """
 
@@ -341,7 +341,7 @@ class Session:
         )
 
     def stream(self) -> bytes:
-        """What opens a stream of notices."""
+        """Return the request that opens a stream of notices."""
         if self.revision == MODERN:
             return self.request(
                 "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
@@ -374,8 +374,8 @@ def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:
 
 
 def messages(response: Response) -> List[Any]:
-    """What a body says, one message or the events of a stream: strict JSON; empty for anything
-    else."""
+    """Return the messages of a body, one message or the events of a stream. Invalid JSON returns an
+    empty list."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         return [decode(response.body)] if response.body else []

@@ -73,7 +73,8 @@ class BodyTrial(Trial):
     def refused(
         self, server: Any, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
     ) -> None:
-        """As `Trial.refused`; a request that stands alone may be refused for its headers first."""
+        """Check a rejection like `Trial.refused`. A request that stands alone may be rejected for
+        its headers first."""
         if server.revision == MODERN:
             codes = (*codes, HEADER_MISMATCH, UNSUPPORTED_VERSION)
         super().refused(server, line, codes, id, name)
@@ -425,7 +426,7 @@ def expecting(t: Trial, session: Session) -> None:
 
 
 def after_refusals(t: Trial, session: Session) -> None:
-    """A connection goes on after a refusal, or ends."""
+    """After a rejection, a connection stays usable or is closed."""
     site, ping = session.site, partial(session.request, ping_of(session))
     for what, data in (
         ("400", session.post(b"{")), ("403", ping(origin="http://evil.example")),
@@ -446,7 +447,7 @@ def after_refusals(t: Trial, session: Session) -> None:
             goes_on(t, session, visitor, response.headers, what)
 
 
-MANY_FAULTS = 20  # after so many faults nothing that waits is tried any more
+MANY_FAULTS = 20  # after this many faults, no slow case is tried
 
 
 class Vector(NamedTuple):

@@ -238,7 +238,7 @@ def crowds(t: Trial) -> None:
     site = t.site()
     first = keeping(t, site)
     most, revision = int(site.terms.sessions), first.revision
-    fill(site, revision, 50)  # what is made once is no matter
+    fill(site, revision, 50)  # one-time allocations do not count
     before = site.memory()
     ids, _ = fill(site, revision, most - 51)
     t.below(
@@ -271,8 +271,7 @@ def crowds(t: Trial) -> None:
 
 
 def expiry(t: Trial) -> None:
-    """As many sessions as there may be end when nobody uses them, all of them: as many find room
-    again."""
+    """The maximum number of sessions expires when nobody uses them, and the same number fits again."""
     site = t.hasty(session_ttl=1, sessions=40)
     revision = t.http_eras()[0]
     for _ in range(2):
@@ -289,7 +288,7 @@ def expiry(t: Trial) -> None:
 
 
 def streams(t: Trial) -> None:
-    """What an open stream costs, with its thread if it has one."""
+    """Measure the memory of an open stream, including its thread if it has one."""
     site = t.site()
     revision = t.http_eras()[0]
     sessions = [site.session(revision) for _ in range(250 if t.options.full else 120)]
@@ -474,7 +473,7 @@ class Event(NamedTuple):
 
 
 def parsed(body: bytes) -> List[Event]:
-    """The whole events of a stream, those that have only an id too."""
+    """Return the whole events of a stream, including events that have only an id."""
     found = []
     for block in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
         lines = block.split(b"\n")
@@ -540,7 +539,7 @@ def returning(t: Trial, site: Site) -> None:
     foreign_ids(t, site, session)
     first = until(site, counting(session, 3), 2)[
         -1
-    ].id  # what is kept of streams is bounded, in events and in bytes
+    ].id  # kept events of streams are bounded in number and in bytes
     before = site.memory()
     sessions = [session, *(keeping(t, site) for _ in range(3))]
     for index in range(t.count(12, 100)):
@@ -591,7 +590,7 @@ def while_it_runs(t: Trial, site: Site, session: Session) -> None:
 
 
 def foreign_ids(t: Trial, site: Site, session: Session) -> None:
-    """Ids that are none of this stream: nothing of another one is told for them."""
+    """Resuming with the id of another stream, or an invalid id, yields none of its events."""
     secret = until(site, counting(keeping(t, site), 3), 2)[-1].id
     mine = cut_and_resumed(site, session, 3, 2)[0][-1].id
     stream, _, number = mine.rpartition("/")
@@ -624,7 +623,7 @@ def proxies(t: Trial) -> None:
     idle(t, site, session)
     for after in sorted(
         t.dice.sample(range(300, 8000), 3)
-    ):  # cut in the middle of an event, it goes on through it
+    ):  # a cut in the middle of an event does not lose it
         with ToyProxy(site.port, Habits(cut_after=after, pieces=5)) as proxy:
             body = b""
             with Visitor(proxy.port, t.options.patience) as visitor:

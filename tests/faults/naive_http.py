@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST = json.loads(os.environ["FAULTS_TERMS"]).get("sessions", 1000)
 sessions: List[Any] = []  # of each its whole params
-read: Deque[Any] = deque(maxlen=4)  # what came last, whatever it was
+read: Deque[Any] = deque(maxlen=4)  # the last messages, of any kind
 events: Deque[Tuple[str, bytes]] = deque(maxlen=1000)  # of all sessions
 ended: Dict[str, str] = {}
 numbers = itertools.count()

@@ -1,8 +1,8 @@
-"""A server under trial, in raw bytes: `tests.wire.harness` for any command, and lenient where
-strictness is no matter.
+"""A server under trial, in raw bytes: `tests.wire.harness` for any command, but lenient where
+strictness does not matter.
 
-A fault of the subject is an AssertionError here: a hang, an end that came too soon, a line that is
-no message.
+A fault of the subject is an AssertionError here: a hang, an early exit, or a line that is not a
+message.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Server(RawServer):
         return found
 
     def ping(self, wait: Optional[float] = None) -> float:
-        """A sign of life, ping or discover; seconds that it took. What came before it is in
-        `aside`."""
+        """Wait for a sign of life, ping or discover, and return the seconds that it took. Earlier
+        messages are in `aside`."""
         number, begun = self.number(), time.monotonic()
         method, params = (
             ("server/discover", modern()) if self.revision == MODERN else ("ping", None)

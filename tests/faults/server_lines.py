@@ -28,7 +28,8 @@ def line(server: Server, method: str = "ping", params: Any = None, id: Any = "q"
 
 
 def holding(server: Server, value: bytes) -> bytes:
-    """A request that must be served, with this JSON text somewhere in it where anything may stand."""
+    """Send a request that must be served, with this JSON text in a place where any value is
+    allowed."""
     return line(server, params={"_meta": {"com.example/x": "@"}}).replace(b'"@"', value)
 
 

@@ -302,7 +302,7 @@ def behind(t: Trial, server: Server) -> None:
     t.below("a list behind 100", time.monotonic() - begun, 1)
     server.notify("notifications/cancelled", {"requestId": 99})
     t.below("a ping after a cancellation", server.ping(60), 1)
-    for n in range(99):  # calls have no workers left meanwhile
+    for n in range(99):  # the calls occupy all workers
         server.answer(n, 60)
 
 
@@ -511,7 +511,8 @@ def orphaned(t: Trial) -> None:
 
 
 def running(pid: int) -> bool:
-    """Whether a process that is no child of ours runs; what has ended and is not reaped does not."""
+    """Return whether a process runs that this process did not start. A process that has ended but
+    is not reaped does not run."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             return stat.read().rpartition(") ")[2][:1] not in ("Z", "X")

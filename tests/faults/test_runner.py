@@ -170,7 +170,7 @@ TRIED = [
 def outcomes() -> List[Outcome]:
     """All of them at once: most of the time is waiting."""
     with ThreadPoolExecutor(12) as pool:
-        running = {}  # those that wait first
+        running = {}  # cases that wait come first
         for index in sorted(range(len(TRIED)), key=lambda index: TRIED[index][2] not in WAITED_FOR):
             row, subject, fault, *_ = TRIED[index]
             running[index] = pool.submit(run, row, subject, _options(fault, subject))

@@ -20,7 +20,7 @@ from ..transports.http_peer import Peer
 
 
 class Habits(NamedTuple):
-    """What a proxy does."""
+    """The behavior of a proxy."""
 
     idle: Optional[float] = (
         None  # seconds of silence of a response after which it cuts the connection; None never does
@@ -31,7 +31,7 @@ class Habits(NamedTuple):
     buffers: bool = (
         False  # keep a response back until its end, unless it has ``X-Accel-Buffering: no``
     )
-    gzips: bool = False  # compress what may be transformed, for those who take it
+    gzips: bool = False  # compress transformable responses, for clients that accept it
     cut_after: Optional[int] = (
         None  # bytes of an event stream after which it cuts the connection, once
     )

@@ -24,7 +24,7 @@ START = 30.0  # seconds that any start may take, whatever the patience
 
 
 class Subject(NamedTuple):
-    """What is tried."""
+    """The program under test."""
 
     server: Tuple[str, ...]  # a command that serves over stdin and stdout
     adapter: Tuple[str, ...]  # a command that is a client
@@ -35,15 +35,13 @@ class Subject(NamedTuple):
         str, ...
     ] = ()  # what that speaks; `find_http` fills this in, and the next
     http_tools: FrozenSet[str] = frozenset()  # what it has
-    tunable: bool = (
-        False  # whether that keeps to the terms it is told; else it is tried with the usual ones
-    )
+    tunable: bool = False  # whether the server follows the terms in its environment; otherwise the usual terms apply
 
 
 class Options(NamedTuple):
     """How it is tried."""
 
-    seed: int = 1  # decides all that is random
+    seed: int = 1  # the seed of every random choice
     patience: float = 10.0  # seconds after which a wait is a hang
     slack: float = 1.0  # what every bound of a row is multiplied by, for a busy machine
     full: bool = False  # use the numbers of the catalogue, where the usual run takes fewer
@@ -51,7 +49,7 @@ class Options(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What is reported of a case; `metrics` maps a name to a value and its unit."""
+    """The report of a case. `metrics` maps a name to a value and its unit."""
 
     id: str
     verdict: str
@@ -134,7 +132,7 @@ class Trial:
         if revision is not None and revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
-        # a start is no matter of the case
+        # starting the server is not part of the case
         server: Server = self.keep(
             Server(command, None, max(START, 3 * self.options.patience), **others)
         )
@@ -174,8 +172,8 @@ class Trial:
         return [site.session(revision) for revision in self.http_eras()]
 
     def probed(self, site: Site, bound: float = 0.2, what: str = "a probe meanwhile") -> None:
-        """Another connection is served meanwhile: usually within the bound, and never worse than
-        five times that."""
+        """Check that another connection is served at the same time: usually within the bound, and
+        never slower than five times the bound."""
         usual, worst = site.probes()
         self.below(what, max(usual, self.metrics.get(what, (0.0, ""))[0]), bound)
         self.note(
@@ -250,7 +248,7 @@ class Trial:
     # Its end.
 
     def close(self) -> None:
-        """End all that was started, and look at what was left on stderr."""
+        """End all started processes, and check their stderr."""
         for started in self._started:
             for sign in signs(started.stderr()):
                 self.fail(f"stderr: {sign}")

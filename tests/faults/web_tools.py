@@ -1,8 +1,8 @@
-"""What the tools of the hostile HTTP server do: each is a misbehaviour, over raw sockets. Standard
-library alone.
+"""The tools of the hostile HTTP server. Each tool misbehaves in one way, over raw sockets, with
+only the standard library.
 
-``arguments["way"]`` says how an answer comes: "json" as a body, "event" as events.
-``arguments["text"]`` is what a call is answered by that goes well.
+``arguments["way"]`` selects the form of an answer: "json" for a body, "event" for events.
+``arguments["text"]`` is the text of a successful answer.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ def other_ids(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def odd_id(web: Hostile, heard: Heard, wire: Wire) -> None:
-    """An answer to what can be no id, then the right one: here it may be no answer, or a wrong one
-    of ours."""
+    """Answer with a value that cannot be an id, then correctly. In this place the first one may
+    count as no answer, or as a wrong answer to our call."""
     say(heard, wire, answer(heard, "not yours", arguments(heard)["id"]), answer(heard, "yours"))
 
 

@@ -1,5 +1,4 @@
-"""What should not have happened, told from the record alone. What is rightful is told in this
-package's docstring."""
+"""Find errors from the record alone. The docstring of this package says which events are allowed."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ TWICE = -32600  # the code of the refusal of a request whose id is in use
 USED = -32602  # and of one whose state an earlier request has used
 EARLY = 0.002  # seconds by which a clock that is read twice may disagree about the end of a wait
 
-PATIENT = 10.0  # seconds of a call in which it is told of the end of the process that runs it
+PATIENT = 10.0  # seconds until a call learns that its process has ended
 
 LATE = 20.0
 """Seconds after the delivery of its answer in which a call ends on the busiest machine; the last
@@ -94,8 +93,8 @@ class Story:
         return {event.on for _, event in self.all(call, "sent", "request")}
 
     def wrong(self) -> List[Wrong]:
-        """What should not have happened: each public generator of a subclass is a rule, which is
-        asked of each call."""
+        """Finds errors in a record. Each public generator of a subclass is a rule, and is called
+        for each call."""
         calls = list(dict.fromkeys(self.calls))
         return [
             Wrong(name.replace("_", " "), call, words)
@@ -116,7 +115,7 @@ def rules(kind: Type[Story]) -> List[str]:
 
 
 class AnyLine(Story):
-    """What holds over any line."""
+    """Rules for any line."""
 
     def ends_once(self, call: str) -> Iterator[str]:
         ends = self.all(call, "end")
@@ -366,8 +365,8 @@ class OverHttp(AnyLine):
 
 
 class OverShared(OverHttp):
-    """What holds where several processes share the sessions: one that is killed takes along only
-    what ran in it."""
+    """Rules for several processes that share sessions: a killed process takes along only the calls
+    that ran in it."""
 
     def _by_refusal(self, call: str, place: int, begun: Event) -> str:
         return "its session lives on"
@@ -392,7 +391,7 @@ class OverShared(OverHttp):
 
 
 def check(events: Sequence[Event], kind: Type[Story] = OverLines) -> List[Wrong]:
-    """What should not have happened; empty when all is well."""
+    """Return the errors in the events; empty if there are none."""
     story = kind(events)
     begun = set(story.calls)
     strange = Counter(event.call for event in events if event.call and event.call not in begun)

@@ -1,4 +1,4 @@
-"""What happened, in one order: a list of events that many threads write and the checker reads."""
+"""A record of events in one order, written by many threads and read by the checker."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Event(NamedTuple):
 
     at: float  # seconds, monotonic, the same clock in all processes
     kind: str
-    call: str = ""  # the tag of the call, which is also its payload; empty for what belongs to none
+    call: str = ""  # the tag of the call, which is also its payload; empty for an event of no call
     what: str = ""
     value: float = 0
     payload: str = ""
-    on: int = 0  # the number of the connection, from 1; 0 for what belongs to none
+    on: int = 0  # the number of the connection, from 1; 0 for an event of no connection
 
     def line(self, start: float) -> str:
         words = [

@@ -1,4 +1,4 @@
-"""The line between client and server, and what it does to what goes over it."""
+"""The line between client and server, and the faults that it adds."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Reader:
         self._calls: Dict[Tuple[str, str, Any], str] = {}
 
     def read(self, way: str, message: Any, session: str = "") -> Meaning:
-        """What a message means that goes this way; ids are those of a session."""
+        """Return the meaning of a message in this direction. Ids are those of a session."""
         method, params, id = message.get("method"), message.get("params") or {}, message.get("id")
         if method == "tools/call":
             self._calls[session, way, id] = call = params["arguments"]["tag"]
@@ -75,10 +75,11 @@ class Reader:
 
 
 class Relay:
-    """What a client connects to instead of its server: each connection is a `_Wire`. Thread-safe.
+    """A relay that a client connects to instead of its server. Each connection is a `_Wire`.
+    Thread-safe.
 
-    What belongs to no call is how a connection begins anew after a loss: it suffers nothing but
-    another loss, and that more often, because there is little of it.
+    Messages that belong to no call begin a connection after a loss. They suffer no fault except
+    another loss, and that more often, because there are few of them.
     """
 
     def __init__(
@@ -107,7 +108,8 @@ class Relay:
         return wire.open()
 
     def fate(self, way: str, meaning: Meaning) -> Tuple[str, random.Random]:
-        """What happens to a line, and the dice for how: the same in every run, whenever it comes."""
+        """Return the fault of a line and the dice for it: the same in every run, whenever the line
+        arrives."""
         with self._lock:
             self._seen[way, meaning] += 1
             dice = random.Random(f"{self._seed} {way} {meaning} {self._seen[way, meaning]}")
@@ -301,7 +303,7 @@ class _Wire:
         end.close()
 
     def replace(self) -> None:
-        """Put another server in the place of this one, behind a line that stays."""
+        """Replace this server with another one, behind a line that stays open."""
         with self._lock:
             if self.broken:
                 return

@@ -56,10 +56,10 @@ def _calls(dice: random.Random, tools: Tuple[str, ...], few: int, many: int) -> 
 
 
 class Plan(NamedTuple):
-    """What a seed stands for."""
+    """The plan that a seed describes."""
 
-    # what runs it again: the seed, with an h before it over HTTP, an s over HTTP to processes with
-    # one store
+    # The seed, which runs the plan again. It begins with h for HTTP, and with s for several
+    # processes over HTTP with one store.
     name: str
     process: (
         bool  # whether the server is a process of its own, over HTTP one which ends by being killed
@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
     @property
     def rules(self) -> Type[Story]:
-        """What holds in it."""
+        """The rules for this plan."""
         return OverShared if self.store else OverHttp if self.web else OverLines
 
     @classmethod
@@ -142,7 +142,7 @@ class Outcome(NamedTuple):
 
 
 class Callers:
-    """Those who call; those with even numbers by the other client, where there is one."""
+    """Calls from several threads; threads with even numbers use the second client, if there is one."""
 
     def __init__(
         self,
@@ -178,7 +178,7 @@ class Callers:
         try:
             if submitted:
                 future = client.submit(client.call_tool, tool, arguments, **options)
-                noted = threading.Event()  # a future is done before those hear of it who asked to
+                noted = threading.Event()  # a future is done before its callbacks have run
                 self._submitted.append(noted)
                 future.add_done_callback(
                     lambda done: [self._end(tag, arguments, done.result), noted.set()]
@@ -218,7 +218,7 @@ REFUSALS = (
 
 
 def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
-    """How a call ends, what comes with it, and the code of a refusal."""
+    """Return how a call ends, its payload, and the error code."""
     try:
         return "value", result().text, 0
     except ToolError as error:
@@ -342,7 +342,7 @@ def _talk_over_http(plan: Plan, record: Record, journal: Path, ending: ExitStack
         relay.raging.clear()
         callers.make(
             "quiet", "echo", 1, timeout=WAIT
-        )  # a session that has ended meanwhile may be noticed beside it
+        )  # a session that has just ended may still be noticed here
         callers.make("last", "echo", 1, timeout=WAIT)
         record.note("close")
 

@@ -24,7 +24,7 @@ LEASE = 2.0
 
 
 def padded(tag: str, size: int) -> str:
-    """What ``echo`` returns: as long as it should be, and not to be taken for anything else."""
+    """Return the result of ``echo``: as long as requested, and different from any other text."""
     return f"{tag} {tag[-1] * size}"
 
 

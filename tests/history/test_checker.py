@@ -12,7 +12,7 @@ from .run import Plan
 
 
 def _calls() -> List[Event]:
-    """A good record: two calls side by side, one of which is told of progress, a failure, a loss
+    """Return a good record: two calls side by side, one of them with progress, a failure, a loss
     and a timeout."""
     words = """
         begin a work 0.3; sent a request; reached a request; run a; answered a progress 1; delivered a progress 1

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.limit(280, "it plays whole histories")
 
 
 def echoes(name: str, revision: str = "handshake") -> Plan:
-    """Two callers and a line without faults, but for those that are planted."""
+    """Return a plan with two callers and a line without faults; the test adds faults."""
     return Plan(name, False, revision, {}, [[("echo", 1, False)] * 3] * 2, False)
 
 

@@ -1,5 +1,5 @@
-"""The adapter for the client of minimcp. What it takes and says stands in the docstring of
-tests.faults."""
+"""The adapter for the client of minimcp. The docstring of tests.faults describes its commands and
+answers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Adapter:
         return {}
 
     def callback(self, what: str, seconds: float = 10) -> Callable[[Any], Any]:
-        """What is done at each log message, question or step of progress."""
+        """Return the callback for log messages, questions or progress, by its name."""
         return {
             "call": lambda message: self.connected().call_tool(
                 "echo", {"text": "from a callback"}, timeout=5
