@@ -20,12 +20,12 @@ def session_of(client: Any) -> Any:
 
 
 def config_of(server: Any) -> Any:
-    """What the features of a server share: its store, its limits, its processes."""
+    """Return the shared configuration of a server's features: its store, its limits, its processes."""
     return server._config
 
 
 def registry_of(server: Any) -> Any:
-    """What a server offers."""
+    """Return the registry of a server."""
     return server._registry
 
 
@@ -101,7 +101,7 @@ def token_checks(core: Any) -> Any:
 
 
 def turns_of(shares: Any) -> Any:
-    """Of each client, how many of its handlers count."""
+    """Return the number of counted handlers of each client."""
     return shares._turns
 
 

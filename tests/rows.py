@@ -21,8 +21,8 @@ def for_each(
     its traceback.
 
     It reads like ``pytest.mark.parametrize`` and may be stacked like it, for rows that share
-    nothing: what comes from a fixture (a monkeypatch, a log) is one for all of them, and what a row
-    leaves behind is found after the last.
+    nothing: they share one value of each fixture (a monkeypatch, a log), and leaks of a row are
+    found after the last row.
 
     Args:
         names: The parameters that a row fills; with one name alone the row is its value.

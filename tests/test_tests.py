@@ -1,4 +1,5 @@
-"""What the tests know of the library: an internal name that changes should break few of them."""
+"""The private names of the library that tests use. A change of an internal name should break few
+tests."""
 
 from __future__ import annotations
 

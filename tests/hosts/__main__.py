@@ -37,7 +37,7 @@ server {
 
 
 class Outcome(NamedTuple):
-    """What was as it should be, and what failed."""
+    """The labels of steps that passed, and the faults of the others."""
 
     passed: list[str]
     failed: list[str]
@@ -111,7 +111,7 @@ class Job(NamedTuple):
 
 
 def jobs(names: Sequence[str]) -> list[Job]:
-    """Those of these names; without names, all."""
+    """Return the jobs with these names; without names, all jobs."""
     found = [
         Job(name, era, partial(visit_host, host, revision))
         for name, host in HOSTS.items()

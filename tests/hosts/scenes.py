@@ -1,6 +1,6 @@
-"""What is shown with more than one process, and with nginx in front: one function for each scene.
+"""Scenes with more than one process, or with nginx in front, one function for each scene.
 
-A scene is told a place, starts what it needs there, and yields its steps with the words to print
+A scene receives a place, starts its processes there, and yields its steps with the text to print
 for each.
 """
 
@@ -191,7 +191,7 @@ def readme(place: Place) -> Iterator[Step]:
 
 
 def notices(place: Place) -> Iterator[Step]:
-    """Two streams of notices in a host of WSGI that is told to allow two."""
+    """Open two streams of notices in a WSGI host that is configured to allow two."""
     port = free_port()
     process = place.serve(ONE, port, streams=2)
     visits = [stay(place, port, "handshake"), stay(place, port, "auto")]
@@ -275,7 +275,7 @@ def proxied(host: Host) -> Scene:
 
 
 def mute(place: Place) -> Iterator[Step]:
-    """The same without comments: it is they that keep the proxy patient."""
+    """Run the same scene without comments: only comments keep the proxy from giving up."""
     port = free_port()
     place.serve(BUNDLED, port, keepalive=None)
     visit = stay(place, place.proxy(IMPATIENT, behind=port), "auto")

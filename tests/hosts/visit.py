@@ -1,4 +1,4 @@
-"""What a client does to a server in a host, in one era."""
+"""The visit of a client to a server in a host, in one era."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def total(body: bytes) -> Any:
 
 
 def text_of(path: Path) -> str:
-    """What a file says, when it is there."""
+    """Wait for a file, and return its text."""
     return (
         path.read_text()
         if eventually(lambda: path.exists() and path.read_text(), SECONDS)
@@ -77,7 +77,7 @@ class Visit(NamedTuple):
         )
 
     def checks(self) -> dict[str, Callable[[], None]]:
-        """What is to be shown there, by the words that are printed."""
+        """Return the checks of this host, by the labels that are printed."""
         asks = self.modern or self.sessions
         wanted: dict[str, tuple[bool, Callable[[], None]]] = {
             "list": (True, self.list),
@@ -150,7 +150,7 @@ class Visit(NamedTuple):
             )
 
     def gone(self) -> None:
-        """Who goes away in mid-call ends that call, and no other."""
+        """A client that disconnects during a call ends that call, and no other."""
         name, token = uuid.uuid4().hex, minimcp.CancelToken()
         with self.connect() as client:
             expect_raised(
@@ -169,7 +169,7 @@ class Visit(NamedTuple):
             expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
 
     def silent(self) -> None:
-        """Who goes away while a handler says nothing is missed at a comment."""
+        """If a client disconnects while a handler reports nothing, the next comment shows that."""
         name, token = uuid.uuid4().hex, minimcp.CancelToken()
         with self.connect() as client:
             expect_raised(
@@ -201,8 +201,7 @@ class Visit(NamedTuple):
         expect(len(seen), self.processes)
 
     def raw(self) -> None:
-        """What is no ordinary request is refused, and the next one on the same connection is
-        served."""
+        """A malformed request is rejected, and the next one on the same connection is served."""
         for method in ("HEAD", "OPTIONS", "PUT"):
             status, headers, said = self._then_served(method, "/mcp", None, {})
             sent = b"" if method == "HEAD" else b"use POST for this path\n"

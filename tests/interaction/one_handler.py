@@ -1,5 +1,5 @@
-"""One handler that uses all that a handler has, for every revision and transport: it asks first and
-acts last."""
+"""One handler that uses every feature of a handler, for every revision and transport. It asks first
+and acts last."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wander(ctx: Context) -> str:
 
 @server.resource("ledger://")
 def bookings() -> str:
-    """What was booked."""
+    """List the bookings."""
     return "see the file"
 
 

@@ -53,12 +53,12 @@ def build(**options: Any) -> Server:
 
     @server.tool(ui=URI, meta={"com.example/x": 1})
     def sales() -> Dict[str, int]:
-        """What was sold."""
+        """Sales by month."""
         return {"May": 56}
 
     @server.tool(visibility="app")
     def details(month: str) -> str:
-        """What was sold in a month."""
+        """Sales of a month."""
         return month
 
     @server.tool(ui=URI, visibility=["model", "app"])
@@ -148,7 +148,7 @@ def test_a_plain_class_has_pages_and_tools_that_show_them() -> None:
 
         @minimcp.tool(ui=URI)
         def sales(self) -> str:
-            """What was sold."""
+            """Sales so far."""
             return "much"
 
     with opened(Server("shop", Shop(), extensions=[Apps()]), REVISIONS[-1]) as client:

@@ -45,7 +45,7 @@ ROOTS = {"roots": [{"uri": "file:///a/b", "name": "b"}, {"uri": "file:///c", "na
 
 
 def user(question: Dict[str, Any]) -> Dict[str, Any]:
-    """What the user does: fills in every form, and says yes to every URL."""
+    """Answer like a user who fills in every form and accepts every URL."""
     params = question["params"]
     if params.get("mode") == "url":
         return {"action": "accept"}

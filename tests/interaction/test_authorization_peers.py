@@ -1,5 +1,5 @@
-"""Authorization servers and metadata as they are in the field: each request of a sign-in with each
-kind of response, and what goes with it."""
+"""Authorization servers and metadata as they exist in the field: each request of a sign-in with
+each kind of response."""
 
 from __future__ import annotations
 
@@ -384,7 +384,7 @@ def test_a_registration_that_the_page_does_not_know_is_made_anew(
 def test_signing_out_forgets_every_registration(
     issuer: AuthorizationServer, way: Dict[str, Any], out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `minimcp logout` does, which does not know how `login` was called."""
+    """Sign out as `minimcp logout` does, without the options of `login`."""
     store = Noted()
     with protected(issuer) as running:
         auth, browser = sign_in(store=store, **way)
@@ -467,7 +467,7 @@ class Site(AuthorizationServer):
         handler.answer(401, {}, **{"WWW-Authenticate": challenge})
 
     def asked_for(self, **options: Any) -> List[str]:
-        """Sign in as far as the token; what was asked for on the way."""
+        """Sign in up to the token, and return the requested paths."""
         auth, browser = sign_in(**options)
         with pytest.raises(AuthorizationError, match="HTTP 401"):  # nobody takes this token
             minimcp.connect(f"{self.url}/mcp", auth=auth)
@@ -729,7 +729,7 @@ def test_a_metadata_url_that_is_not_allowed_is_refused_at_once(url: str) -> None
 @requirement("M:AUTH-36")
 @pytest.mark.parametrize("act", ["code", "refresh", "revoke", "client_credentials"])
 def test_the_client_id_is_in_the_form_as_well(issuer: AuthorizationServer, act: str) -> None:
-    """As authorization servers made with the official Python SDK want it."""
+    """Servers that use the official Python SDK require this."""
     issuer.more["token_endpoint_auth_methods_supported"] = ["client_secret_basic"]
     given: Any = {"client_id": "robot", "client_secret": "a robot's secret", "issuer": issuer.url}
     with protected(issuer) as running:

@@ -1,5 +1,5 @@
-"""What a client promises about the results that it hands over and the requests that it sends: one
-identity per cache, ``task`` only where a tool declares it, and output schemas that are checked."""
+"""Promises of a client about its results and requests: one identity per cache, ``task`` only for
+tools that declare it, and output schemas that are checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LISTS = {
 
 
 class Who:
-    """A server that is asked for lists, and who has asked."""
+    """A server with lists that depend on the caller, and a record of its callers."""
 
     def __init__(self) -> None:
         forget_servers()
@@ -65,7 +65,7 @@ def who() -> Iterator[Who]:
 
 
 class Named(AuthBase):
-    """As of a library that the user brings."""
+    """An auth object of a user's library."""
 
     def __init__(self) -> None:
         self.token = "ada"

@@ -1,4 +1,5 @@
-"""Calls whose results are questions: what is asked, what is sent again, and how it ends."""
+"""Calls with questions as results, from the client's side: the questions, the retries, and the end
+of the call."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ def connected(answers: Any, **host: Any) -> "tuple[minimcp.Client, Any]":
 
 
 def legs(server: Any, method: str = "tools/call") -> List[Dict[str, Any]]:
-    """What was sent, without the envelope."""
+    """Return the params of the sent requests, without the envelope."""
     sent = [
         message["params"] for message in server.pipe.messages if message.get("method") == method
     ]
@@ -285,7 +286,7 @@ def test_of_many_at_once_each_has_its_own_rounds() -> None:
 
 
 class Slow:
-    """A handler that is told when to answer."""
+    """A handler that answers when the test allows it."""
 
     def __init__(self) -> None:
         self.begun, self.gate = threading.Event(), threading.Event()

@@ -1,5 +1,5 @@
-"""What a request sets in a context variable ends with it, and what was set where the server or the
-client was made is there."""
+"""A context variable that a request sets is gone after the request, and variables that were set
+before the server or client was created are visible."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def swap() -> str:
 
 
 class Served:
-    """A server whose every kind of handler says who its user is, and then signs in another one."""
+    """A server whose handlers of every kind return the current user, and then sign in another one."""
 
     def __init__(self, **options: Any) -> None:
         self.notes: "SimpleQueue[str]" = SimpleQueue()
@@ -85,7 +85,7 @@ class Served:
             return {"user": swap()}
 
     def everything(self, client: minimcp.Client) -> Dict[str, str]:
-        """What each kind of handler finds, in two rounds."""
+        """Return the user that each kind of handler finds, in two rounds."""
         found: Dict[str, str] = {}
         for number in range(2):
             client.list_tools()
@@ -243,7 +243,7 @@ def test_requests_of_several_users_on_one_connection_of_a_proxy() -> None:
 
     @server.tool
     def who() -> str:
-        """Say who has been verified."""
+        """Return the verified user."""
         return user.get()
 
     @server.tool
@@ -401,7 +401,7 @@ def test_a_run_that_follows_begins_without_what_the_run_before_it_has_set(waitin
 
     @server.tool
     def who(ctx: Context) -> str:
-        """Say who is signed in."""
+        """Return the user before and after the question."""
         before = user.get()
         user.set("leaked")
         ctx.elicit("?", {})

@@ -1,5 +1,5 @@
-"""What a tool does before it asks is done once, in memory in every revision and over stdio in one
-of each era."""
+"""The effects of a tool before its question happen once, in memory in every revision, and over
+stdio in one revision of each era."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Tools where they are told to run, as clients and authors see them: in memory and in a process of
-their own."""
+"""Tools with executors, as clients and authors see them: in memory and in a process of their own."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ COMMAND = [sys.executable, "-m", "tests.interaction.executors_server"]
 
 
 class Loop:
-    """A program's own loop, such as a window's: it pumps when it is told to, and else does what it
-    does."""
+    """A program's own event loop, such as that of a window. It pumps the server when it is woken."""
 
     def __init__(self, make: Callable[..., Server] = build, **options: Any) -> None:
         self._needed: "SimpleQueue[bool]" = SimpleQueue()
@@ -163,7 +161,7 @@ def says(server: RawServer, *words: str) -> None:
 
 
 def end(server: RawServer) -> Any:
-    """Its exit code, its answers, and all that it said on stderr."""
+    """Close the input, and return the exit code, the remaining responses and the text on stderr."""
     server.close_input()
     answers = server.rest(2 * WAIT)
     return server.exit(2 * WAIT), answers, server.stderr()

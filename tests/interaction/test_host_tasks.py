@@ -1,5 +1,5 @@
-"""What a server asks its client as a task (2025-11-25): the client makes the tasks, and the server
-polls them."""
+"""Requests of a server to its client as tasks (2025-11-25): the client creates the tasks, and the
+server polls them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ask = Callable[..., Any]
 
 
 def states(sent: List[Tuple[str, Dict[str, Any]]]) -> List[str]:
-    """Those that the client told."""
+    """Return the states that the client reported."""
     return [params["status"] for method, params in sent if method == "notifications/tasks/status"]
 
 

@@ -1,7 +1,7 @@
-"""What a server makes its client keep: a bounded number of bytes of memory, whatever it says and
-however slow the host.
+"""A server can make its client keep only a bounded number of bytes, whatever it sends and however
+slow the host is.
 
-Over HTTP the same queues and tables are used; what that alone has stands in
+HTTP uses the same queues and tables. Bounds that only HTTP has are in
 tests/transports/test_http_client.py.
 """
 

@@ -1,4 +1,4 @@
-"""What a server asks before a client has sent `notifications/initialized`."""
+"""Requests that a server sends before its client has sent `notifications/initialized`."""
 
 from __future__ import annotations
 

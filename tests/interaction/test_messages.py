@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What an author reads who registers something wrong, and what a model reads that calls it wrong:
+"""Messages for an author who registers something wrong, and for a model that sends a wrong call:
 one line that helps."""
 
 from __future__ import annotations

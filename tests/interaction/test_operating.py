@@ -1,5 +1,5 @@
-"""What an operator sees: how each request ended, which request a log record is of, trace context
-that is carried on."""
+"""Information for operators: the outcome of each request, the request of each log record, and the
+propagated trace context."""
 
 from __future__ import annotations
 
@@ -313,12 +313,12 @@ def carried(ctx: Context) -> Dict[str, Any]:
 
 @pytest.fixture
 def inner() -> Iterator[Client]:
-    """A server that tells what trace context its calls came with, and a client of it."""
+    """Yield a server that returns the trace context of its calls, and a client of it."""
     server = Server("inner")
 
     @server.tool
     def trace(ctx: Context) -> Dict[str, Any]:
-        """What came."""
+        """Return the received trace context."""
         return carried(ctx)
 
     with minimcp.connect(server, timeout=WAIT) as client:

@@ -27,7 +27,7 @@ def test_what_is_listed(link: Link) -> None:
     arguments = first.pop("arguments")
     assert arguments[:3] == [
         {"name": "city", "description": "Name of the city.", "required": True},
-        {"name": "tone", "description": "How it sounds.", "required": False},
+        {"name": "tone", "description": "The tone of the text.", "required": False},
         {"name": "street", "required": False},
     ]
     wanted: Dict[str, Any] = {"name": "briefing", "description": "Brief somebody."}

@@ -159,7 +159,7 @@ def test_what_is_listed(link: Link) -> None:
     wanted: Dict[str, Any] = {
         "uri": "notes://all",
         "name": "notes",
-        "description": "All that was noted.",
+        "description": "All notes.",
         "mimeType": "text/markdown",
         "size": 7,
         "annotations": annotations,

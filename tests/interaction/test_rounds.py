@@ -260,7 +260,7 @@ def again(first: Dict[str, Any], answer: Any = None) -> Dict[str, Any]:
 
 
 def waiting(server: Server) -> List[Any]:
-    """The askers of the handlers that wait, those that have waited longest first."""
+    """Return the channels of the waiting handlers, the longest wait first."""
     by_sink = feature_of(server, "rounds").waiting._waiting
     return [channel for waits in by_sink.values() for channel in waits.values()]
 

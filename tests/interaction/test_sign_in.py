@@ -1,5 +1,5 @@
-"""What a client chooses on its way to a token: issuer, scopes, as whom it asks, and who gets the
-token."""
+"""Choices of a client on its way to a token: the issuer, the scopes, the client id, and the server
+that receives the token."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def issuer() -> Iterator[AuthorizationServer]:
 
 def asked_for(issuer: AuthorizationServer, challenge: str = "", auth: Optional[Dict[str, Any]] = None,
               **resource: Any) -> Dict[str, List[str]]:  # fmt: skip
-    """What a browser is sent to an issuer with, which protects itself: the query.
+    """Return the query of the browser's first URL. The issuer is also the protected server.
 
     Args:
-        issuer: Where ``/mcp`` is, too.
-        challenge: What the 401 says beside where the metadata is.
+        issuer: Also serves ``/mcp``.
+        challenge: Text of the 401 after the URL of the metadata.
         auth: Options of `SignIn`.
         resource: Members of the resource's metadata.
     """
@@ -63,7 +63,7 @@ def asked_for(issuer: AuthorizationServer, challenge: str = "", auth: Optional[D
     return parse_qs(urlsplit(opened[0]).query)
 
 
-# ------------------------------------------------------------ what is asked for, and of whom
+# ------------------------------------------------------------ which scopes are requested, and from which issuer
 
 
 @requirement("AUTH-55", "AUTH-56", "M:AUTH-22", "M:AUTH-23")
@@ -192,7 +192,7 @@ def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(
             call(running.url, auth)
 
 
-# ------------------------------------------------------------ what comes back, and where the token goes
+# ------------------------------------------------------------ the responses, and the receiver of the token
 
 
 @requirement("M:AUTH-12", "M:AUTH-13")

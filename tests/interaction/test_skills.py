@@ -174,7 +174,7 @@ class Hostile(Answering):
     """Lists skills, and sends contents.
 
     Args:
-        entries: That it lists; `skills/get` answers with the first.
+        entries: The list; `skills/get` returns the first entry.
         contents: By URI: a text, bytes, or the list of contents as it goes over the wire.
         more: Other answers.
     """
@@ -295,7 +295,7 @@ def test_a_file_that_is_not_what_was_listed(path: str, sent: Any) -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("entry", [listing(CONTENTS), listing({}, resources="dynamic")])
 def test_no_other_file_is_asked_for(path: str, entry: Any) -> None:
-    """Of a skill whose files are not listed any may be asked for that lies in its folder."""
+    """If the files of a skill are not listed, a client may request any file in its folder."""
     server = Hostile(entry, contents={**CONTENTS})
     server.answers["resources/read"] = [server.read, error(-32602, "no such file")]
     with minimcp.connect(server, timeout=WAIT) as client:

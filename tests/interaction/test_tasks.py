@@ -51,7 +51,7 @@ ANSWER = {"action": "accept", "content": {"name": "Ada"}}
 
 
 class Gates:
-    """Lets the handlers of a server go on."""
+    """Releases the handlers of a server."""
 
     def __init__(self) -> None:
         self.go, self.begun, self.cancelled = (

@@ -26,8 +26,8 @@ SPACES = {"values": load(as_strings=False), "strings": load(as_strings=True)}
 
 
 def written_out(text: str) -> str:
-    """An annotation as it can stand in source that is evaluated: before 3.10 there is no ``|``
-    between types."""
+    """Return an annotation as source that can be evaluated: before 3.10, types have no ``|``
+    operator."""
     return repr(text) if sys.version_info < (3, 10) and "|" in text.split("'")[0] else text
 
 
@@ -92,7 +92,7 @@ def test_every_type_is_a_parameter_and_a_result(space: str, revision: str) -> No
                 written = leaves[0] if leaves else value
                 wrapped = (
                     revision == R4 and not whole
-                )  # no schema tells the client that this is no object
+                )  # no schema says that this value is not an object
                 assert ordered(result.value) == ordered({"result": written} if wrapped else written)
                 said = result.text if isinstance(written, str) else json.loads(result.text)
                 assert ordered(said) == ordered(written)
@@ -161,7 +161,7 @@ def test_the_schema_and_the_reader_agree(row: Row) -> None:
     jsonschema.Draft202012Validator.check_schema(kind.schema)
     valid = jsonschema.Draft202012Validator(kind.schema).is_valid
     check = compile_check(kind.schema, where="test")
-    # the only schema that says that there are no other members
+    # the only schema that excludes other members
     strict = kind_of(row.text, scope=Scope(SPACES["values"]), strict=True).schema
     closed = jsonschema.Draft202012Validator(strict).is_valid
     described = row.looser or "format" in json.dumps(

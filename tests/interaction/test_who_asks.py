@@ -1,4 +1,4 @@
-"""Who asks: two users of one server over HTTP, what middleware lets each of them have, and what
+"""Two users of one server over HTTP: the access that middleware grants to each, and the caches that
 clients keep apart."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ANN, BOB = "ann's", "bob's"
 
 @pytest.fixture
 def asked() -> "Counter[str]":
-    """What has come, by method."""
+    """Count the requests by method."""
     return Counter()
 
 

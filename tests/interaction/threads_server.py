@@ -40,7 +40,7 @@ def make_server(**limits: Any) -> Server:
 
     @server.tool(executor=Serial())
     def let_go() -> str:
-        """End all that hold."""
+        """Release all held calls."""
         released.set()
         return "done"
 

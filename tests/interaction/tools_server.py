@@ -256,5 +256,5 @@ def build(**options: Any) -> minimcp.Server:
 if __name__ == "__main__":
     logging.getLogger("minimcp").setLevel(
         logging.CRITICAL
-    )  # what the tools do wrong on purpose is no news
+    )  # intended errors of the tools are not worth logging
     build(**json.loads(sys.argv[1])).run()

@@ -1,6 +1,6 @@
 # ruff: noqa: E501
-"""The types that tools take and return, as a table: schema, what fits and what comes of it, what
-does not and why."""
+"""The types of parameters and results as a table: the schema, valid values with their results, and
+invalid values with the reason."""
 
 from __future__ import annotations
 import __future__
@@ -128,14 +128,15 @@ def alike(schema: Schema) -> Tuple[Schema, Schema]:
 
 
 def both(schema: Schema) -> Tuple[Schema, Schema]:
-    """What arrives may leave out what has a default; what leaves has every field."""
+    """Return the schemas of arguments and results: arguments may omit fields with a default,
+    results have every field."""
     fields = {name: {word: rule for word, rule in field.items() if word != "default"}
               for name, field in schema["properties"].items()}  # fmt: skip
     return schema, {**schema, "properties": fields, "required": list(fields)}
 
 
 def named(value: Any) -> str:
-    """How a message names what came."""
+    """Return the name of a value in error messages."""
     if isinstance(value, dict):
         return f"an object with {', '.join(value)}" if value else "an empty object"
     if isinstance(value, list):
@@ -151,7 +152,7 @@ def wrong(expected: str, *values: Any) -> List[Tuple[Any, str]]:
 
 
 def complete(row: Row, *, leaving: bool) -> Tuple[Schema, Dict[str, Schema]]:
-    """The schema of a row, and the definitions that it needs: those that refer to themselves."""
+    """Return the schema of a row and the definitions that it needs, which may refer to themselves."""
     schema = row.out if leaving and row.out is not None else row.schema
     if leaving and "$ref" in schema and is_recursive(schema["$ref"]):
         beside = {word: rule for word, rule in schema.items() if word != "$ref"}

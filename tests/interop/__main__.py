@@ -42,7 +42,7 @@ VARIABLES = {"MINIMCP_INTEROP": "ja, å", "PYTHONUNBUFFERED": "1"}
 
 
 class Session(NamedTuple):
-    """Who talks to whom, and at which revision. `role` is the foreign side's."""
+    """A pair of client and server, with the revision. `role` is the foreign side's."""
 
     peer: Peer
     role: str
@@ -55,8 +55,7 @@ class Session(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a session: the revision in use, and for each other check True or what went
-    wrong."""
+    """The outcome of a session: the revision in use, and for each other check True or the fault."""
 
     session: Session
     revision: str
@@ -200,8 +199,8 @@ def _listening(session: Session, command: list[str], folder: Path) -> Iterator[S
 def _take_known(
     session: Session, agreed: str, checks: dict[str, Any]
 ) -> dict[str, tuple[Fault, Any]]:
-    """Take the failures out that are the peer's; a fault that is not there any more is a failure
-    itself."""
+    """Remove the failures that are known faults of the peer. A known fault that no longer appears
+    is a failure."""
     known = {}
     for fault in session.peer.faults:
         if fault.role != session.role or session.way not in fault.ways:

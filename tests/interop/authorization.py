@@ -205,7 +205,7 @@ def real_issuer(format: str) -> Checks:
 
     @server.tool
     def whoami(ctx: Context) -> List[str]:
-        """Who asks, and for what."""
+        """Return the subject of the token, and its scopes."""
         assert ctx.auth is not None
         return [str(ctx.auth.subject or ctx.auth.client_id), *sorted(ctx.auth.scopes)]
 

@@ -1,5 +1,4 @@
-"""What the checks of a minimcp client need: the peer that they look at, the host behind it, and two
-comparisons."""
+"""Helpers for the checks of a minimcp client: the peer under test, its host, and two comparisons."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Host:
         self._tell(("updated", uri))
 
     def wait_heard(self, enough: Callable[[list[Any]], Any]) -> list[Any]:
-        """Return what was told as soon as it is enough."""
+        """Wait until the received notifications are enough, and return them."""
         with self._changed:
             if not self._changed.wait_for(lambda: enough(self.heard), SECONDS):
                 raise AssertionError(f"heard only {self.heard!r:.300}")
@@ -84,7 +83,7 @@ def refuse(request: Any) -> Any:
 
 
 def only(since: str, until: str = R5) -> Callable[[Any], Any]:
-    """Say that there is something to check in these revisions alone."""
+    """Limit a check to these revisions."""
 
     def mark(check: Any) -> Any:
         check.span = since, until
@@ -169,7 +168,7 @@ class Checks:
 
 
 class Basics(Checks):
-    """What every server can be asked."""
+    """Checks for every server."""
 
     def ping(self) -> None:
         expect(self.client.ping(timeout=SECONDS) >= 0, True)

@@ -1,5 +1,5 @@
-"""The npm package server-everything, all that it offers: every tool, resource, template, prompt and
-question.
+"""The npm package server-everything with everything that it offers: each tool, resource, template,
+prompt and question.
 
 It speaks the revisions with a handshake, offers tools by what the client declares, and sends its
 notices when a tool switches them on. Two of its tools come only to clients that run tasks, which
@@ -331,7 +331,7 @@ class Everything(Basics):
 
     @only(R3)
     def form_wrong(self) -> None:
-        """What does not fit the form never leaves the client."""
+        """A value that violates the form is never sent."""
         self.host.elicited = lambda request: {"name": "Ada", "integer": 1000}
         error = expect_raised(minimcp.HandlerFailed, lambda: self.call(FORM))
         expect("integer: expected a number of at most 100" in str(error), True)

@@ -51,7 +51,7 @@ def change(kind: str, data: bytearray, dice: random.Random, corpus: Sequence[byt
 
 
 def replace(data: bytearray, dice: random.Random, corpus: Sequence[bytes]) -> None:
-    """Put another value where a value or a name stood: what comes of it is often JSON still."""
+    """Replace a value or a name with another value. The result is often valid JSON."""
     parts = list(PART.finditer(data))
     if parts:
         others = PART.findall(dice.choice(corpus))
@@ -82,8 +82,8 @@ def draw(name: str, corpus: Sequence[bytes]) -> bytes:
 
 
 def measured(data: bytes) -> bytes:
-    """A message of HTTP with the length of its body in the place of LENGTH, where that still stands
-    in its head."""
+    """Return an HTTP message with the length of its body instead of LENGTH, if its head still
+    contains LENGTH."""
     head, gap, body = data.partition(b"\r\n\r\n")
     return head.replace(b"LENGTH", b"%d" % len(body)) + gap + body
 

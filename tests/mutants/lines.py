@@ -66,7 +66,7 @@ def revision_of(name: str) -> str:
 
 
 class Expected(NamedTuple):
-    """What may come for a line: one of `keys`. `vital` when somebody waits for it."""
+    """The possible responses to a line: one of `keys`. `vital` means that a caller waits for it."""
 
     keys: FrozenSet[Key]
     vital: bool = False
@@ -136,7 +136,7 @@ def expected(line: bytes) -> Expected:
 
 
 def came(message: Any) -> Optional[Key]:
-    """The key of what a server said; None for what is no response."""
+    """Return the key of a server's message, or None if it is not a response."""
     if not isinstance(message, dict) or "method" in message:
         return None
     kind = "error" if "error" in message else "result"
@@ -160,8 +160,8 @@ class Verdict(NamedTuple):
 
 
 def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Verdict:
-    """Match what came with what was expected: first what has one right answer, then what has
-    several."""
+    """Match the received responses with the expected ones: first those with one correct response,
+    then the others."""
     got = Counter(got)
     lost: List[str] = []
     silent, open = 0, set()
@@ -191,8 +191,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
 
 
 def exchange(server: Server, lines: List[bytes], fence: str, patience: float) -> Verdict:
-    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's
-    answer."""
+    """Send lines and a ping, and judge the responses. The response of a handler may follow the
+    response to the ping."""
     wants = [expected(line) for line in lines]
     method, params = ("server/discover", modern()) if server.revision == MODERN else ("ping", None)
     server.send(b"".join(line + b"\n" for line in lines) + encode(request(fence, method, params)))
@@ -216,11 +216,11 @@ def exchange(server: Server, lines: List[bytes], fence: str, patience: float) ->
 
 
 class Lines:
-    """Sends them to servers, one of each era. As `tests.mutants.__main__.Judge`.
+    """Sends mutants to servers, one of each era. Same interface as `tests.mutants.__main__.Judge`.
 
     Args:
         start: Starts a server in a revision.
-        revisions: Those that it speaks; mutants for others are left out.
+        revisions: The supported revisions; mutants for others are left out.
         patience: Seconds after which nothing more comes.
     """
 
@@ -236,7 +236,7 @@ class Lines:
     make = staticmethod(mutant)
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with how they were answered. A dead server is started again."""
+        """Return what is wrong with the responses. A server that has ended is started again."""
         for revision, server in self.servers.items():
             lines = [
                 line

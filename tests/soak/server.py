@@ -28,14 +28,14 @@ HTTP = HttpOptions(
     event_store=EventStore(
         max_events=200, max_bytes=1 << 20
     ),  # full before the first quarter is over
-    # those who vanish leave a session; the others use theirs in time, on a busy machine too
+    # clients that vanish leave a session; the others use theirs in time, even on a busy machine
     session_ttl=10.0,
     max_sessions=10_000,
 )
 
 
 class _Mallinfo(ctypes.Structure):
-    """What mallinfo2(3) returns."""
+    """The result of mallinfo2(3)."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in (
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
@@ -67,7 +67,7 @@ def make(**options: Any) -> Server:
 
     @server.resource(URI)
     def state(name: str) -> str:
-        """What changes when it is touched."""
+        """A resource that changes when it is touched."""
         return name
 
     @server.method("soak/touch")

@@ -65,7 +65,7 @@ def test_a_thread_that_ends_meanwhile_disturbs_no_count(monkeypatch: pytest.Monk
 
 
 class Leaking:
-    """In the place of the work: it does nothing, but for what is planted in each round."""
+    """Replaces the work: it does nothing except for the planted fault in each round."""
 
     plant: Callable[[], Any] = staticmethod(lambda: None)
     blocks: Callable[[], float] = staticmethod(lambda: 5.0)

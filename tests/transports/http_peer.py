@@ -11,7 +11,7 @@ from tests.support import WAIT
 
 
 class Response(NamedTuple):
-    """What came: the status, the headers with names in lower case, and the body."""
+    """A response: its status, its headers with names in lower case, and its body."""
 
     status: int
     headers: Dict[str, str]
@@ -106,7 +106,7 @@ class Peer:
         return self
 
     def finish_quietly(self) -> None:
-        """As `finish`, if the server has not closed already."""
+        """Call `finish`, unless the server has already closed the connection."""
         try:
             self.finish()
         except OSError:

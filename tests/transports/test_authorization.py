@@ -1,5 +1,5 @@
-"""A server that takes tokens, on every way that it is served: who is let in, and what is bound to
-whom."""
+"""A server that requires tokens, on every transport: which requests it accepts, and which data
+belong to which principal."""
 
 from __future__ import annotations
 
@@ -183,7 +183,9 @@ def test_no_handler_sees_the_token(server: Server, ask: Ask) -> None:
     ].split()
     assert "mcp-protocol-version" in names and "authorization" not in names
     assert ask(with_token(call("headers"), "ada-1")).status == 200
-    with closing(guarded([], auth=None)) as server:  # who verifies nothing may do so in the handler
+    with closing(
+        guarded([], auth=None)
+    ) as server:  # without a verifier, the handler can verify the token
         assert b"authorization" in server.handle_http(with_token(call("headers"), "x")).body
 
 

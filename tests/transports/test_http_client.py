@@ -648,7 +648,7 @@ def test_an_event_id_goes_back_as_the_bytes_that_came(said: bytes, sent: bytes, 
 def test_a_call_ends_though_its_stream_is_full_of_events(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of progress with a slow callback, and of other things, as fast as the client takes them."""
+    """Send progress to a slow callback, and other messages, as fast as the client accepts them."""
 
     def call(heard: Heard, wire: Wire) -> None:
         wire.stream()
@@ -886,7 +886,7 @@ def test_a_session_id_that_is_none_is_not_repeated(id: str) -> None:
 
 
 def _sessions() -> "tuple[Dict[str, Any], List[str]]":
-    """A server that knows only its newest session, and forgets it when it is told to."""
+    """A server that knows only its newest session, and forgets it on demand."""
     alive: List[str] = []
 
     def initialize(heard: Heard, wire: Wire) -> None:
@@ -1223,7 +1223,7 @@ def test_nobody_is_there(refused: int) -> None:
 
     def no_tls(listener: socket.socket) -> None:
         with listener.accept()[0] as sock:
-            sock.recv(65536)  # all of it: what is left unread would be answered by a reset
+            sock.recv(65536)  # read everything, because unread bytes would cause a reset
             sock.sendall(b"HTTP/1.1 400 No\r\n\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -1259,7 +1259,7 @@ def test_tls_and_what_it_is_checked_by() -> None:
                 future.result(WAIT)
 
 
-# ------------------------------------------------------------ what comes at the same moment
+# ------------------------------------------------------------ events at the same moment
 
 
 def test_a_log_level_that_only_a_new_session_has_taken_is_kept_for_the_next() -> None:

@@ -1,4 +1,4 @@
-"""The HTTP server without sockets: who is let in, requests that stand alone, and how it ends."""
+"""The HTTP server without sockets: which requests it accepts, stateless requests, and its end."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_which_headers_a_request_may_have(core: Endpoint, headers: Any, status: 
             )
             for name in ("Mcp-Name", "Mcp-Method", "MCP-Protocol-Version")
         ),
-        # The first thing that is wrong is told.
+        # The first error is reported.
         (alone("nope", version="v9", headers={"Mcp-Method": "other"}), 400, -32020),
         (
             post(message("nope", {"_meta": {VERSION: NEWEST}}), {"MCP-Protocol-Version": "v9"}),
@@ -621,7 +621,7 @@ def test_as_many_handlers_run_over_http_as_there_are_workers() -> None:
 
     @server.tool
     def work() -> str:
-        """Count those that run beside this."""
+        """Count the calls that run at the same time."""
         with lock:
             running.append(1)
             most.append(len(running))

@@ -748,7 +748,7 @@ def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Serv
         and store.after("a.1", 11) is None
     )
     store.add("a.2", 1, b"y")
-    store.add("a.1", 11, b"x" * 100)  # nobody can go on behind what is not kept
+    store.add("a.1", 11, b"x" * 100)  # no stream can resume after an event that is not kept
     assert (
         store.after("a.1", 9) is None
         and store.after("a.1", 10) is None
@@ -795,8 +795,8 @@ def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(
     server: Server, core: Endpoint
 ) -> None:
     class Raced(list):  # type: ignore[type-arg]
-        """Of which the stream before takes what is told first, in the moment in which the next one
-        is about to."""
+        """A list of streams. The previous stream takes the first message just before the next
+        stream does."""
 
         taken = False
 

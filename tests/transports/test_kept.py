@@ -1,5 +1,5 @@
-"""What a server keeps in a store: whose keys it has, how many bytes it takes, what counting reads, and
-what a damaged value does."""
+"""The data that a server keeps in a store: its keys, their size, the reads for counting, and the
+effect of damaged values."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def kept_bytes(store: Store, keys: Set[str]) -> int:
 
 
 class Site:
-    """A server with tools for all that is kept.
+    """A server with a tool for each kind of stored data.
 
     Attributes:
         core: Its endpoint.
@@ -200,7 +200,8 @@ def look(core: Endpoint, id: str, principal: Optional[str] = None) -> Dict[str, 
 
 
 def use(one: Site, two: Site) -> Tuple[Shaken, str]:
-    """Do all that writes to a store, at two processes of a server; a session and a task of it."""
+    """Perform every action that writes to a store, at two processes of a server. Return a session
+    and a task of it."""
     client = Shaken(one.core, elicitation={})
     there = at(client, two.core)
     client.request("resources/subscribe", {"uri": "notes://one"})
@@ -351,7 +352,7 @@ def test_a_creation_reads_no_task_and_calls_the_store_as_often_however_many_ther
             site.store.calls.clear()
             scripts.clear()
             task_of(site.core, "hold", "ada")
-            kinds = ("/task/", "/ended/")  # not what a thread does that hears of other processes
+            kinds = ("/task/", "/ended/")  # without the thread that listens to other processes
             calls = [call for call in site.store.calls if any(kind in call[1] for kind in kinds)]
             return Counter(method for method, _ in calls), Counter(scripts)["sizes"], calls
 

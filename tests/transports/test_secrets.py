@@ -1,4 +1,4 @@
-"""What a client sends to prove who it is: cleaned, sent to one origin only, and never shown."""
+"""Credentials of a client: they are cleaned, sent to one origin only, and never shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WITHIN = ["{}\nX: y", "{}\r\nX: y", "{}\n y", "{}\0x", "{}\u20acx", "{}\rx"]
 
 
 class Key(requests.auth.AuthBase):
-    """Sets a header as it is told."""
+    """Sets a given header."""
 
     def __init__(self, value: str, name: str = "Authorization") -> None:
         self.value, self.name = value, name
@@ -66,7 +66,7 @@ WAYS: Dict[str, Callable[[str], Dict[str, Any]]] = {
 
 
 class Told:
-    """All that anybody may see: exceptions with their causes, log records, the trace."""
+    """Everything that others can see: exceptions with their causes, log records, the trace."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG)
@@ -432,8 +432,8 @@ SECRET_NAME = re.compile(
     r"proxies|assertion|credentials?|env)$"
 )
 
-# Parameters with such a name that take no secret of this program: what comes from a peer, and the
-# names of header parameters of a tool.
+# Parameters with such a name that hold no secret of this program: data of a peer, and names of
+# header parameters of a tool.
 HARMLESS = {
     ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.admit", "headers"), ("HttpRequest", "headers"),
     ("HttpResponse", "headers"), ("Progress", "progress_token"), ("Server.tool", "headers"), ("Server.add_tool", "headers"),

@@ -57,7 +57,7 @@ PROGRESS = {"_meta": {"progressToken": 1}}
 
 
 class SharedMemory(MemoryStore):
-    """As if it lay elsewhere."""
+    """A store in memory that claims to be shared."""
 
     shared = True
 
@@ -105,7 +105,7 @@ class Site:
 
         @server.tool
         def hold(ctx: Context) -> str:
-            """Report, and go on when the test says so, or the client has cancelled."""
+            """Report progress, and continue when the test allows it or the client has cancelled."""
             ctx.progress(1)
             ctx.on_cancel(self.cancelled.set)
             self.begun.set()
@@ -128,8 +128,8 @@ class Site:
         return self.cores[-1]
 
     def kill(self, core: Endpoint) -> None:
-        """Have a process be one that was killed: it does not say that it runs any more, and nobody
-        hears it."""
+        """Make a process look killed: it no longer reports that it runs, and other processes cannot
+        reach it."""
         place = self.cores.index(core)
         shared = core.session_store
         assert shared is not None
@@ -227,7 +227,7 @@ class Roaming(Shaken):
 
     @core.setter
     def core(self, core: Endpoint) -> None:
-        """That is chosen for each request."""
+        """Ignored, because each request chooses a process."""
 
     def at(self, core: Endpoint) -> Shaken:
         """The same client, at one process."""
@@ -488,7 +488,7 @@ def test_what_is_told_on_a_stream_is_not_told_again_by_the_process_that_takes_it
 def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mark of an event that is written at once says that the change in it was told."""
+    """The mark of an event that is written at once shows that its change was sent."""
     positions: List[Any] = []
     post = SharedSession.post
 
@@ -496,7 +496,7 @@ def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
         post(self, line)
         if self.unsolicited is not None:
             positions.append(Task(self.position))
-            # It waits until this change was told. Else it would return now, which takes no time.
+            # Wait until this change was sent. Otherwise this would return at once.
             positions[0].thread.join(0.5)
 
     monkeypatch.setattr(SharedSession, "post", posted)
@@ -770,8 +770,8 @@ def test_what_is_no_session_in_the_store_is_refused(
 def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As of a newer version of this library, in a process that begins while this one serves a
-    request."""
+    """A message from a newer version of this library, in a process that starts while this one
+    serves a request."""
     client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
     ((session, store),) = (
         (each, config_of(site.servers[0]).store) for each in site.cores[0].sessions.values()
@@ -1067,7 +1067,7 @@ def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
         )
     far.go.set()
     assert text_of(held.finished()) == "held", "what runs goes on"
-    far.servers[0].resource_updated("notes://one")  # never blocks, and is told later
+    far.servers[0].resource_updated("notes://one")  # never blocks, and is sent later
     if how == "stopped":
         redis.start()
         assert eventually(lambda: client.request("ping").status == 404), "it has forgotten all"

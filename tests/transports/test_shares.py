@@ -1,4 +1,4 @@
-"""What one client may use of a server over HTTP, and what is released when it disconnects."""
+"""Resources of an HTTP server that one client may use, and their release when it disconnects."""
 
 from __future__ import annotations
 
@@ -671,7 +671,7 @@ def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: 
 def test_a_question_that_no_client_can_see_ends(
     stages: Any, sees: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client has left before anything was sent, or nothing is kept of what was sent."""
+    """The client has left before anything was sent, or nothing that was sent is kept."""
     monkeypatch.setattr(responses, "UNSEEN_SECONDS", 0.2)
     stage = stages(http=HttpOptions(event_store=None if sees == "nothing" else False))
     with stage.server.start_http() as running:

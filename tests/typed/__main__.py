@@ -42,7 +42,7 @@ def expected() -> Lines:
 
 
 def run(*command: str, cwd: Path) -> str:
-    """What a program prints."""
+    """Return the output of a program."""
     done = subprocess.run(
         command,
         cwd=cwd,

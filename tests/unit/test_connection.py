@@ -55,9 +55,11 @@ def by_id(lines: List[Any]) -> Dict[Any, Any]:
 def test_an_array_is_answered_by_an_array() -> None:
     with open_channel() as (connection, pipe, role):
         role.serve("work", lambda request: {"n": 1})
-        role.serve(
-            "full", lambda request: {}, start=lambda request: request.refuse(InternalError("full"))
-        )
+
+        def full(request: Any) -> None:
+            raise InternalError("full")
+
+        role.serve("full", lambda request: {}, start=full)
         role.serve("wait", lambda request: request.sleep(WAIT))
         items = [
             request(1, "work"), request(2, "initialize"), request(3, "nobody"), 5, notice("notifications/x"),

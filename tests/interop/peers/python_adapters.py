@@ -1,8 +1,7 @@
-"""The client of the official Python SDK, 1.x and 2.x, behind the same few methods, and what stands
-behind it.
+"""The client of the official Python SDK, 1.x and 2.x, behind the same few methods, and its host.
 
-Results are the SDK's own; what the host is asked and told is in its form on the wire, the same in
-both versions.
+Results are the SDK's own. Questions and notifications for the host have their form on the wire,
+which is the same in both versions.
 """
 
 from __future__ import annotations
@@ -162,8 +161,8 @@ def parameters(command: list[str]) -> StdioServerParameters:
 
 
 class Peer:
-    """What the checks need, on a ClientSession of 1.x or a Client of 2.x, whose methods mostly have
-    the same names."""
+    """The methods that the checks need, on a ClientSession of 1.x or a Client of 2.x. Most methods
+    have the same names."""
 
     def __init__(self, api: Any, host: Host) -> None:
         self.api, self.host = api, host
