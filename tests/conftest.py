@@ -251,7 +251,7 @@ def _begun_since(before: Held) -> Set[threading.Thread]:
 
 
 def _after_settling(before: Held) -> List[str]:
-    """Wait until threads, descriptors and children have ended, and name those that differ from
+    """Wait until threads, descriptors and children have ended, and return the differences from
     before."""
     end = time.monotonic() + SETTLE
     while True:

@@ -1,10 +1,10 @@
 """The limit, server side: a hand-written stdio loop, standard library only, tools inline, nothing
 checked.
 
-A programmer who wants only speed would write this loop, so every ratio is measured against it. It
-checks no message, answers both eras alike (it does not read the envelope in ``_meta``) and cannot
-cancel anything. Started with ``records`` it has the tools with dataclasses, with ``many`` a list of
-1,000 tools; with ``http`` or ``events`` it listens and prints its URL (`limit_http`).
+Every ratio is measured against this loop, because it does nothing but its work. It checks no
+message, answers both eras alike (it does not read the envelope in ``_meta``) and cannot cancel
+anything. Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000
+tools; with ``http`` or ``events`` it listens and prints its URL (`limit_http`).
 """
 
 from __future__ import annotations

@@ -147,7 +147,7 @@ class Chromium(webbrowser.BaseBrowser):
 
 
 def _pipe() -> tuple[BinaryIO, BinaryIO]:
-    """Return a pipe with both descriptors above those that the browser uses."""
+    """Return a pipe with both descriptors above the descriptors of the browser."""
     low = os.pipe()
     high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 10) for each in low]
     for each in low:

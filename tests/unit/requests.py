@@ -49,13 +49,13 @@ def exchange(
 
 
 def sent(made: IncomingRequest) -> Any:
-    """What the request has sent."""
+    """Return the lines that the request has sent."""
     sink: Any = made.sink
     return [json.loads(line) for line in sink.lines]
 
 
 def answers(made: Any) -> Any:
-    """What it was answered."""
+    """Return the responses to the request."""
     return [json.loads(line) for line, _ in made.sink.answers]
 
 
@@ -66,13 +66,13 @@ def read(result: Any) -> Dict[str, Any]:
 
 
 def answered(made: Any, method: str, params: Any = None, **options: Any) -> Dict[str, Any]:
-    """The result of a request to a registry.
+    """Return the result of a request to a registry.
 
     Args:
         made: The registry.
-        method: Of the request.
-        params: Of the request.
-        options: As for `exchange`.
+        method: The method of the request.
+        params: The params of the request.
+        options: The options of `exchange`.
     """
     asked = exchange(method, params, of=made.config, **options)
     return read(made.route(asked.request, asked.peer).handle(asked))

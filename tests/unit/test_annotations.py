@@ -1,6 +1,6 @@
 # ruff: noqa: E501
-"""What the table of types does not show: refusals at registration, results that do not fit, values
-of no known type."""
+"""Cases that the table of types does not contain: rejections at registration, invalid results,
+values of unknown types."""
 
 from __future__ import annotations
 

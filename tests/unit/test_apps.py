@@ -25,7 +25,7 @@ def chart() -> str:
 
 
 def sales() -> str:
-    """What was sold."""
+    """Sales so far."""
     return "much"
 
 

@@ -1,4 +1,5 @@
-"""What a client believes of what a server says about its authorization, and what it refuses."""
+"""The statements of a server about its authorization: which ones a client trusts, and which ones it
+rejects."""
 
 from __future__ import annotations
 

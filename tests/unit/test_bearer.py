@@ -1,4 +1,4 @@
-"""`Bearer`: which requests are let in, what the others are told, and the metadata of the protected
+"""`Bearer`: which requests it accepts, the errors for others, and the metadata of the protected
 resource."""
 
 from __future__ import annotations

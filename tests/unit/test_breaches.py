@@ -1,5 +1,5 @@
-"""What in an exchange breaks the specification: each breach is found, and none in an exchange that
-is sound."""
+"""Breaches of the specification in an exchange: each breach is found, and none in a correct
+exchange."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a client keeps of results: for how long, for which requests, how much, and the calls that
-look there first."""
+"""The cache of a client: how long it keeps results, for which requests, how many, and which calls
+read it."""
 
 from __future__ import annotations
 

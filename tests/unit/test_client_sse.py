@@ -1,4 +1,4 @@
-"""What a URL is taken for, by what the server answers, and HTTP+SSE from the client's end."""
+"""How a client finds out what kind of server a URL has, and HTTP+SSE from the client's side."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def test_the_header_of_the_revision_goes_with_every_later_message(version: str) 
 def test_an_endpoint_elsewhere_is_refused_at_once(
     endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is elsewhere is told by the table of `same_origin` in test_fetch.py."""
+    """The table of `same_origin` in test_fetch.py defines which endpoints are on another origin."""
     monkeypatch.setattr(client_sse, "ENDPOINT_SECONDS", 2 * WAIT)
     old = Old()
     with Peer(old.said()) as peer:

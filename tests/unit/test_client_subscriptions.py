@@ -1,5 +1,5 @@
-"""What a client listens to: how streams begin, what comes out of them, how they end, and what they
-may cost."""
+"""Subscriptions of a client: how streams begin, which changes they yield, how they end, and their
+limits."""
 
 from __future__ import annotations
 

@@ -51,8 +51,8 @@ class Script(Answering):
     """A server where requests stand alone, with one task.
 
     Args:
-        answers: Of `tasks/get`, one after the other.
-        more: Of other methods.
+        answers: The answers to `tasks/get`, one after the other.
+        more: The answers to other methods.
     """
 
     def __init__(self, *answers: Any, **more: Any) -> None:

@@ -1,4 +1,5 @@
-"""Config files of hosts: what is read, what stands for what, and what a wrong one is told."""
+"""Config files of hosts: how they are read, what their variables mean, and the errors for invalid
+ones."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def test_an_array_is_answered_by_an_array() -> None:
 
 
 class Client(ConnectionRole):
-    """What a client is: it answers nothing that it cannot read."""
+    """The role of a client, which does not answer unreadable messages."""
 
     def admit(self, request: Request) -> Any:
         return None
@@ -570,7 +570,7 @@ def test_a_response_that_cannot_be_read_ends_the_one_call_whose_id_it_has(line: 
     connection.close()
 
 
-# Lines that may not end any call: nobody can tell whose they are, or they are no response.
+# Lines that must not end any call, because they belong to no certain call or are not responses.
 UNCLEAR = [
     b'{"jsonrpc":"2.0","id":99,"result":{"id":1,"a":NaN}}',
     b'{"jsonrpc":"2.0","result":{"x":{"id":1},"y":{"id":2},"a":NaN}}',

@@ -1,4 +1,4 @@
-"""What a handler sees and says through its Context, without a connection."""
+"""The attributes and methods of Context in a handler, without a connection."""
 
 from __future__ import annotations
 

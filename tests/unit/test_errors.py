@@ -275,7 +275,7 @@ FORGED = "m\x1b]0;PWNED\x07\x1b[2J\nERROR:root:forged\r\x9b1m\u2028\u202e\ud800 
 
 
 def logged(message: str, *args: Any, error: Any = None) -> str:
-    """What one record of the package's loggers writes, without its last line end."""
+    """Return the text of one record of the package's loggers, without the final line end."""
     stream, log = io.StringIO(), errors.logger("minimcp.tests.logged")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))

@@ -1,4 +1,4 @@
-"""Where handlers run: queues of requests, who leaves them how, and whose thread takes them out."""
+"""Executors: the queues of requests, how requests leave them, and which thread runs them."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_it_cannot_run_inside_itself() -> None:
 
 
 def told(made: IncomingRequest) -> int:
-    """Have what runs aside for this request run; how much it was."""
+    """Run the postponed work of this request, and return how many functions that were."""
     sink: Any = made.sink
     work, sink.aside = sink.aside, []
     for each in work:

@@ -95,7 +95,7 @@ def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_request_knows_the_address_that_its_connection_led_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the name leads to by now is another question; and a proxy's address says nothing."""
+    """The present address of the name does not matter, and neither does the address of a proxy."""
     with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
         found = [("127.0.0.1", peer.port)]
         monkeypatch.setattr(
@@ -104,7 +104,7 @@ def test_a_request_knows_the_address_that_its_connection_led_to(
             lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in found],
         )
         fetcher = Fetcher("http://several.example/mcp")
-        for _ in range(2):  # the second one uses the connection that there is
+        for _ in range(2):  # the second request uses the open connection
             request = AbortableRequest()
             assert request.address == ""
             assert fetcher.send(request, "GET", {}).body(None) == b"x"
@@ -247,8 +247,8 @@ def test_a_connection_that_was_idle_is_not_used_again(
     ],
 )
 def test_whoever_waits_is_woken_and_the_server_sees_it(said: bytes) -> None:
-    """Also where no other request will use the connection: of that one `http.client` knows nothing
-    any more."""
+    """Holds also if no other request will use the connection, because `http.client` has already
+    forgotten it."""
     waits, gone = threading.Event(), threading.Event()
 
     def hang(heard: Heard, wire: Wire) -> None:

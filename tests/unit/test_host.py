@@ -38,7 +38,7 @@ FORM: Dict[str, Any] = {
 
 
 def ask(method: str, params: Dict[str, Any], *, revision: str = R4, **host: Any) -> Any:
-    """What the server hears when it asks once."""
+    """Return the client's response to one request of the server."""
     server = Answering({"initialize": initialized(revision)})
     with minimcp.connect(server, revision=revision, **host):
         server.pipe.ask(method, **params)
@@ -46,7 +46,7 @@ def ask(method: str, params: Dict[str, Any], *, revision: str = R4, **host: Any)
 
 
 def elicited(returned: Any, *, revision: str = R4, schema: Any = FORM, **params: Any) -> Any:
-    """What the server hears when `elicit` returns this, or raises it."""
+    """Return the client's response if `elicit` returns this value, or raises it."""
 
     def elicit(request: Any) -> Any:
         if isinstance(returned, BaseException):
@@ -58,7 +58,7 @@ def elicited(returned: Any, *, revision: str = R4, schema: Any = FORM, **params:
 
 
 def sampled(returned: Any, *, revision: str = R4, sampling: Any = (), **params: Any) -> Any:
-    """What the server hears when `sample` returns this, or raises it."""
+    """Return the client's response if `sample` returns this value, or raises it."""
 
     def sample(request: Any) -> Any:
         if isinstance(returned, BaseException):

@@ -35,7 +35,7 @@ class Waiting:
         self.host = urlsplit(self.listener.redirect_uri).netloc
 
     def visit(self, target: str, host: Optional[str] = None, method: str = "GET") -> bytes:
-        """What it answers, as it stands on the wire."""
+        """Return the response, as raw bytes."""
         return self.send(
             f"{method} {target} HTTP/1.1\r\nHost: {host or self.host}\r\n\r\n".encode()
         )

@@ -1,5 +1,5 @@
-"""What runs round a handler: what it may return and raise, and what it is made of; test_mounting.py
-has its order."""
+"""Middleware around a handler: what it may return and raise, and which objects it may be. Its order
+is tested in test_mounting.py."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ CALLS = {
 
 
 def said(client: minimcp.Client, what: str, do: str, **change: Any) -> Any:
-    """What comes of a call: its essence, or the code and the message of an error."""
+    """Return the essence of a call's result, or the code and the message of its error."""
     method, params = CALLS[what]
     try:
         result = client.request(method, {**params, **change, "_meta": {"example.com/do": do}})

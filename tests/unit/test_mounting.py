@@ -19,7 +19,7 @@ from ..support import WAIT, eventually
 
 
 def text() -> str:
-    """Some text."""
+    """A short text."""
     return "text"
 
 
@@ -34,7 +34,7 @@ def fail() -> str:
 
 
 def about(ctx: Context) -> Dict[str, Any]:
-    """Who serves this, and what it can read."""
+    """Return the name of the server and a resource that it can read."""
     return {"server": ctx.server.name, "read": ctx.read_resource("a:own").text}
 
 

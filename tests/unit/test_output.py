@@ -331,7 +331,7 @@ def test_threads_stop_at_the_gate_when_it_is_closed(monkeypatch: pytest.MonkeyPa
     found: List[str] = []
 
     class Stopping:
-        """In the place of an event that nobody sets."""
+        """An event that is never set."""
 
         def wait(self) -> None:
             stopped.set()

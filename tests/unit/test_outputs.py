@@ -1,4 +1,4 @@
-"""What a client checks of results, by the schemas that it listed."""
+"""The checks of a client on results, by the schemas that it has listed."""
 
 from __future__ import annotations
 

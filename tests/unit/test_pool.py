@@ -165,7 +165,7 @@ def test_no_job_starts_until_fewer_run_than_may(make: Callable[..., Pool]) -> No
 
     pool.submit(first)
     wait_for(begun)
-    release = hold(pool, 1)  # in the place of the one that waits
+    release = hold(pool, 1)  # replaces the waiting worker
     go_on.set()
     wait_for(over)
     pool.submit(second.set)

@@ -33,7 +33,7 @@ def peer(revision: str, capabilities: Any = EVERYTHING) -> Peer:
 
 
 def by_revision(question: ClientQuestion) -> List[Any]:
-    """What a client of each revision is asked; None where it cannot be."""
+    """Return the question to a client of each revision; None if the revision does not have it."""
     found: List[Any] = []
     for revision in REVISIONS:
         try:

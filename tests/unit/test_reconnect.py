@@ -1,5 +1,5 @@
-"""What a client does after a loss: who begins the next connection, who waits for it, and what is
-taken along."""
+"""A client after a loss: which call opens the next connection, which calls wait for it, and what
+state moves to it."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def waited_for(client: minimcp.Client, calls: int = 1) -> None:
 def both(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Tuple[minimcp.Client, Server]]:
-    """A client that begins anew, in either era, and soon however often that was."""
+    """Yield a client that reconnects, in either era, with a short pause even after many losses."""
     monkeypatch.setattr(reconnect, "PAUSE_SECONDS", 0.01)
     server = Server() if request.param == R4 else modern()
     with minimcp.connect(server, revision=request.param, restart=True, timeout=WAIT) as client:
@@ -330,7 +330,7 @@ def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
         assert [tool.name for _ in range(2) for tool in client.list_tools()] == ["b", "b"]
 
 
-# ------------------------------------------------------------ what comes at the same moment
+# ------------------------------------------------------------ events at the same moment
 
 
 def test_without_a_thread_it_is_tried_again_later(
@@ -399,7 +399,7 @@ class Session:
         self.steps, self.subscriptions = steps, self
 
     def report_gap(self) -> None:
-        """As of `ClientSubscriptions`."""
+        """The method of `ClientSubscriptions`."""
 
     def close(self) -> None:
         self.steps.append("close")

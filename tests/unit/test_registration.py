@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What can be registered can be called, and what an author gives never breaks a list."""
+"""Everything that can be registered can be called, and values of an author never break a list."""
 
 from __future__ import annotations
 
@@ -454,7 +454,7 @@ def in_model(value: Any) -> Server:
     return added_function(take)
 
 
-# Where an author's value may stand; each makes a server, and the words that name the place.
+# Places for an author's value. Each function makes a server; the text names the place.
 PLACES: Dict[str, Tuple[Callable[[Any], Server], str]] = {
     "a default in input_schema": (in_tool(input_schema=lambda v: {"properties": {"n": {"default": v}}}), "input_schema.properties.n.default"),
     "an unknown word": (in_tool(input_schema=lambda v: {"x-a": [1, v]}), r"input_schema.x-a\[1\]"),

@@ -261,7 +261,7 @@ def test_a_deadline_stands_though_nobody_waits_for_the_answer_yet(wire: Wire) ->
     deadline = Deadline(WAIT)
     wire.calls.start(
         "work", no_params, deadline=deadline
-    )  # the question may come before its thread goes on
+    )  # the question may arrive before the thread of the call continues
     resume = wire.calls.pause_all()
     assert pauses_of(deadline) == 1
     resume()

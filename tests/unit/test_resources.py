@@ -1,5 +1,5 @@
-"""Resources where the interaction tests do not reach: what registration refuses, many of them,
-changes meanwhile."""
+"""Resources beyond the interaction tests: rejections at registration, large numbers, changes during
+a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .requests import answered, exchange, registry
 
 
 def text() -> str:
-    """Some text."""
+    """A short text."""
     return "text"
 
 
@@ -140,7 +140,7 @@ class Colour(str, enum.Enum):
 
 
 def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None) -> Any:
-    """What is read of a resource whose function returns this, with this annotation."""
+    """Return the contents of a resource whose function returns this value, with this annotation."""
 
     def function() -> Any:
         return value

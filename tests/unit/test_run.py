@@ -169,7 +169,8 @@ def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(
 def test_each_signal_counts_once_by_whichever_way_it_comes(
     monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
-    """With the interpreter's byte and without it: one signal waits for what runs, two do not."""
+    """With the interpreter's wake-up byte and without it, one signal waits for running requests and
+    two do not."""
     monkeypatch.setattr(module, "SIGNAL_SECONDS", WAIT)
     scene, counts = Scene(monkeypatch, stubborn=True), []  # type: ignore[var-annotated]
 

@@ -1,4 +1,4 @@
-"""What an author writes to make a server and to register things: options that are wrong are refused
+"""Options of an author for a server and for registrations: unknown and invalid options are rejected
 by name."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def test_an_option_that_there_is_not() -> None:
 
 
 def text() -> str:
-    """Some text."""
+    """A short text."""
     return "text"
 
 
@@ -144,7 +144,7 @@ def greet() -> str:
 
 
 class Misspelt:
-    """A mark with an option that there is not."""
+    """A decorator with an unknown option."""
 
     @tool(descriptoin="Greet.")
     def greet(self) -> str:

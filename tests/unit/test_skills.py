@@ -1,5 +1,4 @@
-"""`Skills`: what a folder is served as, what is left out of it, and what changes while it is
-served."""
+"""`Skills`: how a folder is served, which files are left out, and changes while it is served."""
 
 from __future__ import annotations
 
@@ -244,7 +243,7 @@ def test_changes_are_noticed(folder: Path, client: Client) -> None:
     assert (content.text, content.mime_type) == ("x", "text/markdown")
     (made / "SKILL.md").unlink()
     assert client.list_resources(cache="refresh") == []
-    for name in ("SKILL.md", "x.md"):  # files of what is no skill any more
+    for name in ("SKILL.md", "x.md"):  # files of a folder that is no longer a skill
         with pytest.raises(ResourceNotFound):
             client.read_resource(f"skill://a/{name}")
     client.close()
@@ -260,7 +259,7 @@ def test_clients_are_told_of_other_skills(folder: Path, client: Client) -> None:
 def test_a_change_that_leaves_size_and_times_is_noticed(folder: Path) -> None:
     path, served = write(folder / "a") / "x.txt", Skills(folder)
     path.write_text("one", "utf-8")
-    status = path.stat()  # a clock of a file system may stand still for some milliseconds
+    status = path.stat()  # the clock of a file system may not advance for some milliseconds
     read = served._file
     first = read("a/x.txt", status, None)
     path.write_text("two", "utf-8")
@@ -285,8 +284,7 @@ def test_files_that_have_not_changed_are_read_once(
 
 
 def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was asked for while somebody looked may be newer: one more look, for all who ask
-    meanwhile."""
+    """A request that arrives during a scan may need newer data, so all of them share one more scan."""
     served, looks = Skills(folder), []
     first, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
     scandir = os.scandir
@@ -332,7 +330,7 @@ def test_an_author_may_remove_what_is_listed(folder: Path) -> None:
         assert listed(client) == {}
 
 
-# ---------------------------------------------------------------- what is left out
+# ---------------------------------------------------------------- files that are left out
 
 
 @pytest.mark.parametrize(("text", "why"), [
@@ -546,7 +544,7 @@ def test_a_folder_that_may_not_be_read(
 def test_where_no_folder_can_be_opened(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on Windows."""
+    """Skills work without these functions of the system, which Windows lacks."""
     monkeypatch.setattr(os, "supports_dir_fd", set())
     (write(folder / "a") / "x.txt").write_text("x", "utf-8")
     assert files(client, "skill://a/SKILL.md") == ["SKILL.md", "x.txt"]

@@ -21,7 +21,7 @@ def read(*chunks: bytes, max_bytes: Optional[int] = None) -> list[SseEvent]:
 
 
 def every_cut(stream: bytes) -> list[list[SseEvent]]:
-    """What is read when the stream arrives in two pieces, cut at each place, and byte by byte."""
+    """Return the events of the stream in two pieces, for each cut, and byte by byte."""
     cuts = [read(stream[:at], stream[at:]) for at in range(len(stream) + 1)]
     return [*cuts, read(*(stream[at : at + 1] for at in range(len(stream))))]
 

@@ -1,5 +1,5 @@
-"""What a client carries between rounds: only what this server made, for this request, this user and
-this time."""
+"""The state that a client carries between rounds is accepted only from this server, for this
+request, this user and this time."""
 
 from __future__ import annotations
 

@@ -63,7 +63,10 @@ def clock(
         yield shorten
         client.close()
         return
-    monotonic, wall = time.monotonic(), time.time()  # it stands still, however long a test takes
+    monotonic, wall = (
+        time.monotonic(),
+        time.time(),
+    )  # the clock does not advance, however long a test takes
     monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic + ahead[0])
     monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall + ahead[0])
 
@@ -158,7 +161,7 @@ def test_a_time_to_live_ends_a_key_with_its_events(
     clock(9)
     assert store.get("a") is not None
     assert len(store.read("c")) == 1
-    store.put("a", b"3", ttl=10)  # counts anew
+    store.put("a", b"3", ttl=10)  # starts the lifetime again
     clock(2)
     assert store.get("a") is not None
     assert store.get("c") is None

@@ -1,4 +1,4 @@
-"""Change notices: who hears of what, in sessions and on streams of their own."""
+"""Change notifications: which sessions and streams receive which change."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
 
 
 def news(opened: Any) -> List[Any]:
-    """What has been sent since the last look."""
+    """Return the messages since the last call."""
     opened.sink.work()
     lines = sent(opened)
     opened.sink.lines.clear()

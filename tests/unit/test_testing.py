@@ -277,7 +277,7 @@ def forecaster(**options: Any) -> Server:
 
 @pytest.fixture
 def transcript() -> Transcript:
-    """Of one call and of one failed request."""
+    """Record one call and one failed request."""
     transcript = Transcript()
     with connect(forecaster(), trace=transcript, revision="handshake") as client:
         client.call_tool("forecast", {"city": "京"}, on_progress=lambda report: None)

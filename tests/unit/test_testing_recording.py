@@ -64,7 +64,7 @@ def library(*, late: int = 0) -> Server:
 
 
 def visit(target: Any, revision: str, **options: Any) -> List[Any]:
-    """All that a client sees of it."""
+    """Return everything that a client receives from the target."""
     seen: List[Any] = []
     logs: List[Any] = []
     with connect(target, revision=revision, on_log=logs.append, timeout=WAIT, **options) as client:
@@ -273,7 +273,7 @@ def test_a_scrubbed_recording_can_be_replayed(revision: str, tmp_path: Path) -> 
 def test_what_does_not_come_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Client(ScriptedClient):
         def expect(self, *names: str) -> Any:
-            self._aside.append(super().expect("result"))  # what comes instead, however late
+            self._aside.append(super().expect("result"))  # another message, however late it arrives
             self.timeout = 0.01
             return super().expect(*names)
 

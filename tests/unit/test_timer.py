@@ -15,7 +15,7 @@ from ..support import WAIT, MovedTime
 
 
 class StillTime(MovedTime):
-    """Goes on only where a test says so."""
+    """A clock that advances only when a test sets it."""
 
     def monotonic(self) -> float:
         return self.ahead

@@ -163,7 +163,7 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert link.is_symlink()
 
 
-# ------------------------------------------------------------ what goes wrong
+# ------------------------------------------------------------ failures
 
 
 @pytest.mark.parametrize("content", [

@@ -176,7 +176,8 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
 
 
 def result(value: Any, revision: str = R4, annotation: Any = None, **options: Any) -> Any:
-    """What is sent of a tool that returns this, with this annotation and these options."""
+    """Return the sent result of a tool that returns this value, with this annotation and these
+    options."""
 
     def function() -> Any:
         return value
@@ -226,7 +227,7 @@ def test_a_handwritten_schema_is_checked() -> None:
 
 
 def test_blocks_fit_a_schema_that_takes_any_object() -> None:
-    """As ``list[Any]`` makes one: they are sent as blocks, and as values."""
+    """``list[Any]`` has such a schema: blocks are sent as blocks, and as values."""
     found = result([LINK, "c"], annotation=List[Any])
     content = [LINK_WIRE, {"type": "text", "text": "c"}]
     assert found == {"content": content, "structuredContent": {"result": [LINK_WIRE, "c"]}}

@@ -1,4 +1,4 @@
-"""The typed calls where a script shows more than a server could: odd answers, and what is sent."""
+"""The typed calls with answers that only a script can give, and the requests that they send."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What all wire objects have in common: reading, writing, unknown members, checks, equality, repr,
-pickle."""
+"""The common behavior of all wire objects: reading, writing, unknown members, checks, equality,
+repr, pickle."""
 
 from __future__ import annotations
 

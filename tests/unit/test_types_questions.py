@@ -1,4 +1,4 @@
-"""What a server asks a client: elicitation, sampling, roots."""
+"""Questions of a server to a client: elicitation, sampling, roots."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ Guarded = {
 
 
 def positions(guarded: Any) -> Dict[str, Tuple[Any, Callable[[Any], Any]]]:
-    """A type in every place where it can stand, and what is sent for one of its values."""
+    """Return types that contain a type in each possible position, with the function that wraps a
+    value for it."""
     made = dataclass(type("Made", (), {"__annotations__": {"at": guarded}, "__module__": __name__}))
     typed = TypedDict("typed", {"at": guarded})  # type: ignore[misc]
     named = NamedTuple("named", [("at", guarded)])  # type: ignore[misc]
@@ -239,7 +240,7 @@ def test_the_text_of_a_prompt_is_read_before_it_is_judged(
 
 def test_metadata_of_other_packages_says_nothing() -> None:
     class Option:
-        """As of a command line."""
+        """Metadata of a command-line library."""
 
         min = 3
         help = "What it is."

@@ -143,7 +143,7 @@ def test_what_would_change_the_value_is_rejected(annotation: Any, value: Any, me
 
 
 class Moment(dt.datetime):
-    """As those of pandas and pendulum."""
+    """A subclass, as in pandas and pendulum."""
 
 
 class Day(dt.date):

@@ -1,4 +1,4 @@
-"""Who verifies tokens for a `Bearer`: signatures by a key set, and introspection."""
+"""Verification of tokens for a `Bearer`: signatures with a key set, and introspection."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_which_tokens_are_refused(issuer: Issuer, key: Any) -> None:
     assert admit(bearer, signed(key, issuer.url, kid=None)).subject == "ada"
     head, claims, signature = good.split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
-    secret = public(key)["x"].ljust(64).encode()  # what is public is no secret to sign by
+    secret = public(key)["x"].ljust(64).encode()  # public data must not count as a secret key
     refused = [
         signed(elliptic(), issuer.url), signed(key, "https://other.example"), signed(key, issuer.url, iss=None),
         signed(key, issuer.url, aud="https://other.example"), signed(key, issuer.url, aud=None),
@@ -398,7 +398,7 @@ def test_the_wait_for_the_first_attempt_is_bounded(
 
 
 def test_a_refusal_of_one_token_does_not_affect_the_others(issuer: Issuer) -> None:
-    """Some issuers refuse to look at what cannot be a token of theirs."""
+    """An issuer may reject a token that cannot be its own."""
     bearer = bearer_of(issuer, "introspection")
     issuer.tokens["t-1"] = {"active": True, "sub": "ada", "aud": RESOURCE}
     issuer.status = 400

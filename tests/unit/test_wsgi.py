@@ -42,7 +42,7 @@ requirement = pytest.mark.requirement
 
 
 class Host:
-    """What a WSGI server does with an application."""
+    """Calls an application like a WSGI server."""
 
     def __init__(self, app: Any, **environ: Any) -> None:
         self.app, self.environ = app, environ

@@ -1,5 +1,5 @@
-"""What the tests of the client share: a scripted server to connect to, and what it wrote down about
-us."""
+"""Helpers for the tests of the client: a scripted server to connect to, and its journal of the
+client's messages."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class ScriptedServer:
         self.command = [sys.executable, "-E", "-S", str(PEER), str(self.path), json.dumps(script)]
 
     def connect(self, revision: str = "auto", **options: Any) -> minimcp.Client:
-        """A client of a new process of this server; its stderr goes nowhere unless told."""
+        """Connect to a new process of this server. By default its stderr is dropped."""
         options.setdefault("stderr", lambda line: None)
         return minimcp.connect(self.command, revision=revision, **options)
 
     def journal(self, event: Optional[str] = None) -> List[Dict[str, Any]]:
-        """What happened to the server so far: all, or the events of one kind."""
+        """Return the journal of the server: all events, or the events of one kind."""
         records = [json.loads(line) for line in self.path.read_text("utf-8").split("\n")[:-1]]
         return [record for record in records[self._since :] if event in (None, record["event"])]
 

@@ -86,7 +86,7 @@ every = speaking(*EVERY)
 
 @pytest.fixture
 def older(shared: Serve) -> Iterator[RawServer]:
-    """As `server`, in a session of 2025-06-18."""
+    """Yield `server` in a session of 2025-06-18."""
     found = shared("2025-06-18")
     yield found
     found.lives()
@@ -94,7 +94,7 @@ def older(shared: Serve) -> Iterator[RawServer]:
 
 @pytest.fixture
 def newer(shared: Serve) -> Iterator[RawServer]:
-    """As `server`, without a session."""
+    """Yield `server` without a session."""
     found = shared(MODERN)
     yield found
     found.lives()
@@ -121,7 +121,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
-    """As for every test, but a test may be the first to need a server that its file shares."""
+    """Run the check of every test, except if a test may start a server that its file shares."""
     if not {"shared", "talking"} & set(request.fixturenames):
         request.getfixturevalue("leaves_nothing_behind")
 

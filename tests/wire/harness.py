@@ -105,7 +105,7 @@ class RawServer:
 
         Args:
             data: What to write.
-            reading: Take the server's output meanwhile; False leaves it in the pipe.
+            reading: Read the server's output at the same time; False leaves it in the pipe.
             wait: Seconds without any byte taken after which this gives up; the rest is not written.
 
         Returns:
@@ -136,7 +136,7 @@ class RawServer:
         return taken
 
     def seconds(self, wait: Optional[float]) -> float:
-        """What a wait of None stands for."""
+        """Replace a wait of None with the default."""
         return self.patience if wait is None else wait
 
     def _take(self) -> None:
@@ -218,7 +218,7 @@ class RawServer:
         return chosen
 
     def begin_call(self, tool: str, arguments: Optional[dict[str, Any]] = None, **more: Any) -> Any:
-        """As `begin`, for a tool; `token` becomes its progress token."""
+        """Begin a tool call; `token` becomes its progress token."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments or {}}
         if "token" in more:
             params["_meta"] = {"progressToken": more.pop("token")}
@@ -286,8 +286,8 @@ class RawServer:
         return int(message["error"]["code"])
 
     def fence(self) -> list[Any]:
-        """Show that the server lives and has dealt with all lines before this; return what it said
-        meanwhile."""
+        """Check that the server is alive and has processed all earlier lines. Return the messages
+        that arrived until then."""
         before, self.aside = self.aside, []
         number = self.number()
         if self.revision == MODERN:
@@ -316,7 +316,7 @@ class RawServer:
     # The process.
 
     def stderr(self) -> str:
-        """What the server wrote to stderr so far."""
+        """Return the server's output on stderr so far."""
         if self._log is None:
             return ""
         self._log.seek(0)
@@ -328,7 +328,7 @@ class RawServer:
             self.process.stdin.close()
 
     def close_output(self) -> None:
-        """Nobody reads the server's output any more."""
+        """Close the pipe, so that the server's output has no reader."""
         if self.process.stdout is not None:
             self.process.stdout.close()
         self.ended = True

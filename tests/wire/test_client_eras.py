@@ -1,7 +1,7 @@
 """How a client finds out over stdio which revision its server speaks: each way through the probe
 and the handshake.
 
-Which answer leads which way is told by the table of tests/unit/test_lifecycle.py.
+The table in tests/unit/test_lifecycle.py says which answer leads to which way.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ requirement = pytest.mark.requirement
 
 
 def row(name: str, *expected: Any, connect: Any = None, **script: Any) -> Any:
-    """A server that follows a script, and what comes of it; the last positional argument is the
-    mark."""
+    """Return a row: a server that follows a script, and the expected outcome. The last positional
+    argument is the mark."""
     return pytest.param(
         *expected[:-1], connect or {}, script, marks=expected[-1], id=name.replace(" ", "-")
     )

@@ -1,5 +1,4 @@
-"""What a client makes of lines that are no answers, answers of the wrong shape, errors, and tools
-that fail."""
+"""A client and invalid lines, responses with a wrong shape, errors, and tools that fail."""
 
 from __future__ import annotations
 

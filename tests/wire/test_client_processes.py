@@ -63,7 +63,7 @@ def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal_then
 def test_what_a_polite_server_has_started_and_leaves_behind_is_told_to_end(
     scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "STDERR_SECONDS", 0.01)  # what is left behind holds stderr
+    monkeypatch.setattr(child, "STDERR_SECONDS", 0.01)  # the process that remains holds stderr
     server = scripted(start="helper")
     client = server.connect("handshake")
     client.close()

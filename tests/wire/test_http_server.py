@@ -165,7 +165,7 @@ HALVES = [(b"Content-Length: 6\r\n\r\n", b"abc", b"def"),
 def test_a_request_whose_body_is_late_is_checked_once_and_served_once(
     framing: bytes, first: bytes, rest: bytes, kept: bool
 ) -> None:
-    """And holds no thread meanwhile."""
+    """The wait does not hold a thread."""
     endpoint = Endpoint()
     with serving(endpoint) as running, ExitStack() as stack:
         peers = [stack.enter_context(Peer(running.port)) for _ in range(8)]
@@ -412,7 +412,7 @@ def test_a_fault_of_ours_ends_one_connection(
 
 
 class Held:
-    """A response that is held until the peer has gone, and what was seen meanwhile."""
+    """A response that is held until the peer has left, and the state at that time."""
 
     def __init__(self, endpoint: Endpoint, *, begins: bool = True) -> None:
         self.running, self.told, self.ended = (
@@ -574,7 +574,7 @@ def test_whether_a_peer_takes_something_can_be_seen(
         seen.append(writer.has_room())
         while eventually(
             writer.has_room, 0.1
-        ):  # the system still moves what was sent from buffer to buffer
+        ):  # the system still moves sent bytes between its buffers
             writer.write(b"x" * 1000)
         seen.append(writer.has_room())
         full.set()
@@ -608,7 +608,7 @@ def test_a_peer_that_drips_is_told_that_its_time_is_over(
     ) as running:
         with Peer(running.port) as peer:
             peer.send(begins)
-            sent.set()  # who sends nothing in its time is told nothing
+            sent.set()  # a client that sends nothing in time gets no response
 
             def drip() -> bool:
                 with suppress(ConnectionError):  # it has been shed this moment
@@ -628,7 +628,7 @@ def test_a_peer_that_is_idle_is_let_go(begins: bytes) -> None:
 
 
 def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its deadline is over when it is looked at: by then the server has looked at what came before."""
+    """Its deadline has passed at the check, but the server reads the bytes that arrived before."""
     sent = threading.Event()
 
     def stand_still(

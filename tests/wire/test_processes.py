@@ -154,7 +154,7 @@ def test_a_child_ends_and_the_server_goes_on(
                 "fork",
                 "subprocess",
             ):
-                continue  # a worker of a pool goes on with its next job
+                continue  # a worker of a pool continues with its next job
             path = tmp_path / f"{way} {ending}"
             pid = served.call(
                 "start", way=way, path=str(path), seconds=0.0 if number is None else 600.0
@@ -267,7 +267,7 @@ def test_a_signal_while_the_wake_up_descriptor_is_away(
 def test_a_killed_server_leaves_no_daemon_that_holds_its_output(
     serving: Serving, transport: str, tmp_path: Path, gone: List[int]
 ) -> None:
-    """The host sees the end of stdout though a forked child goes on."""
+    """The host sees the end of stdout, although a forked child still runs."""
     served = serving(transport)
     gone.append(served.call("start", way="fork", path=str(tmp_path / "begun")))
     served.raw.signal(signal.SIGKILL)

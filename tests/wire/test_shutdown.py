@@ -28,7 +28,7 @@ def said(message: Any) -> str:
 
 
 def last_words(server: RawServer) -> list[Any]:
-    """What it still says; it exits with 0, and nothing on stderr says that the end was an accident."""
+    """Return the server's last messages. It exits with 0, and stderr shows no accident."""
     found = server.rest() if not server.ended else []
     assert server.exit() == 0
     log = server.stderr()
@@ -129,7 +129,8 @@ def test_c33_nobody_reads_the_output_any_more(serve: Serve) -> None:
 
 @pytest.mark.requirement("PING-01", "PING-09", "M:STD-17", "M:BASE-15")
 def test_c27_what_needs_no_worker_behind_a_full_pool(serve: Serve) -> None:
-    """Every worker is busy and more calls wait: ping, lists, discover, refusals and cancels go on."""
+    """Every worker is busy and more calls wait. Ping, lists, discover, rejections and cancellations
+    still work."""
     server = serve("2025-06-18", limits={"workers": 4, "drain_grace": 0.05})
     server.begin_call("hold", {"name": "full"}, id=0)
     assert server.text("add", {"a": 2, "b": 3}) == "5"  # a fast one behind one that is blocked
@@ -164,7 +165,8 @@ def test_writers_never_interleave(serve: Serve) -> None:
 def test_a_server_without_some_standard_streams_ends_at_the_end_of_its_input(
     closed: str, stderr: int
 ) -> None:
-    """What the library opens never takes the place of a closed stream; nothing goes to another."""
+    """Files of the library never get the number of a closed stream, and no output goes to another
+    stream."""
     code = "import minimcp; s = minimcp.Server('s'); s.add_tool(lambda: 1, name='t'); s.run()"
     call = encode(request(1, "tools/call", modern({"name": "t", "arguments": {}})))
     done = subprocess.run(

@@ -82,7 +82,7 @@ def hold(name: str) -> str:
 
 
 def release(name: str) -> str:
-    """Let `hold` go on."""
+    """Release `hold`."""
     gate(name, gates).set()
     return "done"
 
@@ -150,7 +150,7 @@ def log_all(ctx: Context) -> str:
 
 
 def about(ctx: Context) -> dict[str, Any]:
-    """What the handler sees of its request."""
+    """Return the handler's view of its request."""
     return {
         "revision": ctx.revision,
         "id": ctx.request_id,
@@ -258,7 +258,8 @@ def prints(kind: str) -> str:
 
 
 def child_descriptors() -> str:
-    """What a child process that inherits all it can has open, as "number target" lines."""
+    """Return the open descriptors of a child process that inherits all it can, as lines "number
+    target"."""
     import subprocess
 
     program = (
