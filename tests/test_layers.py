@@ -145,7 +145,7 @@ def _named(modules: Iterable[str]) -> Set[str]:
     return {f"{name.replace('.', '/')}.py" for name in modules}
 
 
-def test_the_tables_of_late_imports_list_what_is_imported(package: Dict[str, Module]) -> None:
+def test_the_tables_of_late_imports_match_the_imports(package: Dict[str, Module]) -> None:
     for folder in TABLES:
         used: Set[str] = set()
         if folder == "server":

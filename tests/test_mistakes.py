@@ -602,7 +602,7 @@ def test_yes_or_no_is_an_empty_form() -> None:
                 assert client.call_tool("f").value is accepted
 
 
-def test_a_server_takes_attributes_that_are_no_options() -> None:
+def test_a_server_accepts_attributes_that_are_not_options() -> None:
     server = Server("x")
     server.database = DATABASE  # type: ignore[attr-defined]
     assert server.database is DATABASE  # type: ignore[attr-defined]

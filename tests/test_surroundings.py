@@ -49,7 +49,7 @@ def test_in_a_coroutine_everything_blocks_and_works(target: Any) -> None:
     asyncio.run(main())
 
 
-def test_beside_a_loop_calls_wait_in_threads_and_the_loop_goes_on() -> None:
+def test_calls_in_threads_do_not_stop_an_event_loop() -> None:
     """The tool waits for what the loop does only while the call waits."""
     server, ticked = make_server(), threading.Event()
 

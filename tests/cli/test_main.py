@@ -77,7 +77,7 @@ def test_a_server_that_does_not_start_is_exit_code_3(
     assert (done.code, done.out) == (3, "") and said in done.err and "Traceback" not in done.err
 
 
-def test_a_package_that_is_missing_is_told_in_one_line(
+def test_a_missing_package_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
 ) -> None:
     monkeypatch.setitem(sys.modules, "requests", None)

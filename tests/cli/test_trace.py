@@ -128,7 +128,7 @@ sys.exit(trace_command(sys.argv[1:], "trace"))
 @pytest.mark.skipif(
     os.name == "nt", reason="needs the signals of POSIX, which Windows does not have"
 )
-def test_a_signal_is_passed_on_that_came_just_before_the_wait_for_the_server() -> None:
+def test_a_signal_just_before_the_wait_for_the_server_is_forwarded() -> None:
     with tracing(
         *python("import sys; sys.stdin.read()"), program=[sys.executable, "-c", LATE]
     ) as process:
@@ -148,7 +148,7 @@ def test_a_server_that_a_signal_ends_looks_like_that_to_the_host() -> None:
         )
 
 
-def test_a_host_that_hears_no_more_ends_the_server() -> None:
+def test_a_host_that_stops_reading_ends_the_server() -> None:
     source = "import os\ntry:\n while True: os.write(1, b'x' * 9999)\nexcept BrokenPipeError: os._exit(3)"
     with tracing(*python(source)) as process:
         assert process.stdout and process.stdout.read(1) == b"x"
@@ -158,7 +158,7 @@ def test_a_host_that_hears_no_more_ends_the_server() -> None:
 
 
 @pytest.mark.parametrize("output", ["/dev/full", None])
-def test_what_cannot_be_written_down_holds_nobody_up(output: str) -> None:
+def test_a_transcript_that_cannot_be_written_blocks_no_message(output: str) -> None:
     if output and not os.path.exists(output):
         pytest.skip("needs the device /dev/full, which Linux has")
     line = (
@@ -286,7 +286,7 @@ def test_no_control_character_reaches_a_terminal(tmp_path: Path, is_message: boo
     assert row["message"] == (json.loads(line) if is_message else text)
 
 
-def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_messages_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MAX_BYTES", 100)
     line = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
     file = tmp_path / "rows.jsonl"
@@ -317,7 +317,7 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ------------------------------------------------------------ wrong usage
 
 
-def test_wrong_usage_is_answered_with_what_to_type(
+def test_the_error_for_wrong_usage_says_what_to_type(
     tmp_path: Path, minimcp: Callable[..., Done]
 ) -> None:
     (tmp_path / "server.py").write_text("print()")

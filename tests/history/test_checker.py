@@ -231,13 +231,13 @@ def test_one_change_is_seen_where_processes_share_sessions(name: str) -> None:
     assert rule in {wrong.rule for wrong in found}, "\n".join(map(str, found))
 
 
-def test_the_end_of_a_process_ends_what_ran_in_it() -> None:
+def test_the_end_of_a_process_ends_its_calls() -> None:
     events = _calls()
     _all(_with("end", "l", what="killed"), _with("fault", "", what="kill"))(events)
     assert check(events, OverShared) == []
 
 
-def test_what_is_rightful_is_not_complained_of() -> None:
+def test_correct_outcomes_are_not_reported() -> None:
     for change in (
         _all(_with("end", "d", what="refused", value=-32600, payload="")),
         _all(_twice("reached", "q"), _with("end", "q", what="refused", value=-32602, payload="")),

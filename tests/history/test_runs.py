@@ -103,7 +103,7 @@ def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) ->
     assert rule in rules(run(echoes("9")))
 
 
-def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leak_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.history.run.SETTLE", 0.1)
     over = threading.Event()
     kept: Any = threading.Thread(target=over.wait, name="kept", daemon=True)
@@ -181,7 +181,7 @@ def test_a_server_that_runs_a_call_twice_is_found(
         ("h9", "seed h9: is sent once: "),
     ],
 )
-def test_the_command_prints_seed_and_record_of_what_fails(
+def test_the_command_prints_seed_and_record_of_a_failure(
     name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Plan, "of", echoes)

@@ -117,7 +117,7 @@ def lacking(name: str, method: str, revision: str) -> Any:
     "M:ELI-7",
 )
 @pytest.mark.parametrize("check", [False, True])
-def test_the_same_handlers_give_the_same_in_every_revision(revision: str, check: bool) -> None:
+def test_the_same_handlers_return_the_same_in_every_revision(revision: str, check: bool) -> None:
     forms, urls = revision in (R3, R4, R5), revision in (R4, R5)
     no_form = lacking("elicitation.form", "elicitation/create", revision)
     no_url = lacking("elicitation.url", "elicitation/create", revision)
@@ -135,7 +135,9 @@ def test_the_same_handlers_give_the_same_in_every_revision(revision: str, check:
 
 
 @pytest.mark.requirement("ROOT-03", "M:ROOT-3")
-def test_a_root_that_is_no_file_is_dropped(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_root_that_is_not_a_file_is_dropped(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
     uris = ["https://example.com/a", "file:///a/b", "ftp://x\x1b[2J", "/c", "FILE:///d", ""]
     roots = {"roots": [{"uri": uri, "name": "r"} for uri in uris]}
     with serving(revision, {"roots/list": roots}) as client:
@@ -592,7 +594,7 @@ def test_check_replay_finds_a_handler_that_asks_something_else_the_second_time(
 # ------------------------------------------------------------ requests that are questions to the client
 
 
-def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_of_a_tool_is_paused_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = MovedTime()
     monkeypatch.setattr("minimcp.engine.timer.time", moved)
     server, looked = build(), threading.Event()

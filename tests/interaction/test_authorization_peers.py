@@ -107,7 +107,7 @@ def test_a_refresh_that_is_rejected_leads_to_a_sign_in_and_an_outage_does_not(
     ({"access_token": 5}, True), ({"token": "abc"}, True), ({"access_token": "abc", "token_type": "mac"}, True),
     (b"<p>", False), (b"", False), (b"[1]", False), (b'{"access_token": "ab', False),
 ])  # fmt: skip
-def test_a_successful_status_without_a_token_is_no_success(
+def test_a_successful_status_without_a_token_is_an_error(
     issuer: AuthorizationServer, body: Any, is_rejected: bool
 ) -> None:
     with protected(issuer) as running:
@@ -206,7 +206,7 @@ def test_every_grant_fails_with_the_words_of_the_server_and_without_secrets(
 
 @pytest.mark.parametrize("grant", ["code", "client credentials", "workload", "exchange"])
 @pytest.mark.parametrize("form", [str, quote, lambda text: text.replace("/", "\\/")])
-def test_what_an_authorization_server_repeats_is_masked(
+def test_secrets_that_an_authorization_server_repeats_are_masked(
     issuer: AuthorizationServer, grant: str, form: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
@@ -231,7 +231,7 @@ def test_what_an_authorization_server_repeats_is_masked(
 
 
 @pytest.mark.parametrize("path", ["/register", "/token", "/revoke"])
-def test_what_cannot_be_repeated_has_thirty_seconds(
+def test_a_request_that_cannot_be_repeated_has_thirty_seconds(
     issuer: AuthorizationServer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timeouts: List[Tuple[str, float]] = []
@@ -261,7 +261,7 @@ def test_what_cannot_be_repeated_has_thirty_seconds(
 
 
 @pytest.mark.parametrize("ends", ["cancel", "timeout"])
-def test_a_refresh_that_was_sent_is_stored_even_if_its_caller_gives_up(
+def test_a_refresh_is_stored_even_if_its_caller_gives_up(
     issuer: AuthorizationServer, ends: str
 ) -> None:
     came, let = threading.Event(), threading.Event()
@@ -320,7 +320,7 @@ def forgetful(issuer: AuthorizationServer) -> None:
         known.clear()  # type: ignore[attr-defined]
 
 
-def test_a_registration_that_a_refresh_shows_to_be_forgotten_is_made_anew(
+def test_a_registration_that_a_refresh_finds_missing_is_repeated(
     issuer: AuthorizationServer,
 ) -> None:
     with protected(issuer) as running:
@@ -334,7 +334,7 @@ def test_a_registration_that_a_refresh_shows_to_be_forgotten_is_made_anew(
 @pytest.mark.parametrize(("status", "body"), [
     (401, {"error": "invalid_client"}), (400, {"error": "unauthorized_client"}), (401, b""), (422, {"message": "Unrecognized client_id"}),
 ])  # fmt: skip
-def test_a_registration_that_the_token_endpoint_does_not_know_is_made_anew(
+def test_a_registration_that_the_token_endpoint_does_not_know_is_repeated(
     issuer: AuthorizationServer, status: int, body: Any
 ) -> None:
     store = TokenMemory()
@@ -362,7 +362,7 @@ class Noted(TokenMemory):
 
 
 @pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client"])
-def test_a_registration_that_the_page_does_not_know_is_made_anew(
+def test_a_registration_that_the_page_does_not_know_is_repeated(
     issuer: AuthorizationServer, error: str
 ) -> None:
     instead = [f"error={error}&x=", "code="]
@@ -404,7 +404,7 @@ def test_signing_out_forgets_every_registration(
     assert issuer.count("/register") == 2
 
 
-def test_signing_in_on_purpose_registers_anew(issuer: AuthorizationServer) -> None:
+def test_an_explicit_sign_in_registers_again(issuer: AuthorizationServer) -> None:
     with protected(issuer) as running:
         auth, _ = sign_in()
         auth.sign_in(running.url)
@@ -413,7 +413,7 @@ def test_signing_in_on_purpose_registers_anew(issuer: AuthorizationServer) -> No
     assert issuer.count("/register") == 2
 
 
-def test_a_sign_in_that_nobody_makes_says_what_to_do(issuer: AuthorizationServer) -> None:
+def test_an_unfinished_sign_in_says_what_to_do(issuer: AuthorizationServer) -> None:
     auth = SignIn(store=TokenMemory(), on_redirect=len, timeout=0.1)
     with protected(issuer) as running, pytest.raises(AuthorizationError) as error:
         call(running.url, auth)
@@ -550,9 +550,7 @@ def test_only_a_server_without_metadata_is_its_own_authorization_server(failure:
 
 
 @pytest.mark.parametrize("place", [f"{PROTECTED}/mcp", METADATA])
-def test_a_document_that_does_not_come_is_not_waited_for(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_document_is_not_waited_for(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     let = threading.Event()
 
     def hang(handler: Any) -> None:
@@ -687,7 +685,7 @@ def test_a_secret_needs_its_issuer(kind: str) -> None:
     SECRETS[kind](issuer="https://login.example.com")
 
 
-def test_what_is_no_secret_needs_no_issuer() -> None:
+def test_a_public_client_id_needs_no_issuer() -> None:
     SignIn(store=TokenMemory())
     SignIn(store=TokenMemory(), client_id="public")
     with pytest.raises(ValueError, match="client_id="):

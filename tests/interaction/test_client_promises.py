@@ -162,7 +162,7 @@ def test_the_function_that_returns_the_token_may_fail(who: Who) -> None:
 
 
 @requirement("M:CACHE-7")
-def test_a_principal_gets_what_it_may_see() -> None:
+def test_a_principal_gets_only_permitted_results() -> None:
     forget_servers()
     tokens = {"a" * 20: {"sub": "ada"}, "b" * 20: {"sub": "bob"}}
     server = Server("scoped", auth=Bearer.static(tokens), http=HttpOptions())

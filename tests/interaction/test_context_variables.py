@@ -205,7 +205,7 @@ def post(server: Any, message: Dict[str, Any], how: str) -> Any:
 
 
 @pytest.mark.parametrize("how", ["handle_http", "handle_http stream", "wsgi"])
-def test_under_a_host_it_is_a_copy_of_that_of_the_thread_that_calls(how: str) -> None:
+def test_under_a_host_it_is_a_copy_of_the_calling_threads_context(how: str) -> None:
     served = Served()
     meta = {
         "io.modelcontextprotocol/protocolVersion": R5,
@@ -226,7 +226,7 @@ def test_under_a_host_it_is_a_copy_of_that_of_the_thread_that_calls(how: str) ->
     served.server.close()
 
 
-def test_over_stdio_it_is_a_copy_of_that_of_run() -> None:
+def test_over_stdio_it_is_a_copy_of_the_context_of_run() -> None:
     script = (
         "from tests.interaction.test_context_variables import Served, user\n"
         "user.set('host')\nServed().server.run()"
@@ -294,7 +294,7 @@ def verify(token: str) -> Dict[str, Any]:
 @pytest.mark.parametrize("order", ["set first", "set last"])
 @pytest.mark.parametrize("end", ["cancelled", "timeout"])
 @pytest.mark.parametrize("executor", ["pool", "serial"])
-def test_a_callback_of_on_cancel_finds_what_the_request_has_set(
+def test_a_callback_of_on_cancel_finds_the_variables_of_the_request(
     executor: str, end: str, order: str
 ) -> None:
     server, started = Server("users"), threading.Event()
@@ -360,7 +360,7 @@ def test_on_request_finds_it_and_passes_nothing_on() -> None:
     server.close()
 
 
-def test_on_request_finds_it_when_a_handler_went_on_with_a_retry() -> None:
+def test_on_request_finds_it_when_a_handler_continues_with_a_retry() -> None:
     found: "SimpleQueue[str]" = SimpleQueue()
 
     def note(request: Any) -> None:
@@ -396,7 +396,7 @@ def test_in_a_unit_test_the_callback_finds_the_context_of_the_test() -> None:
 
 
 @pytest.mark.parametrize("waiting", [0, 1, 16])
-def test_a_run_that_follows_begins_without_what_the_run_before_it_has_set(waiting: int) -> None:
+def test_the_next_run_begins_without_the_variables_of_the_previous_one(waiting: int) -> None:
     server = Server("users", limits=minimcp.Limits(waiting_handlers=waiting))
 
     @server.tool

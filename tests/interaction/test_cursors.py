@@ -125,7 +125,7 @@ def test_an_invented_cursor_is_refused(pages: Callable[..., Client], revision: s
             ada.request(method, {**params, "cursor": cursor})
 
 
-def test_a_cursor_outlives_what_it_stands_for(pages: Callable[..., Client], tmp_path: Path) -> None:
+def test_a_cursor_outlives_its_item(pages: Callable[..., Client], tmp_path: Path) -> None:
     client = pages("2026-07-28")
     first = client.request("skills/list")
     for file in (tmp_path / "b").iterdir():

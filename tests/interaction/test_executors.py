@@ -66,7 +66,7 @@ def text(client: Client, name: str, **arguments: Any) -> str:
     return client.call_tool(name, arguments).text
 
 
-def test_each_where_it_was_told(client: Client, request: pytest.FixtureRequest) -> None:
+def test_each_tool_runs_on_its_executor(client: Client, request: pytest.FixtureRequest) -> None:
     serial = {text(client, "where_serial") for _ in range(5)}
     assert len(serial) == 1 and "main" not in serial
     main = {text(client, "where_main") for _ in range(5)}
@@ -79,7 +79,9 @@ def test_each_where_it_was_told(client: Client, request: pytest.FixtureRequest) 
     assert text(client, "where_main")
 
 
-def test_a_cancelled_call_is_not_run_and_the_one_that_runs_hears_of_it(client: Client) -> None:
+def test_a_queued_call_that_is_cancelled_does_not_run_and_a_running_one_is_notified(
+    client: Client,
+) -> None:
     first, second, begun = CancelToken(), CancelToken(), threading.Event()
 
     def run() -> None:
@@ -108,7 +110,7 @@ def echo(number: int = 0) -> int:
     return number
 
 
-def test_nobody_pumps() -> None:
+def test_a_main_tool_without_a_pump_fails() -> None:
     server = Server("deserted", limits=Limits(workers=1, requests=3, drain_grace=0.01))
     called: List[int] = []
 

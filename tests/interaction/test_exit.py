@@ -198,7 +198,7 @@ def request(id: int, method: str, **params: Any) -> bytes:
 @pytest.mark.parametrize("tool", ["talk", "talk_on"])
 @pytest.mark.parametrize("basic", [True, False])
 @pytest.mark.parametrize("way", ["raise", "log", "stderr", "stdout"])
-def test_a_server_whose_stderr_nobody_reads(way: str, basic: bool, tool: str) -> None:
+def test_a_server_whose_stderr_has_no_reader(way: str, basic: bool, tool: str) -> None:
     who = {"protocolVersion": "2025-06-18", "capabilities": {}}
     who["clientInfo"] = {"name": "x", "version": "1"}  # type: ignore[assignment]
     source = SERVER.format(basic=basic, trace="sys.stderr" if basic else "None")

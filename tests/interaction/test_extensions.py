@@ -99,7 +99,7 @@ def test_middleware_runs_once_in_each_round(client: Client) -> None:
 
 
 @pytest.mark.requirement("M:EXT-1", "M:EXT-4", "M:EXT-9")
-def test_extensions_are_declared_where_somebody_declares_them(client: Client) -> None:
+def test_extensions_are_declared_only_by_peers_that_have_them(client: Client) -> None:
     assert client.capabilities["extensions"] == EXTENSIONS
     assert (
         client.call_tool("extended").text == "extended"
@@ -212,7 +212,7 @@ def on(place: Any, wire: str) -> Any:
 @pytest.mark.requirement("M:EXT-5", "M:EXT-1", "M:EXT-9", "M:HDR-16")
 @pytest.mark.parametrize("wire", ["memory", "HTTP"])
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_an_extension_adds(revision: str, wire: str) -> None:
+def test_additions_of_an_extension(revision: str, wire: str) -> None:
     clock, mine = Clock(), Clock()
     with on(with_clock(clock), wire) as place:
         target = getattr(place, "url", place)
@@ -252,7 +252,7 @@ def test_what_an_extension_adds(revision: str, wire: str) -> None:
 
 
 @pytest.mark.requirement("M:EXT-5", "M:EXT-3")
-def test_a_server_hears_the_notifications_of_clients_that_declared_it() -> None:
+def test_a_server_receives_the_notifications_of_clients_that_declared_the_extension() -> None:
     clock = Clock()
     notice = {"jsonrpc": "2.0", "method": "notifications/clock/set"}
     with RawClient(with_clock(clock), R4, {}, capabilities={}) as without:

@@ -172,7 +172,7 @@ def test_a_user_who_refuses_fails_the_task() -> None:
 
 
 @pytest.mark.requirement("TASK-09", "TASK-48")
-def test_what_makes_no_task() -> None:
+def test_requests_that_do_not_create_a_task() -> None:
     def script(ask: Ask) -> None:
         assert ask("sampling/createMessage", messages=5, task={}) == -32602
         assert ask("sampling/createMessage", **SAMPLE, task=5) == -32602

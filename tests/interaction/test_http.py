@@ -103,7 +103,7 @@ def test_calls_progress_and_cancelling(url: str, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_a_cancelled_call_is_told_as_its_era_does_and_its_token_stays_cancelled(
+def test_a_cancellation_is_sent_in_the_form_of_its_era_and_the_token_stays_cancelled(
     url: str, revision: str
 ) -> None:
     transcript, token = Transcript(), minimcp.CancelToken()

@@ -129,7 +129,7 @@ def test_it_waits_five_seconds_at_most() -> None:
 
 
 @pytest.mark.parametrize("end", ["cancelled", "loss", "close"])
-def test_what_ends_the_request_ends_its_wait(patience: Callable[[float], None], end: str) -> None:
+def test_the_end_of_the_request_ends_its_wait(patience: Callable[[float], None], end: str) -> None:
     patience(10 * WAIT)
     server, ended = Server("asks", limits=Limits(drain_grace=0.0)), []
 
@@ -155,7 +155,9 @@ def test_what_ends_the_request_ends_its_wait(patience: Callable[[float], None], 
     server.close()
 
 
-def test_the_time_of_the_tool_stands_meanwhile(patience: Callable[[float], None]) -> None:
+def test_the_timeout_of_the_tool_is_paused_during_the_wait(
+    patience: Callable[[float], None],
+) -> None:
     patience(0.2)
     server = Server("asks")
 
@@ -232,7 +234,7 @@ def test_in_a_session_over_http(patience: Callable[[float], None], revision: str
     server.close()
 
 
-def test_where_nobody_can_be_asked_nothing_waits(patience: Callable[[float], None]) -> None:
+def test_without_a_client_to_ask_nothing_waits(patience: Callable[[float], None]) -> None:
     """An error comes at once."""
     patience(10 * WAIT)
     server = asking()

@@ -61,7 +61,7 @@ class Effects:
                 raise
 
 
-def test_a_handler_goes_on_as_the_request_that_brings_the_answer() -> None:
+def test_a_handler_continues_as_the_request_with_the_answer() -> None:
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
         first = client.once("tools/call", name="act", arguments={}, _meta={"progressToken": "one"})[
@@ -130,7 +130,7 @@ def test_questions_may_be_answered_in_several_rounds(most: int) -> None:
     server.close()
 
 
-def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
+def test_a_question_without_an_answer_in_time_ends_the_handler() -> None:
     effects = Effects(limits=Limits(ask_timeout=0.05))
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
@@ -145,7 +145,7 @@ def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
     effects.server.close()
 
 
-def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> None:
+def test_a_timeout_at_the_moment_of_a_question_sends_no_second_response() -> None:
     server = Server("asks")
 
     @server.tool(timeout=WAIT)
@@ -165,7 +165,7 @@ def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> No
     server.close()
 
 
-def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
+def test_a_thread_that_asks_after_its_handler_returned_is_cancelled() -> None:
     server, asking = Server("asks"), []
 
     @server.tool
@@ -190,7 +190,7 @@ def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
 
 
 @pytest.mark.parametrize("end", ["input", "close"])
-def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
+def test_waiting_handlers_are_cancelled_at_the_end(end: str) -> None:
     effects = Effects(limits=Limits(drain_grace=10 * WAIT))
     with RawClient(effects.server, R5, {}) as client:
         client.once("tools/call", name="act", arguments={})
@@ -201,7 +201,7 @@ def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
     effects.server.close()
 
 
-def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_and_steps() -> None:
+def test_a_handler_that_runs_again_after_a_url_keeps_its_answers_and_steps() -> None:
     server, steps, messages = Server("payments"), [], []
     wanted = {
         "mode": "url",
@@ -232,7 +232,9 @@ def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_an
 
 
 @pytest.mark.requirement("M:BASE-12")
-def test_one_of_many_that_come_with_one_state_goes_on_and_the_others_run_again() -> None:
+def test_of_many_retries_with_one_state_one_continues_the_handler_and_the_others_run_again() -> (
+    None
+):
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
@@ -321,7 +323,7 @@ def test_the_handler_that_has_waited_longest_gives_way() -> None:
     effects.server.close()
 
 
-def test_connections_do_not_make_each_other_give_way() -> None:
+def test_handlers_give_way_only_to_handlers_of_their_connection() -> None:
     effects = Effects(limits=Limits(waiting_handlers=1))
     with RawClient(effects.server, R5, {}) as one, RawClient(effects.server, R5, {}) as two:
         firsts = [act(one), act(two)]
@@ -361,7 +363,7 @@ class Once:
             return f"{said} {ctx.call_id} {ctx.round}"
 
 
-def test_a_run_that_follows_has_the_answers_the_steps_and_the_name_of_the_call() -> None:
+def test_the_next_run_has_the_answers_the_steps_and_the_id_of_the_call() -> None:
     once = Once(limits=Limits(waiting_handlers=1))
 
     def round_of(params: Dict[str, Any], number: int) -> Dict[str, Any]:
@@ -398,7 +400,7 @@ def test_a_run_that_follows_has_the_answers_the_steps_and_the_name_of_the_call()
 
 
 @pytest.mark.parametrize("most", [0, 1, 16])
-def test_a_client_is_asked_as_often_as_rounds_allows_whoever_gives_way(most: int) -> None:
+def test_a_client_is_asked_at_most_rounds_times_even_if_handlers_give_way(most: int) -> None:
     effects = Effects(limits=Limits(waiting_handlers=most, rounds=3))
     with RawClient(effects.server, R5, {}) as client:
         result = act(client, questions=5)
@@ -481,7 +483,7 @@ def test_a_handler_that_gives_way_frees_the_thread_of_its_executor(executor: str
     server.close()
 
 
-def test_the_time_of_a_tool_counts_in_each_run() -> None:
+def test_the_timeout_of_a_tool_applies_to_each_run() -> None:
     server, late = Server("asks", limits=Limits(waiting_handlers=1)), threading.Event()
 
     @server.tool(timeout=0.05)
@@ -533,7 +535,7 @@ def test_a_retry_is_cancelled_like_any_request() -> None:
     server.close()
 
 
-def test_what_is_removed_goes_on_where_it_waits() -> None:
+def test_a_removed_tool_continues_where_it_waits() -> None:
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
         first = act(client)
@@ -580,7 +582,7 @@ ENDINGS = ("answer", "give way", "loss")
 
 @pytest.mark.parametrize("second", ENDINGS)
 @pytest.mark.parametrize("first", ENDINGS)
-def test_of_two_things_that_end_a_wait_the_first_does(
+def test_the_first_of_two_endings_ends_a_wait(
     monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:
     """The second comes while the thread that waits has not run since the first."""
@@ -631,7 +633,7 @@ def test_of_two_things_that_end_a_wait_the_first_does(
     effects.server.close()
 
 
-def test_an_answer_that_comes_as_the_time_is_over_is_the_outcome(
+def test_an_answer_at_the_moment_of_the_timeout_is_the_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread has found no answer in time, and another one has just taken the handler out."""
@@ -691,7 +693,7 @@ def test_a_cancelled_call_asks_no_question_and_begins_no_step(revision: str, mos
 
 
 @pytest.mark.parametrize("ask_timeout", [0.02, 600.0])
-def test_under_stress_each_request_has_one_answer(ask_timeout: float) -> None:
+def test_under_stress_each_request_has_one_response(ask_timeout: float) -> None:
     """Retries, copies of retries, other calls, cancellations and timeouts at random."""
     effects = Effects(limits=Limits(waiting_handlers=3, ask_timeout=ask_timeout, workers=8))
     random, interval = Random(27), sys.getswitchinterval()

@@ -110,7 +110,7 @@ def fits(schema: Dict[str, Any], value: Any) -> bool:
 
 
 @for_each("row", ROWS)
-def test_what_leaves_fits_its_schema_and_comes_back_the_same(row: Row) -> None:
+def test_a_sent_value_fits_its_schema_and_is_read_back_equal(row: Row) -> None:
     scope = Scope(SPACES["values"])
     inward, outward = kind_of(row.text, scope=scope), kind_of(row.text, scope=scope, writing=True)
     for _, source, *_ in row.fits:

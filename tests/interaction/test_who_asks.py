@@ -101,7 +101,7 @@ def test_calls_are_checked_guarded_and_limited_by_middleware(
     assert asked["ran"] == 1
 
 
-def test_what_one_user_has_been_told_is_not_told_to_another(url: str) -> None:
+def test_cached_results_of_one_user_are_not_returned_to_another(url: str) -> None:
     heard: List[Transcript] = []
     for token in (ANN, BOB, ANN):
         heard.append(Transcript())
