@@ -504,7 +504,7 @@ def test_the_end_of_input_ends_all() -> None:
 @pytest.mark.parametrize(
     "words", [["--token", "secret"], ["--header", "Authorization: Bearer secret"], ["env"], []]
 )
-def test_a_server_with_a_url_gets_its_headers(words: List[str]) -> None:
+def test_a_server_with_a_url_gets_the_token(words: List[str]) -> None:
     more = {"MINIMCP_TOKEN": "secret"} if words == ["env"] else {}
     server = Server("locked", auth=Bearer.static("secret"))
     with server.start_http() as running:

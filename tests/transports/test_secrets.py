@@ -264,7 +264,7 @@ def repeating(status: int, kind: str, form: Callable[[str], str]) -> Callable[[H
     (401, "text/plain"), (403, "text/html"), (400, "application/json"), (500, "text/plain"), (429, "text/plain"),
     (200, "application/json"), (200, "text/plain"), (404, "text/plain"), (302, "text/plain"),
 ])  # fmt: skip
-def test_what_a_server_repeats_is_masked(
+def test_secrets_that_a_server_repeats_are_masked(
     status: int, kind: str, way: str, form: str, told: Told
 ) -> None:
     say = repeating(status, kind, FORMS[form])
@@ -320,7 +320,7 @@ SETTINGS: Mapping[str, Any] = {
     ("GET", "https://h.example:8443/x", False), ("GET", "http://h.example/x", False), ("POST", "https://sub.h.example/token", False),
     ("GET", "https://h.example.evil.example/x", False),
 ])  # fmt: skip
-def test_which_settings_go_with_a_request_that_the_library_adds(
+def test_settings_of_requests_that_the_library_adds(
     method: str, url: str, is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: List[Dict[str, Any]] = []

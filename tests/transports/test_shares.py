@@ -252,7 +252,7 @@ def test_none_switches_the_share_off(stages: Any) -> None:
     assert {each.finished().status for each in running} == {200}
 
 
-def test_in_an_array_only_what_is_too_much_is_rejected(stages: Any) -> None:
+def test_in_an_array_only_the_requests_above_the_limit_are_rejected(stages: Any) -> None:
     stage = stages(limits=Limits(requests=8))
     core = core_of(stage.server)
     client = Shaken(core, "2025-03-26")

@@ -91,7 +91,7 @@ class Client(ConnectionRole):
         return None
 
 
-def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(
+def test_a_server_responds_to_an_invalid_message_and_a_client_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with open_channel() as (connection, pipe, _):
@@ -118,7 +118,7 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(
     assert len(shown) == 5
 
 
-def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
+def test_an_oversized_line_ends_the_call_that_it_answers_or_all() -> None:
     with open_channel() as (connection, pipe, _):
         first, second = (connection.calls.start("work", no_params) for _ in range(2))
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":%d,"result":{' % first.id, b"}"))
@@ -143,7 +143,7 @@ def give_pool(connection: Connection, pool: Pool) -> None:
     connection.writer._pool = pool
 
 
-def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_writer() -> None:
+def test_a_small_line_is_written_by_its_own_thread_and_others_by_the_writer() -> None:
     with open_channel() as (connection, pipe, _):
         threads: List[str] = []
         send = pipe.send
@@ -173,7 +173,7 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         pool.close()
 
 
-def test_threads_that_send_while_another_one_writes_come_behind_it_with_whole_lines() -> None:
+def test_lines_sent_while_another_thread_writes_follow_it_whole() -> None:
     with open_channel() as (connection, pipe, _):
         begun, release = threading.Event(), threading.Event()
         send = pipe.send
@@ -200,7 +200,7 @@ def test_threads_that_send_while_another_one_writes_come_behind_it_with_whole_li
         assert numbers == list(range(9))
 
 
-def test_a_cancellation_goes_behind_its_request_that_is_queued() -> None:
+def test_a_cancellation_follows_its_queued_request() -> None:
     with open_channel(room=0) as (connection, pipe, _):
         connection.post(b'{"method":"stuck"}\n')
         wait_for(pipe.stuck)
@@ -211,7 +211,7 @@ def test_a_cancellation_goes_behind_its_request_that_is_queued() -> None:
         assert methods == ["stuck", "work", "notifications/cancelled"]
 
 
-def test_every_line_is_traced_whoever_writes_it() -> None:
+def test_every_line_is_traced_by_whichever_thread_writes_it() -> None:
     seen: List[Any] = []
     with open_channel(trace=lambda *told: seen.append(told)) as (connection, pipe, _):
         connection.send(b"[1]\n[2]\n")
@@ -221,7 +221,7 @@ def test_every_line_is_traced_whoever_writes_it() -> None:
     assert seen == [("-->", line) for line in (b"[1]", b"[2]", b"[3]", b"[4]")]
 
 
-def test_what_is_posted_by_others_holds_no_reader_up() -> None:
+def test_lines_posted_by_other_threads_do_not_block_the_reader() -> None:
     with open_channel(room=0) as (connection, pipe, role):
         connection.post(b'"%s"\n' % (b"x" * connection_module.READER_BYTES))
         for number in (1, 2):
@@ -230,7 +230,7 @@ def test_what_is_posted_by_others_holds_no_reader_up() -> None:
         pipe.take(None)
 
 
-def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
+def test_responses_of_the_reader_are_written_by_the_writer() -> None:
     with open_channel() as (_, pipe, role):
         threads: List[str] = []
         send = pipe.send
@@ -288,7 +288,7 @@ def test_many_lines_are_joined_into_one_write() -> None:
         assert len(sizes) <= 4 and max(sizes) <= connection_module.JOINED_BYTES + 1003
 
 
-def test_who_sends_more_than_the_peer_takes_waits_with_a_deadline() -> None:
+def test_a_sender_waits_with_a_deadline_for_a_slow_peer() -> None:
     with open_channel(room=0, backlog_bytes=10) as (connection, pipe, _):
         assert connection.send(b'{"first":1}\n')
         assert not connection.send(b'{"second":2}\n', Deadline(0.01))
@@ -300,7 +300,7 @@ def test_who_sends_more_than_the_peer_takes_waits_with_a_deadline() -> None:
         assert sending.result() and pipe.lines(2) == [{"first": 1}, {"third": 3}]
 
 
-def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_does() -> None:
+def test_no_request_starts_while_the_peer_does_not_read_and_all_start_when_it_does() -> None:
     with open_channel(room=0, backlog_bytes=2000, requests=None) as (connection, pipe, role):
         ran: List[Any] = []
         role.serve("work", lambda request: ran.append(request.request.id) or {})
@@ -316,7 +316,7 @@ def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_do
         assert connection.writer.flush(WAIT), "what it was asked to call is not counted"
 
 
-def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
+def test_a_peer_that_reads_nothing_is_lost_in_time() -> None:
     with open_channel(room=0, write_timeout=0.02) as (connection, pipe, role):
         waiting = Task(connection.calls.wait, connection.calls.start("work", no_params), NEVER)
         with pytest.raises(ConnectionLost, match="the peer accepted no bytes for 0.02 s"):
@@ -326,7 +326,7 @@ def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
             connection.send(b"{}\n")
 
 
-def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
+def test_a_reader_with_too_many_queued_bytes_continues_when_the_peer_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
@@ -348,7 +348,7 @@ def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
         assert len(pipe.lines(101)) == 101
 
 
-def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(
+def test_a_peer_that_does_not_read_the_readers_responses_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
@@ -368,7 +368,7 @@ def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
         connection.calls.start("work", no_params)
 
 
-def test_a_failed_write_waits_for_what_the_reader_knows() -> None:
+def test_a_failed_write_reports_the_cause_that_the_reader_knows() -> None:
     class Leaving(ScriptedPipe):
         def lost(self, reason: str) -> ConnectionLost:
             return ConnectionLost(f"exit code 3: {reason}")
@@ -386,7 +386,9 @@ def test_a_failed_write_waits_for_what_the_reader_knows() -> None:
     connection.close()
 
 
-def test_an_answer_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_response_that_cannot_be_written_ends_only_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("DEBUG")
     with open_channel() as (connection, pipe, role):
         role.serve("work", lambda request: {"x": "y"})
@@ -400,7 +402,9 @@ def test_an_answer_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCapture
 # ------------------------------------------------------------ the end
 
 
-def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_does_not_finish_in_time_is_abandoned_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with open_channel(drain_grace=0.01) as (connection, pipe, role):
         begun, over = threading.Event(), threading.Event()
         role.serve(
@@ -414,7 +418,7 @@ def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptu
         assert "1 requests are still running after 0.01 s" in caplog.text and pipe.sent == b""
 
 
-def test_close_tells_the_peer_of_calls_and_cancels_what_runs() -> None:
+def test_close_cancels_calls_and_running_requests() -> None:
     with open_channel() as (connection, pipe, role):
         reasons: List[Any] = []
         begun = threading.Event()
@@ -447,7 +451,9 @@ def test_close_from_its_own_threads_and_of_one_that_was_never_opened() -> None:
 
 
 @pytest.mark.parametrize("part", ["reader", "writer"])
-def test_close_may_come_while_its_threads_begin(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_may_happen_while_its_threads_start(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start, connection = (
         threading.Thread.start,
         Connection(ScriptedPipe(), ScriptedRole(), pool=Pool(1, "x")),
@@ -501,7 +507,7 @@ def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
         assert connection.wait_until_ended(WAIT)
 
 
-def test_what_comes_while_a_signal_ends_it_is_refused() -> None:
+def test_requests_that_arrive_while_a_signal_ends_it_are_rejected() -> None:
     """Else a stream that is opened now would be waited for."""
 
     class Late(ScriptedRole):
@@ -588,7 +594,7 @@ UNCLEAR = [
 
 
 @pytest.mark.parametrize("line", UNCLEAR, ids=range(len(UNCLEAR)))
-def test_a_line_that_nobody_can_assign_ends_no_call(line: bytes) -> None:
+def test_a_line_that_belongs_to_no_certain_call_ends_none(line: bytes) -> None:
     pipe = ScriptedPipe()
     connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
     calls = [connection.calls.start("work", no_params) for _ in range(2)]
@@ -600,7 +606,7 @@ def test_a_line_that_nobody_can_assign_ends_no_call(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("ending", [{"result": {"a": 1}}, {"error": {"code": 1, "message": "x"}}])
-def test_an_id_that_comes_back_as_text_means_the_number(ending: Any) -> None:
+def test_an_id_returned_as_text_means_the_number(ending: Any) -> None:
     pipe = ScriptedPipe()
     connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
     call = connection.calls.start("work", no_params)
@@ -612,7 +618,7 @@ def test_an_id_that_comes_back_as_text_means_the_number(ending: Any) -> None:
     connection.close()
 
 
-def test_null_beside_a_result_or_an_error_counts_as_absent() -> None:
+def test_null_next_to_a_result_or_an_error_counts_as_absent() -> None:
     pipe = ScriptedPipe()
     connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
     first, second, third = (connection.calls.start("work", no_params) for _ in range(3))
@@ -629,5 +635,5 @@ def test_null_beside_a_result_or_an_error_counts_as_absent() -> None:
     connection.close()
 
 
-def test_a_role_pings_nobody_unless_it_says_how() -> None:
+def test_a_role_has_no_ping_by_default() -> None:
     assert ConnectionRole().ping() is None

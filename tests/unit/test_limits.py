@@ -33,12 +33,12 @@ from minimcp.engine.limits import check_number
     ("notification_rate", 0.0, ValueError, "notification_rate must be more than 0 per second, .*"),
     ("notification_rate", [], TypeError, "notification_rate must be a number per second or None, .*"),
 ])  # fmt: skip
-def test_what_is_no_limit(name: str, value: Any, error: Any, words: str) -> None:
+def test_invalid_limits(name: str, value: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=f"^{words}$"):
         Limits(**{name: value})
 
 
-def test_what_is_one() -> None:
+def test_valid_limits() -> None:
     nothing: Any = {each.name: None for each in fields(Limits) if each.name != "drain_grace"}
     assert (
         Limits(**nothing).workers is None
