@@ -770,8 +770,7 @@ def test_an_invalid_session_in_the_store_is_rejected(
 def test_a_replaced_session_record_is_not_overwritten(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A message from a newer version of this library, in a process that starts while this one
-    serves a request."""
+    """A newer version of this library has written the record while this process serves a request."""
     client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
     ((session, store),) = (
         (each, config_of(site.servers[0]).store) for each in site.cores[0].sessions.values()

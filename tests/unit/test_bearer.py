@@ -40,7 +40,7 @@ def challenge(bearer: Bearer, headers: Headers) -> str:
 
 
 @pytest.mark.requirement("AUTH-22", "M:AUTH-47")
-def test_a_verified_token_is_cached() -> None:
+def test_a_verified_token_is_admitted_with_its_claims() -> None:
     found = taking({**GOOD, "exp": time.time() + 60, "team": "x"}).admit(sent())
     assert (found.subject, found.client_id, found.issuer) == ("ada", "app", ISSUER)
     assert (found.scopes, found.audience, found.claims["team"]) == (

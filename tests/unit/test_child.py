@@ -56,7 +56,7 @@ def test_a_command_is_a_list_of_words(arguments: Any, error: Any, words: str) ->
         StdioServer(*arguments)
 
 
-def test_connect_has_an_option_for_stderr() -> None:
+def test_the_error_for_stderr_of_a_server_names_the_option_of_connect() -> None:
     with pytest.raises(
         TypeError, match=r"no option stderr=: write connect\(\.\.\., stderr=\.\.\.\)"
     ):
@@ -430,7 +430,7 @@ def test_without_descriptors_nothing_is_left_behind() -> None:
     assert run([sys.executable, "-c", code], stdout=subprocess.PIPE).stdout == b"True\nTrue\n"
 
 
-def test_writing_to_a_lost_child_raises_its_exit_status(start: Start) -> None:
+def test_writing_to_a_lost_child_raises(start: Start) -> None:
     transport = start("import os; os.close(0); import time; time.sleep(0.01)")
     assert transport.receive() == []
     with pytest.raises(ConnectionLost, match="cannot send"):

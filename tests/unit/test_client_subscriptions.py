@@ -420,7 +420,7 @@ def told(changes: Changes, count: int) -> List[Any]:
         {"notifications": {"resourceSubscriptions": [5]}},
     ],
 )
-def test_an_invalid_acknowledgement_honors_nothing(params: Any) -> None:
+def test_an_invalid_filter_honors_nothing(params: Any) -> None:
     assert Filter.from_wire(params) == Filter()
 
 

@@ -78,7 +78,7 @@ KEEPING = [
 
 
 @for_each("rest, kept", KEEPING)
-def test_which_side_keeps_the_connection_alive(rest: bytes, kept: bool) -> None:
+def test_requests_that_keep_the_connection_alive(rest: bytes, kept: bool) -> None:
     assert parse_head(b"GET / " + rest).keep_alive is kept
 
 

@@ -30,7 +30,7 @@ class Layer:
         return call_next()
 
 
-def test_what_can_be_middleware() -> None:
+def test_valid_and_invalid_middleware() -> None:
     def plain(ctx: Context, call_next: Callable[[], Any], more: int = 0) -> Any: ...
 
     @functools.wraps(plain)
@@ -170,7 +170,7 @@ def said(client: minimcp.Client, what: str, do: str, **change: Any) -> Any:
 
 
 @pytest.mark.parametrize("revision", [R3, R5])
-def test_it_stands_in_for_every_kind_of_handler(revision: str) -> None:
+def test_it_can_replace_the_result_of_every_kind_of_handler(revision: str) -> None:
     server: Any = served()
     server.seen = []
     usual = {

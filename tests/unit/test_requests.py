@@ -48,7 +48,7 @@ from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, around, eventually
 
 
-def test_a_token_calls_each_callback_once_and_goes_on_after_a_failure(
+def test_a_token_calls_each_callback_once_and_continues_after_a_failure(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     token, called = CancelToken(), []
@@ -99,7 +99,7 @@ def no_params(id: Any) -> Dict[str, Any]:
     return {}
 
 
-def test_a_callback_that_raises_gives_the_call_up(wire: Wire) -> None:
+def test_a_callback_that_raises_cancels_the_call(wire: Wire) -> None:
     call = wire.calls.start("work", no_params, lambda item: {}["missing"])
     wire.calls.progress({"progressToken": call.id})
     with pytest.raises(KeyError):
@@ -110,7 +110,7 @@ def test_a_callback_that_raises_gives_the_call_up(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize("how", ["deadline", "cancel", "answer", "close"])
-def test_a_call_ends_whatever_progress_comes(wire: Wire, how: str) -> None:
+def test_a_call_ends_although_progress_arrives(wire: Wire, how: str) -> None:
     """Each callback brings more progress; or much has come before the end does."""
     seen: List[int] = []
 
@@ -140,7 +140,7 @@ def test_a_call_ends_whatever_progress_comes(wire: Wire, how: str) -> None:
     assert len(wire.calls) == 0 and (how == "deadline" or seen == [0])
 
 
-def test_a_deadline_takes_nothing_from_an_answer_that_has_come_before(wire: Wire) -> None:
+def test_a_deadline_does_not_drop_a_response_that_arrived_before(wire: Wire) -> None:
     class Over(Deadline):
         expired = True
 
@@ -152,7 +152,7 @@ def test_a_deadline_takes_nothing_from_an_answer_that_has_come_before(wire: Wire
     assert (wire.calls.wait(call, Over(0.0)), seen) == ({"done": True}, [0, 1, 2])
 
 
-def test_a_slow_callback_is_told_of_the_newest_progress(
+def test_a_slow_callback_receives_the_newest_progress(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: List[Any] = []
@@ -170,7 +170,7 @@ def test_a_slow_callback_is_told_of_the_newest_progress(
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11", "X-07")
 @pytest.mark.parametrize("method", ["tools/call", "initialize", "server/discover"])
-def test_a_timeout_names_what_was_called_and_is_told_once(wire: Wire, method: str) -> None:
+def test_a_timeout_names_the_call_and_is_sent_once(wire: Wire, method: str) -> None:
     call = wire.calls.start(method, lambda id: {"task": {"ttl": 1}})
     with pytest.raises(
         RequestTimeout, match=f"^wire: {method} 'deaf': no answer within 0.01 s; it is odd$"
@@ -181,7 +181,7 @@ def test_a_timeout_names_what_was_called_and_is_told_once(wire: Wire, method: st
     assert told == ([call.id] if method == "tools/call" else [])
 
 
-def test_a_wait_goes_on_until_the_deadline_has_come(wire: Wire) -> None:
+def test_a_wait_continues_until_the_deadline_has_passed(wire: Wire) -> None:
     class Early(Deadline):
         looks = 0
 
@@ -195,7 +195,7 @@ def test_a_wait_goes_on_until_the_deadline_has_come(wire: Wire) -> None:
     assert wire.calls.wait(call, Early(None)) == {}
 
 
-def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
+def test_calls_that_cannot_be_sent_leave_nothing_behind(wire: Wire) -> None:
     with pytest.raises(TypeError):
         wire.calls.start_all([("a", no_params), ("b", lambda id: {"x": object()})])
     wire.failing = ConnectionLost("gone")
@@ -210,7 +210,7 @@ def test_what_cannot_be_sent_leaves_nothing_behind(wire: Wire) -> None:
     ) == 0
 
 
-def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> None:
+def test_a_loss_ends_all_calls_and_rejects_new_ones_with_one_cause(wire: Wire) -> None:
     calls = [wire.calls.start(method, no_params) for method in ("work", "initialize")]
     other_lines: List[bytes] = []
     other = wire.calls.through(
@@ -236,7 +236,7 @@ def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> No
     assert wire.posted == []
 
 
-def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
+def test_deadlines_are_paused_while_a_question_is_answered(wire: Wire) -> None:
     calls = [wire.calls.start("work", no_params) for _ in range(3)]
     shared, own = Deadline(WAIT), Deadline(WAIT)
     waits = [
@@ -257,7 +257,7 @@ def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     assert waits[2].result() == {}
 
 
-def test_a_deadline_stands_though_nobody_waits_for_the_answer_yet(wire: Wire) -> None:
+def test_a_deadline_is_paused_even_before_a_thread_waits_for_the_response(wire: Wire) -> None:
     deadline = Deadline(WAIT)
     wire.calls.start(
         "work", no_params, deadline=deadline
@@ -268,7 +268,7 @@ def test_a_deadline_stands_though_nobody_waits_for_the_answer_yet(wire: Wire) ->
     assert not pauses_of(deadline)
 
 
-def test_a_server_that_asks_and_asks_lets_no_deadline_stand_for_ever(wire: Wire) -> None:
+def test_a_server_cannot_pause_a_deadline_forever_by_asking_questions(wire: Wire) -> None:
     call = wire.calls.start("work", no_params)
     call.deadline = Deadline(WAIT)
     for _ in range(MAX_PAUSES):
@@ -305,7 +305,7 @@ def answers(sink: RecordingOutlet) -> List[Any]:
     return [json.loads(line) for line, _ in sink.answers]
 
 
-def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_exception_of_a_handler_is_an_error_response(caplog: pytest.LogCaptureFixture) -> None:
     sink = RecordingOutlet()
     for number, error in enumerate((RpcError(-5, "no", {"x": object()}), RpcError(-5, "no", [1]), KeyError("secret"),
                                     KeyboardInterrupt())):  # fmt: skip
@@ -328,7 +328,7 @@ def test_what_a_handler_raises_is_an_error_on_the_wire(caplog: pytest.LogCapture
     ] and sink.requests.wait_until_empty(Deadline(0))
 
 
-def test_an_answer_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_response_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFixture) -> None:
     sink = RecordingOutlet(message_bytes=100)
     empty = len(encode(Response(1, {"x": ""})).rstrip())
     for id, size in ((1, 100), (2, 101)):
@@ -339,7 +339,7 @@ def test_an_answer_that_is_too_long_becomes_an_error(caplog: pytest.LogCaptureFi
 
 
 @pytest.mark.requirement("M:BASE-4")
-def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> None:
+def test_ids_are_compared_with_their_type_and_free_after_the_response() -> None:
     sink = RecordingOutlet(backlog_bytes=2 * REQUEST_BYTES + 35)
     first = incoming(sink)
     incoming(sink, id="1")
@@ -354,7 +354,7 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
 
 
 @pytest.mark.parametrize("until_answered", [False, True])
-def test_what_waits_counts_as_the_memory_that_it_takes(until_answered: bool) -> None:
+def test_queued_requests_count_by_their_memory(until_answered: bool) -> None:
     sink = RecordingOutlet()
     sink.requests = RunningRequests(
         Limits(backlog_bytes=1024 * 1024), until_answered=until_answered
@@ -378,7 +378,7 @@ def test_what_waits_counts_as_the_memory_that_it_takes(until_answered: bool) -> 
     incoming(sink, id="more")
 
 
-def test_so_many_run_at_once_on_all_connections_of_a_server() -> None:
+def test_the_limit_of_running_requests_covers_all_connections_of_a_server() -> None:
     cap, sinks = [None], [RecordingOutlet(), RecordingOutlet()]
     for sink in sinks:
         sink.requests = RunningRequests(Limits(requests=1, backlog_bytes=10), cap)
@@ -422,7 +422,7 @@ def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
 
 
 @pytest.mark.requirement("M:CAN-2")
-def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
+def test_unknown_requests_and_initialize_are_not_cancelled() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, method="initialize")
     for id in (1, 2, [1]):
@@ -431,7 +431,7 @@ def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
     assert not request.token.cancelled and "result" in answers(sink)[0]
 
 
-def test_a_request_that_is_rejected_gives_its_place_back() -> None:
+def test_a_rejected_request_releases_its_place() -> None:
     sink = RecordingOutlet()
     places = CountedClient(Shares(Limits()), [("principal", "ada")])
     sink.requests.admit = lambda: places.admit("requests", 8)
@@ -446,7 +446,7 @@ def test_a_request_that_is_rejected_gives_its_place_back() -> None:
     assert len(answers(sink)) == 2 and incoming(sink, id=3).place is not None
 
 
-def test_a_request_of_a_client_with_its_whole_share_says_when_to_try_again() -> None:
+def test_a_request_above_the_share_of_its_client_has_a_time_to_retry() -> None:
     class Headers(Dict[str, str]):
         counted = CountedClient(Shares(Limits()), [("principal", "ada")])
 
@@ -480,7 +480,7 @@ def test_a_forked_process_answers_no_request_of_its_parent() -> None:
     assert sink.answers == []
 
 
-def test_questions_that_are_ended_raise_the_error_and_the_peer_is_not_told() -> None:
+def test_ended_questions_raise_the_error_without_a_notification() -> None:
     sink = Asking()
     request = incoming(sink)
     asking = Task(request.ask, [("roots/list", {})], WAIT)
@@ -491,7 +491,7 @@ def test_questions_that_are_ended_raise_the_error_and_the_peer_is_not_told() -> 
     assert sink.wire.posted == []
 
 
-def test_a_report_that_is_kept_is_not_sent_after_a_cancellation() -> None:
+def test_postponed_progress_is_not_sent_after_a_cancellation() -> None:
     sink = RecordingOutlet()
     server = SimpleNamespace(limits=Limits(notification_rate=0.1))
     message = Request(1, "tools/call", {"_meta": {"progressToken": 5}})
@@ -506,7 +506,7 @@ def test_a_report_that_is_kept_is_not_sent_after_a_cancellation() -> None:
     assert sink.works == [] and len(sink.lines) == 1
 
 
-def test_a_drain_waits_for_what_runs_and_an_abandoned_one_for_nothing() -> None:
+def test_a_drain_waits_for_running_requests_unless_they_are_abandoned() -> None:
     sink, begun, release = RecordingOutlet(), threading.Event(), threading.Event()
 
     def hold(request: IncomingRequest) -> Dict[str, Any]:
@@ -549,7 +549,7 @@ def test_a_drain_ends_with_the_refusal_of_the_last_request() -> None:
 # ------------------------------------------------------------ what a handler does
 
 
-def test_notifications_go_before_the_answer_and_not_behind_it() -> None:
+def test_notifications_precede_the_response_and_never_follow_it() -> None:
     sink = RecordingOutlet()
     request = incoming(sink)
     request.send("notifications/message", {"level": "info"})
@@ -562,7 +562,7 @@ def test_notifications_go_before_the_answer_and_not_behind_it() -> None:
 
 
 @pytest.mark.requirement("PROG-04", "M:PROG-3")
-def test_progress_that_was_asked_for_and_increases() -> None:
+def test_progress_is_sent_only_if_requested_and_increasing() -> None:
     sink = RecordingOutlet()
     request = incoming(sink, _meta={"progressToken": "t"})
     for done, total, message in (
@@ -670,7 +670,7 @@ def test_the_other_questions_of_a_request_are_withdrawn(
     request.timeout.stop()
 
 
-def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_waiting() -> None:
+def test_progress_that_waits_for_the_peer_blocks_no_other_call_of_the_handler() -> None:
     sink, stuck, release = RecordingOutlet(), threading.Event(), threading.Event()
     sink.send = lambda line: (stuck.set(), wait_for(release))  # type: ignore[method-assign]
     request = incoming(sink, _meta={"progressToken": 1})
@@ -683,7 +683,7 @@ def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_wait
     reporting.result()
 
 
-def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
+def test_a_request_that_times_out_is_answered_once_and_cancelled() -> None:
     sink = RecordingOutlet()
     late, done = incoming(sink), incoming(sink, id=2)
     late.expire({"late": 1}, "too slow")
@@ -695,7 +695,7 @@ def test_a_request_whose_time_is_over_is_answered_once_and_cancelled() -> None:
     assert json.loads(first)["result"] == {"late": 1} and len(sink.answers) == 2
 
 
-def test_a_handler_that_has_returned_goes_on_with_no_other_request() -> None:
+def test_a_handler_that_has_returned_cannot_continue_with_another_request() -> None:
     sink = RecordingOutlet()
     first, second = incoming(sink), incoming(sink, id=2)
     first.route = Route(lambda request: request.answer({"question": 1}))  # type: ignore[arg-type, return-value]
@@ -710,7 +710,7 @@ def test_a_handler_that_has_returned_goes_on_with_no_other_request() -> None:
     )
 
 
-def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> None:
+def test_on_finished_receives_each_request_with_its_outcome() -> None:
     told: List[Any] = []
     sink = RecordingOutlet()
     sink.requests = RunningRequests(
@@ -726,7 +726,7 @@ def test_somebody_is_told_of_each_request_that_ends_by_what_its_peer_gets() -> N
     assert told == [(1, done, sink.answers[0][0]), (2, cancelled, None), (3, None, error)]
 
 
-def test_the_trace_context_of_the_request_that_runs_is_what_calls_carry_on() -> None:
+def test_calls_propagate_the_trace_context_of_the_running_request() -> None:
     seen: List[Any] = []
 
     def handle(request: IncomingRequest) -> Dict[str, Any]:
@@ -742,7 +742,7 @@ def test_the_trace_context_of_the_request_that_runs_is_what_calls_carry_on() -> 
 
 
 @pytest.mark.requirement("BATCH-05")
-def test_the_answers_of_an_array_leave_together_when_all_are_there() -> None:
+def test_the_responses_of_an_array_are_sent_together_when_complete() -> None:
     sink = RecordingOutlet(message_bytes=450)
     batch = Batch(
         sink,
@@ -787,7 +787,7 @@ def test_the_thread_that_reads_a_cancellation_does_not_wait_for_the_peer() -> No
     assert sink.answers == [(b'[{"refused":1}]\n', False)]
 
 
-def test_why_an_array_is_refused_whole() -> None:
+def test_reasons_to_reject_a_whole_array() -> None:
     request, note, answer = Request(1, "a", {}), Notification("b", {}), Response(1, {})
     for items, taken, limit, why in (
         ([request], False, 9, "not an array"), ([], True, 9, "must not be empty"), ([request] * 3, True, 2, "at most 2"),
@@ -798,7 +798,7 @@ def test_why_an_array_is_refused_whole() -> None:
     assert why_no_batch([answer], taken=True, limit=None) is None
 
 
-def test_what_a_sink_does_not_say() -> None:
+def test_defaults_of_a_sink() -> None:
     sink = Sink()
     for act in (lambda: sink.send(b""), lambda: sink.post(b""), lambda: sink.deliver(b"", True)):
         with pytest.raises(NotImplementedError):

@@ -52,7 +52,7 @@ def count(made: Registry) -> int:
 
 
 @pytest.mark.requirement("RES-19", "RES-20", "M:RES-6", "M:RES-10")
-def test_what_registration_refuses() -> None:
+def test_registrations_that_are_rejected() -> None:
     for function, uri, options, kind, words in (
         (text, "no uri", {}, ValueError, "percent-encoded"),
         (text, "file:///a/../../etc", {}, ValueError, "segment"),
@@ -156,7 +156,7 @@ def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None
     ]
 
 
-def test_what_values_become() -> None:
+def test_contents_of_values() -> None:
     for value, annotation, said, mime_type in (
         ("text", None, "text", "text/plain"),
         ("", None, "", "text/plain"),
@@ -191,7 +191,7 @@ def test_contents_stay_as_they_are() -> None:
     ]
 
 
-def test_what_cannot_be_sent() -> None:
+def test_values_that_cannot_be_sent() -> None:
     text = TextResourceContents("a:t", "t")
     for value, annotation in (
         ([text, "t"], None),

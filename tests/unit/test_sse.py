@@ -65,7 +65,7 @@ STREAMS: list[Any] = [
 
 
 @for_each(("stream", "events"), STREAMS)
-def test_every_cut_gives_the_same_events(stream: bytes, events: list[SseEvent]) -> None:
+def test_every_cut_yields_the_same_events(stream: bytes, events: list[SseEvent]) -> None:
     for found in every_cut(stream):
         assert found == events
 
@@ -157,7 +157,7 @@ def test_types_and_ids_are_written_on_one_line() -> None:
                 format_event(b"x", **{field: word})  # type: ignore[arg-type]
 
 
-def test_what_is_written_is_read_by_another_reader_too() -> None:
+def test_written_events_are_read_by_another_reader_too() -> None:
     written = (
         b"retry: 100\n\n"
         + KEEP_ALIVE

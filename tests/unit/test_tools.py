@@ -33,7 +33,7 @@ def listed(made: Registry) -> Any:
 
 
 @pytest.mark.requirement("TOOL-09", "TOOL-10", "M:TOOL-13")
-def test_names_in_other_letters_are_other_names_and_lists_are_made_anew() -> None:
+def test_names_in_other_letters_are_other_names_and_lists_are_new_objects() -> None:
     made = registry()
     for name in ("Foo", "foo", "FOO"):
         made.add("tool", echo, {"name": name})
@@ -73,7 +73,7 @@ def nameless() -> Any:
         ({"function": nameless()}, TypeError, "name"),
     ],
 )
-def test_what_registration_refuses(options: Any, kind: Any, text: str) -> None:
+def test_registrations_that_are_rejected(options: Any, kind: Any, text: str) -> None:
     made, given = registry(), dict(options)
     with pytest.raises(kind, match=text):
         made.add("tool", given.pop("function", echo), given)
@@ -81,7 +81,7 @@ def test_what_registration_refuses(options: Any, kind: Any, text: str) -> None:
 
 
 @pytest.mark.requirement("SEED-26", "TOOL-07", "TOOL-08", "M:TOOL-13", "X-13")
-def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_registrations_that_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     def silent() -> str:
         return ""
 

@@ -134,7 +134,7 @@ def test_completing() -> None:
 
 
 @pytest.mark.requirement("LIFE-13")
-def test_what_is_refused_before_anything_is_sent() -> None:
+def test_calls_that_fail_before_anything_is_sent() -> None:
     server, client = scripted()
     with client:
         before = len(server.pipe.messages)

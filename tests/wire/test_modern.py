@@ -38,7 +38,7 @@ def ask(server: RawServer, method: str, params: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("instructions, revisions", [
     (None, [MODERN, *reversed(HANDSHAKES)]), ("Read me.", [MODERN, "2025-06-18"]), (None, [MODERN]),
 ])  # fmt: skip
-def test_discover_is_served_first_thing(serve: Serve, instructions: Any, revisions: Any) -> None:
+def test_discover_may_be_the_first_request(serve: Serve, instructions: Any, revisions: Any) -> None:
     server = serve(
         MODERN, revisions=revisions, **({"instructions": instructions} if instructions else {})
     )
@@ -60,7 +60,7 @@ def test_discover_is_served_first_thing(serve: Serve, instructions: Any, revisio
 
 
 @pytest.mark.requirement("M:DISC-2", "M:DISC-6", "M:DISC-7", "M:TOOL-1")
-def test_what_is_declared_is_what_is_there(serve: Serve) -> None:
+def test_declared_capabilities_are_served(serve: Serve) -> None:
     bare, server = serve(MODERN, tools=False), serve(MODERN)
     assert "tools" not in bare.result("server/discover")["capabilities"]
     for method in ("tools/list", "prompts/list", "resources/list", "completion/complete"):
@@ -186,7 +186,7 @@ def notice(message: Any) -> Any:
 @pytest.mark.requirement(
     "M:SUB-2", "M:SUB-4", "M:SUB-7", "M:SUB-8", "M:SUB-10", "M:SUB-6", "M:CAN-6", "M:TOOL-18"
 )
-def test_streams_are_told_apart_and_end_one_by_one(serve: Serve) -> None:
+def test_streams_are_distinguished_and_end_one_by_one(serve: Serve) -> None:
     server = serve(MODERN)
     first = listen(server, 7, toolsListChanged=True)
     assert notice(first) == ("subscriptions/acknowledged", 7)

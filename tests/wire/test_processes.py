@@ -139,7 +139,7 @@ def expected(way: str, ending: str) -> str:
 @pytest.mark.parametrize(
     "ways", [PLAIN + PROCESSES, POOLS, EXECUTORS], ids=["one", "pools", "executors"]
 )
-def test_a_child_ends_and_the_server_goes_on(
+def test_a_child_ends_and_the_server_continues(
     serving: Serving, transport: str, ways: List[str], tmp_path: Path
 ) -> None:
     """Each way to start a child with each way in which it ends."""
