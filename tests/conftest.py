@@ -52,12 +52,12 @@ os.environ.setdefault(
 
 
 LONGEST = float(os.environ.get("MINIMCP_LONGEST", 30.0))
-"""Seconds that a test may take, as may its fixtures before it and after it; more on a machine that
-is busy with other programs (`_slowdown`). One that takes longer fails, with the stacks of all
-threads, and the others go on; `limit` marks those that need more."""
+"""Seconds that a test may take, and its fixtures before and after it; more on a busy machine
+(`_slowdown`). A test that takes longer fails with the stacks of all threads, and the run continues.
+The mark `limit` grants more time."""
 
 AGAIN = 10.0
-"""Seconds until a test that went on is interrupted once more."""
+"""Seconds until a test that continued after its interruption is interrupted again."""
 
 STUCK = 4
 """Times the limit after which a process ends whose main thread cannot be interrupted, and every

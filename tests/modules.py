@@ -21,7 +21,7 @@ class Import(NamedTuple):
     late: bool
     """Inside a function."""
     typing_only: bool
-    """Below ``if TYPE_CHECKING``, and nowhere else."""
+    """Only below ``if TYPE_CHECKING``."""
 
 
 class Module:

@@ -31,8 +31,8 @@ from typing import (
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 WAIT = 25.0
-"""Seconds, for machines that stand still. Every wait in the tests is bounded by this: it fails and
-never hangs."""
+"""Seconds. Every wait in the tests has this limit, which is long enough for slow machines: it fails
+and never hangs."""
 
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""
@@ -194,7 +194,7 @@ def held() -> Held:
 
 KEPT: "Counter[str]" = Counter()
 KEPT_THREADS: Set[threading.Thread] = set()
-"""What the running test opened for a fixture of a wider scope; emptied before each test."""
+"""Resources that the running test opened for a fixture of a wider scope; emptied before each test."""
 
 
 @contextmanager

@@ -26,9 +26,9 @@ from .unit.test_paths import HOSTILE
 EXAMPLES = ROOT / "examples"
 MINI = EXAMPLES / "00_mini.py"
 COURSE = sorted(path for path in EXAMPLES.glob("[0-9]*.py") if path != MINI)
-"""The chapters; what each prints stands beside it, in a file of the same name."""
+"""The chapters. The output of each is next to it, in a file of the same name."""
 NUMBERS = [path.name.partition("_")[0].lstrip("0") for path in COURSE]
-"""As their readers write them: "1", "13b"."""
+"""Their names as readers write them: "1", "13b"."""
 
 each_chapter = pytest.mark.parametrize(
     ("number", "chapter"), list(zip(NUMBERS, COURSE)), ids=NUMBERS

@@ -65,7 +65,7 @@ TYPES: Dict[str, Any] = {
     "Decimal": Decimal,
     "Path": Path,
 }
-"""What examples/tools.rst names as the type of a parameter, and one such type."""
+"""The types of a parameter that examples/tools.rst names, and one type for each name."""
 
 
 def test_the_listed_types_are_accepted() -> None:

@@ -18,10 +18,10 @@ MAX_LINES = 99
 """Maximum number of lines in which tests name a private attribute of the library."""
 
 OTHERS = frozenset({"os", "sys", "self", "cls"})
-"""What is left of the dot in names that are not the library's."""
+"""Names before the dot of attributes that are not the library's."""
 
 DOCUMENTED = frozenset({"_", "_asdict", "_exit", "_fields", "_make", "_replace"})
-"""Names of the standard library that are no secret."""
+"""Public names of the standard library that begin with an underscore."""
 
 WORD = re.compile(r"\b_\w+")
 

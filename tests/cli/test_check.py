@@ -80,7 +80,7 @@ for line in sys.stdin:
 """
 
 WARNINGS = {"STDIO-10", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15", "LIFE-16"}
-"""What is no MUST there."""
+"""Rows that are not a MUST there."""
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ OLDER = {
 }  # revisions without a set, and how many scenarios there are for a server
 NEVER_CHECKED = "tasks-status-notifications"  # which this build of the suite always skips
 EXTENSIONS = {"tasks": ("tasks-", 9), "skills": ("sep-2640-", 3)}
-"""What the names of an extension's scenarios begin with, and how many there are for a server."""
+"""The prefix of the names of an extension's scenarios, and their number for a server."""
 
 
 class Score:

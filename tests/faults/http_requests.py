@@ -17,8 +17,8 @@ from .trial import CASES, Missing, Trial, on_site
 MB = 1 << 20
 
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
-"""What a server may say first of a request that stands alone: headers and the envelope come before
-the rest."""
+"""Errors that a server may report first for a stateless request, because it checks the headers and
+the envelope before the rest."""
 
 
 class Posted:

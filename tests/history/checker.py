@@ -13,8 +13,7 @@ ANSWERS = frozenset(
 )  # endings that came as an answer of the server
 
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
-"""How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by
-itself."""
+"""The normal ending of a call of each tool. A call of ``hold`` never ends by itself."""
 
 ENDINGS = {  # what an ending is judged by
     **dict.fromkeys(("value", "tool error", "error"), "answer"),

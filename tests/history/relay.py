@@ -23,8 +23,8 @@ from .record import Record
 TO_SERVER, TO_CLIENT = "to server", "to client"
 
 ONE_BY_ONE = (("drop", 0.05), ("duplicate", 0.06), ("hold", 0.08), ("delay", 0.25))
-"""What a line may suffer, and how often. Held lines are overtaken, delayed ones delay what is
-behind them."""
+"""The faults of a line, with their probabilities. Other lines overtake a held line, and a delayed
+line delays the lines behind it."""
 
 LONGEST_DELAY, LONGEST_HOLD = 0.01, 0.04  # seconds
 

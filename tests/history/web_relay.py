@@ -32,9 +32,9 @@ CHANCES = (
     ("half", 0.06),
     ("slow", 0.15),
 )
-"""What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its
-connection is cut when it was sent on, or in the middle of what comes back; or all that comes back
-is late."""
+"""The faults of a call, with their probabilities: it is late; it is dropped with its connection; it
+is sent twice; its connection is cut after sending, or in the middle of the response; or the whole
+response is late."""
 
 OTHERS = (
     ("delay", 0.2),

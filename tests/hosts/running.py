@@ -54,7 +54,8 @@ http {{
     {more}
 }}
 """
-"""What is around the settings of a site, so that it runs for any user and from a folder of its own."""
+"""The text around the settings of a site, so that it runs for any user and from a folder of its
+own."""
 
 
 class Host(NamedTuple):

@@ -40,16 +40,17 @@ class Row(NamedTuple):
     text: str
     """The annotation."""
     schema: Schema
-    """Of the parameter; references lead to `DEFINITIONS`."""
+    """The schema of the parameter; references lead to `DEFINITIONS`."""
     fits: List[Tuple[Any, ...]]
     """JSON, the source of the Python value that it becomes, and the JSON that this leaves as, if
     that differs."""
     refused: List[Tuple[Any, str]]
     """JSON, and the message without the word "value" that it begins with."""
     out: Optional[Schema] = None
-    """Of the result; None when it is the parameter's."""
+    """The schema of the result; None if it equals the parameter's."""
     looser: bool = False
-    """Whether the schema cannot say all that the type asks of a string (``format`` only describes)."""
+    """Whether the schema cannot express every rule of the type for a string (``format`` only
+    describes)."""
 
 
 TEXT: Schema = {"type": "string"}

@@ -65,7 +65,8 @@ EXPECTED: Mapping[str, Any] = {
     "control": 200,
     "complaints": [],
 }
-"""What the host and the browser see; `reached` and `asked` are what the app's own requests came to."""
+"""The records of the host and the browser. `reached` and `asked` are the outcomes of the app's own
+requests."""
 
 
 class Quiet(WSGIRequestHandler):

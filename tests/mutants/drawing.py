@@ -17,10 +17,10 @@ WORDS = (
 )  # fmt: skip
 
 VALUES = WORDS[:12]
-"""Those that stand where a value of JSON may."""
+"""Texts that can replace a JSON value."""
 
 PART = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null|\{[^{}]*\}|\[[^\[\]]*\]')
-"""A value or a name, or an innermost object or array; what stands between quotes of a header, too."""
+"""A value or a name, an innermost object or array, or the text between the quotes of a header."""
 
 CHANGES = ("flip", "drop", "double", "insert", "cut", "splice", "replace")
 

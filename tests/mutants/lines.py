@@ -18,8 +18,8 @@ from ..wire.messages import MODERN, encode, hello, modern, notification, request
 from .drawing import draw
 
 Key = Tuple[str, str]
-"""What came for a mutant: its id as JSON, or "" for none; and "result", "error", or with no id the
-error's code."""
+"""The response to a mutant: its id as JSON, or "" for none; and "result", "error", or the error's
+code if it has no id."""
 
 SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?')
 

@@ -337,4 +337,4 @@ DEEDS: Tuple[Tuple[str, Callable[[Work, random.Random], None], int], ...] = (
     ("start", Work.start, 2),
     ("kill", Work.kill, 1),
 )
-"""What is done, and how often it is chosen."""
+"""The actions, with their weights."""

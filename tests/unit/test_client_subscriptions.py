@@ -72,7 +72,7 @@ FAULTS: Dict[str, Any] = {
     ),
     "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], ProtocolViolation, "result"),
 }
-"""What a server does about a listen, and what comes of it."""
+"""The server's answer to a listen, and the resulting exception."""
 
 
 def failed(id: Any, code: int, text: str) -> Dict[str, Any]:

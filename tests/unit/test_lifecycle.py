@@ -46,7 +46,7 @@ MODERN, HANDSHAKES = R5.name, [revision.name for revision in OLD]
 INFO = {"name": "someone", "version": "1"}
 
 ODD: list[Any] = [..., None, 5, []]
-"""In the place of a text or an object; `...` leaves the member out."""
+"""Values instead of a string or an object; `...` leaves the member out."""
 
 
 def without_gaps(members: dict[str, Any]) -> dict[str, Any]:

@@ -142,5 +142,5 @@ def lives(client: minimcp.Client) -> None:
 
 
 PATIENCE = (0.1, 0.5, 2.0, 8.0)
-"""Timeouts, each tried when in the one before nothing had begun yet: a machine that stands still is
-given more time."""
+"""Timeouts, tried in order until something has started within one, so that a slow machine gets more
+time."""
