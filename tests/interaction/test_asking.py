@@ -28,6 +28,7 @@ from minimcp.engine.timer import timer
 from minimcp.features import input_rounds
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
+from ..rows import for_each
 from ..support import ROOT, WAIT, MovedTime, eventually
 from ..wire.harness import RawServer
 from ..wire.messages import modern
@@ -453,8 +454,8 @@ REFUSAL = "User rejected sampling request"
 
 @pytest.mark.requirement("SAMP-13", "ROOT-05", "X-21", "ELIC-19", "M:ELI-18")
 @pytest.mark.parametrize("check", [False, True])
-@pytest.mark.parametrize(
-    ("answer", "kind", "words"),
+@for_each(
+    "answer, kind, words",
     [
         ({"error": {"code": -1, "message": REFUSAL}}, Refused, REFUSAL),
         ({"error": {"code": -1, "message": ""}}, Refused, ""),

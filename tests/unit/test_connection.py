@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -22,6 +22,7 @@ from minimcp.errors import (
 )
 from minimcp.protocol.messages import Request
 
+from ..rows import for_each
 from ..scripted import (
     ScriptedPipe,
     ScriptedRole,
@@ -91,6 +92,12 @@ class Client(ConnectionRole):
         return None
 
 
+def client_channel() -> Tuple[Connection, ScriptedPipe]:
+    """Return an open connection of a client, and its pipe. The test closes it."""
+    pipe = ScriptedPipe()
+    return Connection(pipe, Client(), pool=Pool(None, "test")).open(), pipe
+
+
 def test_a_server_responds_to_an_invalid_message_and_a_client_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -101,8 +108,7 @@ def test_a_server_responds_to_an_invalid_message_and_a_client_logs_it(
         with pytest.raises(ProtocolViolation):
             connection.calls.wait(call, Deadline(WAIT))
         assert pipe.lines(2)[1]["error"]["code"] == -32700
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    connection, pipe = client_channel()
     pipe.give(*[b"I am no server %d" % number for number in range(8)])
     pipe.give(request(0, "dropped"), {**request(1, "x"), "params": 5})
     assert pipe.lines(1)[0]["id"] == 1
@@ -487,22 +493,17 @@ def test_threads_that_do_not_end_are_named(
         release.set()
 
 
-def test_a_fault_of_the_reader_ends_in_a_loss(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("thread", ["reader", "writer"])
+def test_a_fault_of_a_thread_ends_in_a_loss(thread: str) -> None:
     with open_channel() as (connection, pipe, role):
-        role.noticed = lambda notification: {}["missing"]
         call = connection.calls.start("work", no_params)
-        pipe.give(notice("notifications/x"))
-        with pytest.raises(ConnectionLost, match="the reader failed: KeyError"):
-            connection.calls.wait(call, Deadline(WAIT))
-        assert connection.wait_until_ended(WAIT)
-
-
-def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
-    with open_channel() as (connection, pipe, _):
-        call = connection.calls.start("work", no_params)
-        pipe.failing = KeyError("missing")
-        connection.post(b"{}\n")
-        with pytest.raises(ConnectionLost, match="the writer failed: KeyError"):
+        if thread == "reader":
+            role.noticed = lambda notification: {}["missing"]
+            pipe.give(notice("notifications/x"))
+        else:
+            pipe.failing = KeyError("missing")
+            connection.post(b"{}\n")
+        with pytest.raises(ConnectionLost, match=f"the {thread} failed: KeyError"):
             connection.calls.wait(call, Deadline(WAIT))
         assert connection.wait_until_ended(WAIT)
 
@@ -562,10 +563,9 @@ UNREADABLE = [
 ]
 
 
-@pytest.mark.parametrize("line", UNREADABLE, ids=range(len(UNREADABLE)))
+@for_each("line", UNREADABLE)
 def test_a_response_that_cannot_be_read_ends_the_one_call_whose_id_it_has(line: bytes) -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    connection, pipe = client_channel()
     first, second = (connection.calls.start("work", no_params) for _ in range(2))
     pipe.give(line % first.id)
     with pytest.raises(ProtocolViolation) as caught:
@@ -593,10 +593,9 @@ UNCLEAR = [
 ]
 
 
-@pytest.mark.parametrize("line", UNCLEAR, ids=range(len(UNCLEAR)))
+@for_each("line", UNCLEAR)
 def test_a_line_that_belongs_to_no_certain_call_ends_none(line: bytes) -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    connection, pipe = client_channel()
     calls = [connection.calls.start("work", no_params) for _ in range(2)]
     assert [call.id for call in calls] == [1, 2]
     pipe.give(line, {"jsonrpc": "2.0", "id": 2, "result": {"a": 1}})
@@ -605,10 +604,9 @@ def test_a_line_that_belongs_to_no_certain_call_ends_none(line: bytes) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("ending", [{"result": {"a": 1}}, {"error": {"code": 1, "message": "x"}}])
+@for_each("ending", [{"result": {"a": 1}}, {"error": {"code": 1, "message": "x"}}])
 def test_an_id_returned_as_text_means_the_number(ending: Any) -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    connection, pipe = client_channel()
     call = connection.calls.start("work", no_params)
     for other in ("01", " 1", "+1", "1.0", "one", ""):
         pipe.give({"jsonrpc": "2.0", "id": other, **ending})
@@ -619,8 +617,7 @@ def test_an_id_returned_as_text_means_the_number(ending: Any) -> None:
 
 
 def test_null_next_to_a_result_or_an_error_counts_as_absent() -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    connection, pipe = client_channel()
     first, second, third = (connection.calls.start("work", no_params) for _ in range(3))
     failed = {"code": 1, "message": "x"}
     pipe.give(

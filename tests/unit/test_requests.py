@@ -44,6 +44,7 @@ from minimcp.protocol.messages import Failure, Notification, Request, Response, 
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
 from ..inside import pauses_of, queued_bytes, waits_on
+from ..rows import for_each
 from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, around, eventually
 
@@ -169,8 +170,9 @@ def test_a_slow_callback_receives_the_newest_progress(
 
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11", "X-07")
-@pytest.mark.parametrize("method", ["tools/call", "initialize", "server/discover"])
-def test_a_timeout_names_the_call_and_is_sent_once(wire: Wire, method: str) -> None:
+@for_each("method", ["tools/call", "initialize", "server/discover"])
+def test_a_timeout_names_the_call_and_is_sent_once(method: str) -> None:
+    wire = Wire()
     call = wire.calls.start(method, lambda id: {"task": {"ttl": 1}})
     with pytest.raises(
         RequestTimeout, match=f"^wire: {method} 'deaf': no answer within 0.01 s; it is odd$"
@@ -399,13 +401,12 @@ def test_the_limit_of_running_requests_covers_all_connections_of_a_server() -> N
 
 
 @pytest.mark.requirement("CANC-08", "M:CAN-9")
-@pytest.mark.parametrize(
-    ("reason", "shown"), [("never mind", "never mind"), (None, "None"), ("a\nb", "a\\nb")]
-)
+@for_each("reason, shown", [("never mind", "never mind"), (None, "None"), ("a\nb", "a\\nb")])
 def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     reason: Any, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
+    caplog.clear()
     sink = RecordingOutlet()
     request = incoming(sink, id=7)
     sink.requests.cancel({"requestId": 7, "reason": reason})
