@@ -1,7 +1,7 @@
-"""An authorization server on this machine whose person agrees to everything, and a server that its
-tokens protect.
+"""An authorization server on this machine whose person agrees to everything, and a server that
+accepts its tokens.
 
-What it is asked it keeps; `faults` makes an endpoint misbehave: a path to what answers instead.
+It records its requests. `faults` makes an endpoint misbehave: it maps a path to another answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Fault = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Asked(NamedTuple):
-    """One request: its path, and what the query or the body said."""
+    """One request: its path, and the parameters of its query or body."""
 
     path: str
     values: Dict[str, Any]
@@ -41,7 +41,7 @@ class AuthorizationServer:
 
     Args:
         lifetime: Seconds that a token is valid.
-        asks: Whether the person gets a page with a button; else they have agreed already.
+        asks: Whether the person gets a page with a button. Otherwise they have already agreed.
     """
 
     def __init__(self, lifetime: float = 3600.0, *, asks: bool = False) -> None:

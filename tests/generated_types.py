@@ -47,13 +47,13 @@ class Sample(NamedTuple):
     """A type, with values of it.
 
     Args:
-        name: What reports call it.
+        name: The name in reports.
         annotation: The type.
         values: Values of the type, at least one.
         is_key: Whether it is written as a string, so that it can be a key of a dict.
         in_set: Whether a set can hold it.
         is_flat: Whether a form can ask for it.
-        is_text: Whether any text is a value of the type, and what text says stays text.
+        is_text: Whether any text is a value of the type, and stays text.
     """
 
     name: str
@@ -407,7 +407,7 @@ def only(*names: str) -> Callable[[Sample], bool]:
 
 
 def in_models(sample: Sample) -> bool:
-    """Whether pydantic reads what it writes for a type, and writes what its own schema says."""
+    """Return whether pydantic reads its own output for a type, and that output fits its own schema."""
     return sample.name not in _NOT_IN_MODELS
 
 

@@ -65,7 +65,7 @@ def waits_on(owner: Any, condition: str = "_changed") -> int:
 
 
 def stop_hearing(processes: Any) -> None:
-    """Have the `Processes` of a server hear no more, whoever uses them, as if killed."""
+    """Stop the listening threads of a server's `Processes`, as a kill would."""
     processes.stopped.cancel()
     processes.called.cancel()
 

@@ -74,7 +74,7 @@ class Host(Answering):
         return [message["id"] for message in self.calls(LISTEN)]
 
     def closed(self, count: int = 1) -> List[Any]:
-        """The ids of what was taken back, once there are so many."""
+        """Wait for this many cancelled requests, and return their ids."""
         assert eventually(lambda: len(self.calls("notifications/cancelled")) >= count), (
             self.pipe.messages
         )

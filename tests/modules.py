@@ -1,4 +1,5 @@
-"""The package as text: what each module imports, says and defines, read by `ast` and never run."""
+"""The package as text: the imports, names and definitions of each module, read by `ast` and never
+run."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ SWAPPED = {
 
 
 class Mutant(NamedTuple):
-    """One change: of which file, what it says, and the changed text."""
+    """One change: its file, its description, and the changed text."""
 
     path: str
     says: str
@@ -164,7 +164,7 @@ def judged(number: int, mutant: Mutant, folder: Path, tests: List[str]) -> bool:
         file.write_text(mutant.text, encoding="utf-8")
         os.utime(
             file, (number + 1, number + 1)
-        )  # of this mutant alone: bytecode is kept by time and size
+        )  # bytecode of this mutant only, because bytecode is cached by time and size
         found = next(
             filter(None, (failure(folder, stage) for stage in stages(mutant, tests))), None
         )

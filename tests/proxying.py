@@ -71,7 +71,7 @@ class Proxy:
         try:
             self.serve(client)
         except (OSError, EOFError):
-            pass  # one of them has gone, and the other will see it
+            pass  # one side has closed, and the other will notice
         finally:
             self.drop(client)
 

@@ -1,5 +1,5 @@
-"""Tables of pure data as one test each: a row costs what it looks at, and every row that fails is
-told of."""
+"""Tables of pure data as one test each: a row costs only its own check, and every failing row is
+reported."""
 
 from __future__ import annotations
 

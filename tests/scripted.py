@@ -275,8 +275,8 @@ def open_channel(
 
 @contextmanager
 def no_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
-    """While it lasts the system gives no thread whose name contains one of these; without names
-    none at all."""
+    """During the block, the system starts no thread whose name contains one of these; without
+    names, none at all."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:

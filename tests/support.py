@@ -86,16 +86,16 @@ def stacks_of_threads() -> str:
 
 
 def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
-    """Look at `condition` until it is true; False when it is still not after `seconds`.
+    """Poll `condition` until it is true. Return False if it is still false after `seconds`.
 
-    For what has no event to wait for (the kernel's tables, another process). Inside this process
-    wait for an event, a join or a future instead.
+    Use it where no event exists (the kernel's tables, another process). Inside this process, wait
+    for an event, a join or a future instead.
     """
     end, pause = time.monotonic() + seconds, threading.Event()
     while not condition():
         if time.monotonic() >= end:
             return False
-        pause.wait(_TICK)  # nobody sets it: there is nothing to be told by
+        pause.wait(_TICK)  # never set, because no event exists
     return True
 
 
@@ -188,7 +188,7 @@ class Held(NamedTuple):
 def held() -> Held:
     threads = [
         thread for thread in threading.enumerate() if thread.name != "minimcp-timer"
-    ]  # which stays, once begun
+    ]  # which remains once it has started
     return Held(frozenset(threads), open_descriptors(), child_processes())
 
 

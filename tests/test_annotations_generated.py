@@ -6,7 +6,7 @@ For each combination:
   formats included.
 * The schema rejects what the library rejects, wherever JSON Schema can express the rule. `UNSAID` lists the
   rules that it cannot express.
-* Whatever can be registered can be called with its own values, and they arrive as they were.
+* Each registered tool can be called with its own values, and they arrive unchanged.
 * Registration rejects everything else, and the message names the parameter.
 """
 

@@ -1,4 +1,4 @@
-"""The examples: each runs as it says, prints what it says, and is short."""
+"""The examples: each runs and prints as documented, and is short."""
 
 from __future__ import annotations
 

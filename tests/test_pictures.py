@@ -87,7 +87,7 @@ def be_asked(client: Client, transcript: Transcript) -> None:
 
 
 def hear_of_a_change(client: Client, transcript: Transcript) -> None:
-    """The stream that stays open is closed behind what is drawn."""
+    """The open stream is closed after the pictured exchange."""
     changes = client.listen(resource_subscriptions=[URI])
     server.resource_updated(URI)
     assert changes.next(timeout=WAIT).uri == URI

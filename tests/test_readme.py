@@ -1,5 +1,5 @@
-"""README and the pages beside the examples: every block runs, and every printed line is what is
-printed."""
+"""README and the pages next to the examples: every block runs, and every shown output is the real
+output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A scripted HTTP server on raw sockets: what it hears it keeps, and what it says is up to the
-test, byte for byte."""
+"""A scripted HTTP server on raw sockets: it records its requests, and the test chooses every byte
+of its responses."""
 
 from __future__ import annotations
 

@@ -72,8 +72,7 @@ class Connection:
         return self.request(self.child.call("echo", **arguments))
 
     def open_stream(self) -> None:
-        """A GET, whose response stays open, on a connection of its own: returns when its head is
-        there."""
+        """Open a GET stream on a connection of its own. Returns when its head has arrived."""
         self.socket.close()
         self.socket = self._connected()
         self.socket.sendall(

@@ -256,7 +256,7 @@ def expect_reports(child: Child, lines: Sequence[bytes], reports: int) -> None:
 
 
 def sleeps(child: Child, calls: int) -> Measured:
-    """All at once on a server that has never slept, then one alone."""
+    """Measure calls at once on a fresh server, then a single call."""
     lines = [child.call("sleep", seconds=0.1) for _ in range(calls)]
     begin = time.perf_counter()
     replies = child.exchange(b"".join(lines), calls)

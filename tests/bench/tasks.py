@@ -1,10 +1,10 @@
 """``python -m tests.bench.tasks``: 1,000 tasks at once, the same with a SIGKILL in the middle, a
 client in a hurry, and a store that is nearly full.
 
-It prints what a task costs that has not begun, and one that waits for input; how the tasks of a
-killed process are found by the next one on the same store; and what a call takes beside a client
-that asks for a task as fast as it can. No time is asserted: the exit status is 1 where a task is
-lost or ends without saying why.
+It prints the cost of a task that has not started and of one that waits for input, the time until
+the next process on the same store finds the tasks of a killed process, and the time of a call next
+to a client that polls a task as fast as it can. No time is asserted. The exit status is 1 if a task
+is lost or ends without a reason.
 """
 
 from __future__ import annotations

@@ -63,8 +63,8 @@ class Recorder:
 
 
 def measured_server(recorder: Recorder) -> Server:
-    """A server whose tools say where a walk begins and ends: the calls before and after cross the
-    same functions."""
+    """A server whose tools mark the beginning and the end of a walk: the calls before and after
+    cross the same functions."""
     server = Server("walk")
 
     @server.tool

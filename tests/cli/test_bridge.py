@@ -622,7 +622,7 @@ server.run()
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_question_goes_to_no_other_client(shared: bool) -> None:
-    """The server does not say whose call it asks for: with two that is nobody's."""
+    """A question of the server does not name its call, so with two calls it belongs to neither."""
     behind, asked = Behind(OLD), threading.Event()
 
     def elicit(request: Any) -> Dict[str, str]:

@@ -87,7 +87,7 @@ WARNINGS = {"STDIO-10", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15", "LIFE-16"}
 def check(
     tmp_path: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., List[Any]]:
-    """The verdicts of a run on the plain server, wrong in what is said."""
+    """The verdicts of a run on the plain server with one fault."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain.py").write_text(PLAIN)
 

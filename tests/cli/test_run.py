@@ -195,7 +195,7 @@ def greet() -> str:
 
 
 class Served:
-    """A ``minimcp run`` of ``shop.py`` in a process, with what it says on stderr."""
+    """Run ``minimcp run shop.py`` in a process, and collect its stderr."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.process = subprocess.Popen(

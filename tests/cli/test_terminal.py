@@ -443,7 +443,7 @@ def test_circular_and_odd_schemas_are_shown() -> None:
 
 
 def test_a_schema_of_forms_within_forms_is_shown_in_few_words() -> None:
-    """It has 100 ** 8 of them, of which nobody would read a thousand."""
+    """The schema has 100 ** 8 forms, and no user would read a thousand."""
     root = {"anyOf": [{"type": "integer"}, *[{"$ref": "#/anyOf"}, {"$ref": "#/$defs/a"}] * 50]}
     root["$defs"] = {"a": {"oneOf": [root, root]}}
     shown = kind(root, root)

@@ -34,7 +34,7 @@ def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-# ------------------------------------------------------------ what the command says
+# ------------------------------------------------------------ the output of the command
 
 
 @pytest.mark.parametrize(("option", "kind"), [([], ""), (["--only", "server"], " (server)")])

@@ -82,7 +82,7 @@ def list_skills(client: minimcp.Client) -> None:
 
 
 def read_skills(client: minimcp.Client) -> None:
-    """Read the other files only of skills whose SKILL.md is what was listed: none of these."""
+    """Read the other files only of skills whose SKILL.md equals its entry. Here there is none."""
     for skill in client.list_skills():
         try:
             client.read_skill(skill)

@@ -1,5 +1,5 @@
-"""The official conformance suite: installed, asked what there is, run, and judged more strictly
-than by itself.
+"""The official conformance suite: it is installed, listed and run, and its results are judged more
+strictly than the suite does.
 
 A scenario counts as passed when nothing failed, nothing warned, and at least one check of its own
 succeeded. Every scenario also checks the shape of sent messages, so that check alone does not
@@ -37,7 +37,7 @@ _LISTED = re.compile(r"\s+- (\S+)(?: \[(\S+)\])?$")
 
 
 class Broken(Exception):
-    """The suite or the server under test did not run; the message says which and what it printed."""
+    """The suite or the server under test did not run. The message names the program and its output."""
 
 
 class Verdict(NamedTuple):

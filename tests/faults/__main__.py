@@ -57,7 +57,8 @@ MEASURES = frozenset({
     "C72", "C75", "K05",
     "K05H", "K06", "K06H", "K08", "K08H", "K12", "K25", "K26", "K27", "K29", "K31",
 })  # fmt: skip
-"""Rows whose figures another row's work would spoil: with --jobs they come alone, at the end."""
+"""Rows with figures that the work of another row would spoil. With --jobs they run separately, at
+the end."""
 
 TESTS = Path(__file__).resolve().parent.parent
 OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))

@@ -230,7 +230,7 @@ class Adapter:
 
 
 def run(adapter: Adapter, command: Dict[str, Any]) -> None:
-    """Do what a command says, and answer it."""
+    """Execute a command, and answer it."""
     try:
         found = {"text": "well"} if FAULT == "agrees" else getattr(adapter, command["do"])(command)
     except Exception as error:

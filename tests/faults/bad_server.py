@@ -1,8 +1,7 @@
-"""``python bad_server.py FAULT``: a small server with one fault, for the tests of the runner.
-Standard library alone.
+"""``python bad_server.py FAULT``: a small server with one fault, for the tests of the runner. It
+needs only the standard library.
 
-Without a fault ("none") it does right what the cases ask that it is tried with, so it is the fault
-that they find.
+Without a fault ("none") it passes the tested cases, so any finding is due to the fault.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from ..support import children_of, eventually, status_of
 
 PEER = Path(__file__).resolve().parent.parent / "wire" / "peer.py"
-"""The scripted server that clients are let loose on; its docstring says what a script may hold."""
+"""The scripted server under which clients are tested. Its docstring describes the scripts."""
 
 GONE = {"ok": False, "error": "gone", "message": "the adapter ended"}
 

@@ -14,7 +14,7 @@ from .trial import Missing, Trial, case
 from .web_tools import answer, as_event
 
 WORST = "a" * 40 + "!"
-PATTERNS = (  # what a matcher that goes back never ends with, on WORST or on the text beside it
+PATTERNS = (  # a matcher with backtracking never finishes this, on WORST or on the text next to it
     ("^(a+)+$", WORST), ("^(?:a|a)*$", WORST), ("(?:a|a)" * 40 + "$", WORST), ("(?:a|aa)" * 40 + "$", WORST),
     ("^" + "a?" * 40 + "a" * 40 + "$", WORST), ("^" + "a{1,2}" * 40 + "$", "a" * 70 + "!"),
     ("^" + "a{0,99}" * 6 + "$", "a" * 400 + "!"), (".*.*.*.*.*=", "a" * 3_000), (r"^(a|b|ab)*c\1$", "ab" * 30),

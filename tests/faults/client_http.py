@@ -310,8 +310,8 @@ def slow(t: Trial) -> None:
 
         web = hostile(t, said={"server/discover": drip, "initialize": drip})
         refused(t, opened(client, web, 1.0), f"opening what is {name}", 2.0)
-    # Nobody listens, which is said at once; and nobody accepts, so that even the connection is
-    # never made.
+    # No server listens, which is reported at once; and no server accepts, so that not even the
+    # connection is made.
     closed = hostile(t)
     closed.dispose()
     refused(t, opened(client, closed), "nobody listens", 2.0)
@@ -499,8 +499,8 @@ def always_gone(t: Trial) -> None:
 
 
 def many_gone(t: Trial) -> None:
-    """20 calls at once find that their session is gone: one new session for all, and each is sent
-    once more at most."""
+    """20 calls at once find that their session has ended: they share one new session, and each is
+    sent at most once more."""
     server = Sessions(t)
     client = visitor(t, server.web)
     client.alive()
@@ -731,7 +731,7 @@ def session_ids(t: Trial) -> None:
         web = hostile(t, handshake=True, session=id)
         reply = opened(client, web)
         if reply.ok:
-            if id.strip():  # else there is none
+            if id.strip():  # otherwise there is none
                 t.warn(f"the session {id[:10]!r} was taken")
             client.call("echo")
         t.expect(

@@ -1,5 +1,5 @@
-"""K01 to K10 and K20 to K25: what a client makes of a server; C65 to C70: client and server, many
-calls at once."""
+"""K01 to K10 and K20 to K25: a client and its server. C65 to C70: many calls at once between client
+and server."""
 
 from __future__ import annotations
 
@@ -334,8 +334,8 @@ def ends(t: Trial, commands: List[Command], texts: List[str], wait: float) -> "C
 
 
 def crowd(t: Trial, client: Client, calls: int) -> None:
-    """32 callers at once, texts of random length, each of which must come back; then a close in the
-    middle."""
+    """32 callers at once send texts of random length, each of which must be returned. Then the
+    client closes in the middle."""
     begun = time.monotonic()
     for start in range(0, calls, 32 * 8):
         texts = [f"{start + n} " + "x" * t.dice.randrange(2_000) for n in range(32 * 8)]

@@ -194,8 +194,7 @@ def others_events(t: Trial, site: Site) -> None:
 
 @case("C75")
 def room(t: Trial) -> None:
-    """Sessions and connections that only were begun, as many as there may be: others find room
-    beside them."""
+    """The maximum number of unfinished sessions and connections leaves room for others."""
     site = t.hasty(sessions=40, connections=40, head=30)
     held = keeping(t, site)
     begun = fill(site, held.revision, 60, whole=False)[0]

@@ -31,7 +31,7 @@ PACE = 0.01
 
 
 def make_room(descriptors: int) -> None:
-    """Have this process, and what it starts, open so many files."""
+    """Allow this process, and its children, this many open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors + 200
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -42,9 +42,9 @@ def make_room(descriptors: int) -> None:
 
 
 class Slow:
-    """Connections of one kind: what each sends at once, and again and again.
+    """Connections of one kind: the bytes that each sends at first, and the bytes that it repeats.
 
-    A `whole` request's response is waited for, so that the crowd grows no faster than the server
+    A `whole` request waits for its response, so that the crowd grows no faster than the server
     serves.
     """
 
@@ -250,7 +250,7 @@ def reads_slowly(t: Trial, site: Site, session: Session) -> None:
 
 
 def whole(visitor: Visitor) -> bool:
-    """Whether a body in chunks comes to its end; what has come of it is read."""
+    """Return whether a chunked body is complete, from the bytes received so far."""
     try:
         for _ in visitor.chunks():
             pass
@@ -263,8 +263,8 @@ NOTICES = 20_000  # more than the buffers of the system hold
 
 
 def unread_notices(t: Trial, site: Site, session: Session, wait: float) -> None:
-    """The stream of a session that nobody reads is dropped, and whoever makes the notices for it
-    does not wait."""
+    """The stream of a session without a reader is dropped, and the sender of its notifications does
+    not wait."""
     files = site.settled(site.descriptors, 0, 0.2)
     with site.visitor(taking=2048) as deaf, site.visitor() as busy:
         t.expect(deaf.send(session.listen()).head()[0] == 200, "no stream of a session")
@@ -311,8 +311,8 @@ def disconnects(t: Trial) -> None:
 
 
 def leave(t: Trial, session: Session, tries: int, word: str, files: float) -> None:
-    """Begin so many calls, and leave them, every other one by a reset; with each batch the server
-    comes to an end."""
+    """Start this many calls, and abandon them, every other one with a reset. After each batch the
+    server must finish."""
     site = session.site
     watched = session.revision == MODERN and {"watch", "wait_for"} <= site.tools
     slow = "deaf_slow" in site.tools
@@ -591,8 +591,8 @@ def connecting(site: Site, stack: ExitStack) -> socket.socket:
 def together(
     site: Site, clients: Sequence[Session], count: int, seconds: float
 ) -> Tuple[List[float], List[str]]:
-    """Connect and call so many times at once, on one thread and from all clients in turn. Return
-    how long each call took, and what was wrong."""
+    """Connect and call this many times at once, on one thread and from all clients in turn. Return
+    the duration of each call, and the faults."""
     times: List[float] = []
     wrong: List[str] = []
     came: Dict[int, bytes] = {}
@@ -636,8 +636,7 @@ BACKLOG = 128
 
 
 def burst(t: Trial, site: Site) -> None:
-    """A server that does not run for a moment loses nobody: so many connections wait to be
-    accepted."""
+    """A server that stops for a moment loses no client: this many connections wait to be accepted."""
     site.signal(signal.SIGSTOP)
     with ExitStack() as stack:
         stack.callback(site.signal, signal.SIGCONT)
@@ -686,7 +685,7 @@ def hostile(site: Site, session: Session, dice: random.Random) -> List[bytes]:
 def quiet(t: Trial, site: Site) -> None:
     sessions = t.sessions(site)
     faults = [data for session in sessions for data in hostile(site, session, t.dice)]
-    for data in faults:  # once, as what is said the first time may be said only then
+    for data in faults:  # once, because some code may run only the first time
         commit(site, data)
     before = len(site.stderr().splitlines())
     rounds = 40 if t.options.full else 3

@@ -1,8 +1,7 @@
 """An HTTP server under trial, in raw bytes: its process, connections to it, and requests in both
 eras.
 
-A fault of the subject is an AssertionError here: a hang, an end that came too soon, a response that
-is none.
+A fault of the subject is an AssertionError here: a hang, an early end, or an invalid response.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ class Visitor(Peer):
         return self.body(method, *self.head())
 
     def body(self, method: str, status: int, headers: Dict[str, str]) -> Response:
-        """The response of this head, whose body is still to come."""
+        """A response with this head, whose body has not arrived yet."""
         self.wait()
         try:
             if method == "HEAD" or status in (204, 304):
@@ -129,7 +128,7 @@ class Visitor(Peer):
         return self.rest()
 
     def has_closed(self) -> bool:
-        """Whether the server has closed, by now; what has come is kept."""
+        """Return whether the server has closed the connection. Received bytes are kept."""
         self.socket.settimeout(0)
         try:
             while True:
@@ -162,7 +161,7 @@ class Terms(NamedTuple):
     streams: int = 256  # of notices, at once
     body_bytes: int = 4 * 1024 * 1024  # of a body
     workers: int = 64  # handlers at once
-    requests: int = 1000  # that are begun and unfinished, at once
+    requests: int = 1000  # the number of started and unfinished ones at one time
 
 
 class Site(Server):
@@ -292,7 +291,7 @@ class Site(Server):
 
 
 class Session:
-    """A client in raw HTTP: of a handshake, or one whose requests stand alone."""
+    """A raw HTTP client, with a handshake or stateless."""
 
     def __init__(self, site: Site, revision: str) -> None:
         self.site, self.revision = site, revision
@@ -383,8 +382,8 @@ def messages(response: Response) -> List[Any]:
 
 
 def events(body: bytes) -> Iterator[Any]:
-    """The messages of an event stream, whose lines may end in three ways; an event that is not
-    complete is none."""
+    """Return the messages of an event stream, whose lines may end in three ways. An incomplete
+    event is not a message."""
     for block in re.split(rb"\r\n\r\n|\n\n|\r\r", body)[:-1]:
         lines = re.split(rb"\r\n|\n|\r", block)
         data = [

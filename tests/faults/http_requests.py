@@ -33,7 +33,7 @@ class Posted:
         mirrored: Dict[str, Optional[str]] = {}
         if (
             self.revision == MODERN
-        ):  # the headers that repeat what a body says, as far as it can be read
+        ):  # the headers that repeat values of the body, as far as it can be read
             called = b'"tools/call"' in line
             name = ("add" if b'"add"' in line else "echo") if called else None
             method = "tools/call" if called else "server/discover"

@@ -1,8 +1,8 @@
-"""C53 to C59, C63 and C64: where requests go, whose they are, what streams carry, and what proxies
-do to them.
+"""C53 to C59, C63 and C64: the routes and owners of requests, the contents of streams, and the
+effects of proxies.
 
-That a session is nobody's but its principal's is shown by tests/transports: a command has no users
-to log in.
+tests/transports shows that a session belongs to its principal, because a command has no users to
+log in.
 """
 
 from __future__ import annotations
@@ -122,8 +122,8 @@ def strangers(t: Trial) -> None:
 
 @on_site("C55", "echo", "deaf_slow")
 def twins(t: Trial, site: Site) -> None:
-    """Each response comes on its own connection, whatever its id is: a table of ids would mix them
-    up."""
+    """Each response arrives on the connection of its request, whatever its id is. A global table of
+    ids would mix them up."""
     for revision in t.http_eras():
         sessions = [site.session(revision), site.session(revision)]
         with site.visitor() as first:
@@ -211,8 +211,8 @@ READY = json.dumps(notification("notifications/initialized")).encode()
 def fill(
     site: Site, revision: str, count: int, *, whole: bool = True
 ) -> "tuple[List[str], List[int]]":
-    """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses
-    of the others."""
+    """Open this many sessions, all on one connection as long as it lasts. Return their ids, and the
+    statuses of the others."""
     ids, refusals = [], []
     visitor = site.visitor()
     data = site.wire("POST", json.dumps(request(1, "initialize", hello(revision))).encode())
@@ -277,7 +277,7 @@ def expiry(t: Trial) -> None:
     for _ in range(2):
         begun = time.monotonic()
         ids, refusals = fill(site, revision, 41)
-        quick = time.monotonic() - begun < 1  # else the first have ended before the last begin
+        quick = time.monotonic() - begun < 1  # otherwise the first have ended before the last start
         t.expect(
             len(ids) >= 40 and (refusals or not quick),
             f"{len(ids)} sessions were opened where 40 may be",
@@ -307,7 +307,7 @@ def streams(t: Trial) -> None:
 
 
 class Old:
-    """A client of HTTP+SSE: a stream down, whose first event says where to post."""
+    """An HTTP+SSE client: a stream of events, the first of which names the endpoint for posts."""
 
     def __init__(self, site: Site) -> None:
         self.site, self.visitor = site, site.visitor()
@@ -489,7 +489,7 @@ def counting(session: Session, steps: int) -> bytes:
 
 
 def until(site: Site, data: bytes, wanted: int) -> List[Event]:
-    """Send a request and read its stream up to so many events; no more of it is looked at."""
+    """Send a request and read its stream up to this many events, and no further."""
     found: List[Event] = []
     rest = b""
     with site.visitor() as visitor:
@@ -649,8 +649,8 @@ def proxies(t: Trial) -> None:
 
 
 def through(t: Trial, site: Site, proxy: ToyProxy) -> None:
-    """Calls and their streams come through, at once: a proxy may keep back what does not say that
-    it must not."""
+    """Calls and their streams pass a proxy without delay. A proxy may hold back a response that
+    does not forbid it."""
     text = "\u00e4\u20ac\U0001f600" * 300
     for session in t.sessions(site):
         with Visitor(proxy.port, t.options.patience) as visitor:

@@ -257,8 +257,8 @@ def unread(t: Trial) -> None:
 
 @case("C25")
 def slow_reader(t: Trial) -> None:
-    # glibc would keep what was freed, several times what is held; with this it gives large pieces
-    # back at once.
+    # glibc would keep freed memory, several times the memory in use. With this setting it returns
+    # large pieces at once.
     server = t.server("2025-06-18", "big", env={"MALLOC_MMAP_THRESHOLD_": str(MB)})
     server.alive(t.options.slack)
     base, calls = server.memory(), t.count(120, 400)
@@ -343,7 +343,8 @@ def calm(t: Trial, server: Server, what: str) -> None:
 
 
 def exits(t: Trial, server: Server, what: str, bound: float, codes: Optional[tuple] = (0,)) -> None:
-    """It exits in time, with one of these codes, quietly. What it says until then is taken."""
+    """Check that the server exits in time, with one of these codes, quietly. Its output until then
+    is read."""
     begun = time.monotonic()
     wait = bound * t.options.slack + t.options.patience
     if server.process.stdout is not None and not server.process.stdout.closed:

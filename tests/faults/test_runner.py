@@ -168,7 +168,7 @@ TRIED = [
 
 @pytest.fixture(scope="module")
 def outcomes() -> List[Outcome]:
-    """All of them at once: most of the time is waiting."""
+    """Run all of them at once, because they mostly wait."""
     with ThreadPoolExecutor(12) as pool:
         running = {}  # cases that wait come first
         for index in sorted(range(len(TRIED)), key=lambda index: TRIED[index][2] not in WAITED_FOR):

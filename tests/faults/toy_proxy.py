@@ -1,8 +1,8 @@
-"""A proxy that does to HTTP what proxies in between do; for tests, on this machine.
+"""A proxy that changes HTTP like proxies on the internet, for tests on this machine.
 
-It looks at nothing but line ends and lengths: each connection is carried to the server, and the
-answers are changed. ``python -m tests.faults.toy_proxy COMMAND...`` runs an HTTP server whose
-refusals become status 200 on the way.
+It reads only line ends and lengths. It forwards each connection to the server, and changes the
+responses. ``python -m tests.faults.toy_proxy COMMAND...`` runs an HTTP server whose error responses
+become status 200 in the proxy.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ToyProxy(Proxy):
 
 
 class _Server(Peer):
-    """The connection to the server: what it says has to come within `patience` seconds of silence."""
+    """The connection to the server, which may be silent for `patience` seconds."""
 
     patience: Optional[float] = None
 

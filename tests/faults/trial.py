@@ -1,4 +1,5 @@
-"""One case against one subject: what it may start, what it says, and the verdict that comes of it."""
+"""One case against one subject: the processes that it may start, the messages that it sends, and
+the verdict."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ from .raw import Server, shown, signs
 
 PASS, ABSENT, WARN, FAIL = "pass", "n/a", "warn", "FAIL"
 BADNESS = (PASS, ABSENT, WARN, FAIL)
-"""From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row
-expects."""
+"""From good to bad. A warning means that the subject survives and misleads no peer, but deviates
+from the row."""
 
 START = 30.0  # seconds that any start may take, whatever the patience
 
@@ -209,10 +210,10 @@ class Trial:
     def refused(
         self, server: Server, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
     ) -> None:
-        """Send a line that must be answered by one error with one of these codes and this id (None:
-        none or null).
+        """Send a line that must be answered with one error, with one of these codes and this id
+        (None: none or null).
 
-        Silence is a failure where the id could be read, for then somebody waits for it; else a
+        Silence is a failure if the id can be read, because a client waits for it; otherwise a
         warning.
         """
         name = name or shown(line)

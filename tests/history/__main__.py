@@ -23,8 +23,7 @@ from ..support import usual_signals
 from .record import shown
 from .run import Outcome, Plan, run
 
-# endings and faults of which there has to be one in many seeds: else the runs show less than they
-# say
+# endings and faults that must occur in many seeds; otherwise the runs show less than they claim
 EXPECTED = {
     "lines": frozenset(
         {

@@ -337,7 +337,7 @@ class OverHttp(AnyLine):
         return "" if mine else "its connection was not lost"
 
     def _by_answer(self, call: str, place: int, begun: Event) -> str:
-        """A question, or its answer, may be lost on the way, and nobody can tell whose it was."""
+        """A question or its answer may be lost, and no record shows whose it was."""
         asks = (begun.what, self.events[place].what) == ("ask", "tool error")
         lost = asks and self.happened(place, "fault", WEB_BREAKS, set())
         return "" if lost else super()._by_answer(call, place, begun)

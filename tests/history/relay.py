@@ -36,7 +36,7 @@ class Meaning(NamedTuple):
 
 
 def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
-    """One of these, each as often as it says; mostly none."""
+    """Return one of these, each with its probability; mostly none."""
     number = dice.random()
     for name, chance in chances:
         number -= chance
@@ -193,7 +193,7 @@ class _Way:
             self._changed.notify()
 
     def _next(self) -> Optional[Tuple[bytes, Meaning]]:
-        """The line whose time has come; None at the end, when nothing is left."""
+        """Return the line that is due, or None at the end."""
         with self._changed:
             while not self._over or self._lines:
                 wait = self._lines[0][0] - time.monotonic() if self._lines else None
@@ -271,8 +271,8 @@ class _Wire:
             self._near.close()
 
     def end_input(self) -> None:
-        """Send the server what is on its way, and then the end of its input; what it answers still
-        comes."""
+        """Send the server the lines in flight, and then the end of its input. Its responses still
+        arrive."""
         self.finished = True
         self._ways[TO_SERVER].stop()
 

@@ -157,8 +157,8 @@ class Callers:
     def make(
         self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0
     ) -> str:
-        """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout
-        of all."""
+        """Make a call, and return its ending; empty if another thread records it. 0 means the usual
+        timeout."""
         timeout, client = timeout or self.timeout, self._clients[tag.startswith(("2", "4"))]
         token, note = CancelToken(), self._record.note
         arguments = {"tag": tag, "size": size * 500 if tool == "echo" else size}
@@ -380,8 +380,8 @@ def _start(
 
 
 def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Plan, record: Record) -> None:
-    """Have all callers of a plan, over whatever transport, make their calls at once; return when
-    none is left."""
+    """Let all callers of a plan, over any transport, make their calls at once. Return when all have
+    ended."""
     threads = [
         threading.Thread(
             target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True

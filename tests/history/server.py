@@ -29,7 +29,7 @@ def padded(tag: str, size: int) -> str:
 
 
 def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
-    """A server whose handlers say when they begin and when they return."""
+    """A server whose handlers record their beginning and their end."""
     server = Server(
         "history", version="1", limits=Limits(drain_grace=GRACE, ask_timeout=2.0), **options
     )

@@ -1,4 +1,4 @@
-"""The checker sees what it is there for: a good record, and what is wrong with it after one change."""
+"""The checker accepts a good record, and finds the fault after one change of it."""
 
 from __future__ import annotations
 

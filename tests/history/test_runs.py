@@ -89,7 +89,7 @@ def _doubled(send: Callable[..., bool]) -> Callable[..., bool]:
     return lambda wire, way, data: send(wire, way, data * 2 if b"tools/call" in data else data)
 
 
-PLANTED = {  # what the line does without a word in the record, and the rule that sees it
+PLANTED = {  # faults of the line without a record, and the rule that finds each
     "has its own payload": _swapped,
     "what was delivered is not lost": _lost,
     "each copy is answered once": _doubled,
@@ -122,7 +122,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pla
     monkeypatch.setattr(web_relay, "OTHERS", ())
     monkeypatch.setattr(
         "tests.history.run.TIMEOUT", WAIT
-    )  # what is swapped or run twice has to come
+    )  # the swapped or repeated call must occur
     return echoes("h9", request.param)
 
 

@@ -43,7 +43,7 @@ OTHERS = (
 )  # the same for messages that are not calls
 OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
 PIECE = 65536
-NO_SESSION = b"HTTP/1.1 404"  # how a response begins that says so; no client reads on
+NO_SESSION = b"HTTP/1.1 404"  # the beginning of a response that says so; no client reads further
 
 
 class Request(NamedTuple):

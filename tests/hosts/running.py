@@ -130,7 +130,7 @@ def free_port() -> int:
     that it stays free. Thread-safe."""
     for port in random.sample(range(20_000, 30_000), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            if port not in _given:  # and nobody else tries this one while it is bound
+            if port not in _given:  # no other process tries this port while it is bound
                 _given[port] = None
                 return port
     raise OSError("no free port")

@@ -42,8 +42,8 @@ def stay(place: Place, port: int, revision: str, **more: Any) -> Visit:
 
 
 def keys(place: Place) -> Iterator[Step]:
-    """Two processes with a key each: an answer that comes to the other one is refused, and nobody
-    learns why."""
+    """Two processes have different keys: a retry at the other process is rejected, without a
+    reason."""
     port = free_port()
     place.serve(SEVERAL, port, sessions=False, key=None)
     visit = stay(place, port, "auto")
@@ -230,7 +230,7 @@ server {
 
 
 def proxied(host: Host) -> Scene:
-    """nginx gives up after 6 s of silence, or finds nobody."""
+    """nginx gives up after 6 s of silence, or finds no server."""
 
     def scene(place: Place) -> Iterator[Step]:
         port = free_port()

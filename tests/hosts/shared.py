@@ -141,8 +141,8 @@ def exchange(
 
 
 class Wanderer:
-    """A client in a session, each of whose requests goes to any process. It tries again when it is
-    told to."""
+    """A client in a session that sends each request to any process, and repeats it when the
+    response says so."""
 
     def __init__(self, ports: List[int], seed: int) -> None:
         self._ports, self._random = ports, random.Random(seed)
@@ -577,7 +577,9 @@ SCENES: Dict[str, Tuple[Callable[[Stage], str], Tuple[str, ...]]] = {
 }
 
 
-ALONE = ("official",)  # the suite gives a stream one second to begin: nothing else runs beside it
+ALONE = (
+    "official",
+)  # the suite allows a stream one second to open, so nothing else runs at the same time
 
 
 def play(name: str, kind: str) -> bool:

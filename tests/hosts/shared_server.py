@@ -1,8 +1,8 @@
 """A server whose processes share a store: ``python -m tests.hosts.shared_server PORT``, or ``app``
 for gunicorn.
 
-MINIMCP_SHARED_STORE says which: a URL of Redis, the path of a file, or "memory". SIGTERM lets
-running calls end.
+MINIMCP_SHARED_STORE names the store: a URL of Redis, the path of a file, or "memory". After
+SIGTERM, running calls finish.
 """
 
 from __future__ import annotations

@@ -56,8 +56,8 @@ def add_tools() -> None:
 
     @server.tool
     def silent(name: str, ctx: Context, seconds: float = SECONDS) -> str:
-        """Say that it has begun, when asked for progress, then nothing for so long; leave a file at
-        the end."""
+        """Report the start if progress is requested, then send nothing for this long, and leave a
+        file at the end."""
         with open(FOLDER / f"{name}.begun", "a") as file:
             file.write("once\n")
         ctx.progress(1)

@@ -143,7 +143,7 @@ class Visit(NamedTuple):
             expect(client.call_tool("later").value, self.sessions)
 
     def refused(self) -> None:
-        """Where a client has no session, nobody can say whose answer it is."""
+        """If a client has no session, no server can assign its responses."""
         with self.connect() as client:
             expect_raised(
                 minimcp.McpError, lambda: client.call_tool("choose", {"name": uuid.uuid4().hex})
@@ -184,7 +184,7 @@ class Visit(NamedTuple):
             expect(text_of(self.folder / name), "cancelled")
 
     def crowd(self) -> None:
-        """Many clients at once: each gets its own answers, all of them, from every process."""
+        """Many clients at once each get all of their own responses, from every process."""
 
         def visit_once(number: int) -> set[Any]:
             with self.connect() as client:

@@ -1,4 +1,4 @@
-"""A server whose tool does something before it asks, and keeps in a file what it did.
+"""A server whose tool acts before it asks, and records its actions in a file.
 
 Run as a module it takes one argument: a JSON object of keywords for `build`.
 """

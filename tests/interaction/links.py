@@ -65,7 +65,7 @@ class Link(NamedTuple):
         return self.revision != R5
 
     def since(self, revision: str) -> bool:
-        """Whether something that came with `revision` is there."""
+        """Return whether the revision of the link is at least this one."""
         return REVISIONS.index(self.revision) >= REVISIONS.index(revision)
 
     def open(self, options: Optional[Dict[str, Any]] = None, **keywords: Any) -> Client:

@@ -66,7 +66,7 @@ def bookings() -> str:
 
 @server.prompt(complete={"city": ["Bergen", "Berlin", "Oslo"]})
 def praise(city: str, ctx: Context) -> List[Message]:
-    """Praise a city, with what the model says."""
+    """Praise a city with words of the model."""
     said = ctx.sample(f"Praise {city}").text
     return [Message("user", f"What of {city}?"), Message("assistant", said)]
 

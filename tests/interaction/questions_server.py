@@ -55,7 +55,7 @@ def book(city: str, ctx: Context) -> str:
 
 
 def decide(ctx: Context) -> str:
-    """Ask, and say what was done with the question."""
+    """Ask, and return the user's answer."""
     answer = ctx.elicit("Sure?", {"sure": bool})
     return f"{answer.action} {answer.content} {bool(answer)}"
 

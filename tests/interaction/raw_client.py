@@ -25,11 +25,11 @@ class RawClient:
     """One connection to a server.
 
     Args:
-        server: Whose.
-        revision: What is spoken; one with a handshake is initialized at once.
+        server: The server.
+        revision: The revision to use; one with a handshake is initialized at once.
         replies: By method: the answer to a question, ``{"error": ...}`` for an error, or a function
             of the question.
-        capabilities: What is declared.
+        capabilities: The declared capabilities.
     """
 
     def __init__(

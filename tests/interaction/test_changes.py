@@ -74,7 +74,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 @pytest.fixture
 def own(shared: Any) -> Iterator[Link]:
-    """A link whose threads may come and go."""
+    """A link whose threads may start and end."""
     link = open_link(*shared[:2])
     with link.client:
         yield link

@@ -115,7 +115,7 @@ def signed_in(name: str) -> Iterator[None]:
 
 @contextmanager
 def pumped(server: Server) -> Iterator[None]:
-    """Pumps on a thread where somebody else is signed in."""
+    """Pump on a thread where another user is signed in."""
     stop = threading.Event()
 
     def pump() -> None:
@@ -133,7 +133,7 @@ def pumped(server: Server) -> Iterator[None]:
 
 
 def calling(run: Callable[[], None]) -> None:
-    """An executor: a callable, called in the context of somebody else."""
+    """An executor that is a callable, in the context of another user."""
     copy_context().run(lambda: (user.set("the executor"), run()))
 
 

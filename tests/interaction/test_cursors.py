@@ -16,7 +16,7 @@ from ..support import WAIT
 
 Params = Dict[str, Any]
 
-# Methods with what they are asked for, and what the list is called.
+# Methods with their params, and the member that holds the list.
 LISTS: List[Tuple[str, Params, str]] = [
     ("tools/list", {}, "tools"),
     ("prompts/list", {}, "prompts"),

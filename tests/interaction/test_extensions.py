@@ -151,11 +151,11 @@ def test_an_extension_that_the_client_lacks() -> None:
             assert client.call("needs") == "needed"
 
 
-# ------------------------------------------------------------ an extension of somebody else
+# ------------------------------------------------------------ a third-party extension
 
 
 class Clock(minimcp.Extension):
-    """Tells the time of places; both sides of it."""
+    """An extension that returns the time of places, on both sides."""
 
     identifier = "com.example/clock"
     settings = {"hours": 24}

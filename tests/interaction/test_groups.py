@@ -1,5 +1,5 @@
-"""A group of server processes from a config file: what a host sees of them, the good, the dead and
-the silent."""
+"""A group of server processes from a config file, from the view of a host: working, dead and silent
+servers."""
 
 from __future__ import annotations
 

@@ -41,10 +41,11 @@ def run(
     tells: int = 0,
     **handlers: Any,
 ) -> List[Tuple[str, Dict[str, Any]]]:
-    """Have a tool of a server ask by a script; what the client sent, as pairs of a method and
-    params.
+    """Let a tool of a server ask by a script. Return the client's messages, as pairs of a method
+    and params.
 
-    Before its end it `tells` of so many states, for which no answer waits.
+    The tool returns after the client has sent this many notifications of states, for which no
+    response is awaited.
     """
     server, failed = Server("asks"), []
 

@@ -235,7 +235,7 @@ def test_in_a_session_over_http(patience: Callable[[float], None], revision: str
 
 
 def test_without_a_client_to_ask_nothing_waits(patience: Callable[[float], None]) -> None:
-    """An error comes at once."""
+    """An error is raised at once."""
     patience(10 * WAIT)
     server = asking()
     with Unready(server, R1) as client:

@@ -552,7 +552,7 @@ def test_a_removed_tool_continues_where_it_waits() -> None:
 class Held:
     """A server with one handler that waits, whose wake-up the test holds back.
 
-    The handler's wait returns only when `release` is set, whatever has ended it before.
+    The handler's wait returns only when `release` is set, even if it has ended before.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:

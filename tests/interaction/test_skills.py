@@ -124,7 +124,7 @@ def test_a_skill_that_changes_after_it_was_listed(folder: Path) -> None:
 
 
 def test_many_read_while_the_folder_changes(folder: Path) -> None:
-    """Whatever a reader gets is a whole skill, or an error that says that it is not."""
+    """A reader gets either a whole skill or an error."""
     server, ended = Server("s", extensions=[Skills(folder)]), threading.Event()
     wrong: List[Any] = []
 

@@ -1,5 +1,5 @@
-"""Tools that run as tasks, in both designs: what a client sees, asks and ends, and what the store
-keeps of them."""
+"""Tools that run as tasks, in both designs: the view of a client, its questions and cancellations,
+and the data in the store."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def client(
 
 
 def begin(connected: Client, name: str, **arguments: Any) -> Dict[str, Any]:
-    """A call as a task, and what the server says of the task."""
+    """Make a call as a task, and return the server's description of the task."""
     params: Dict[str, Any] = {"name": name, "arguments": arguments}
     if connected.revision == CORE:
         result = connected.request("tools/call", {**params, "task": {}})
@@ -727,7 +727,7 @@ def test_no_more_run_than_may_and_they_begin_in_order() -> None:
         begun = [newer.start_task("greet") for _ in range(20)]
         assert eventually(lambda: tasks_of(server).requests.running == 2)
         cancelled = begun.pop(7)
-        cancelled.cancel()  # it has not begun, and keeps nobody's place
+        cancelled.cancel()  # it has not started, and occupies no place
         assert {task.result(WAIT).text for task in begun} == {"Hello, Ada"}
         assert cancelled.refresh() == "cancelled" and eventually(
             lambda: not tasks_of(server).requests.running
@@ -1140,7 +1140,7 @@ def test_tasks_are_kept_in_the_store_of_the_server() -> None:
 @pytest.mark.requirement("M:TASK-28")
 @DESIGNS
 def test_over_http(revision: str, tmp_path: Path) -> None:
-    """Where requests stand alone the server refuses one whose Mcp-Name is not its taskId."""
+    """In a stateless revision, the server rejects a request whose Mcp-Name is not its taskId."""
     gates, store = Gates(), SqliteStore(tmp_path / "tasks.db")
     server = make(gates, Tasks(store, poll_interval=0.02))
     with server.start_http() as running:

@@ -34,7 +34,7 @@ def url(asked: "Counter[str]") -> Iterator[str]:
 
     @server.middleware
     def guard(ctx: Context, call_next: Callable[[], Any]) -> Any:
-        """Count, limit the rate, and let nobody but Ann have what is secret."""
+        """Count requests, limit their rate, and allow only Ann to read secrets."""
         asked[ctx.method] += 1
         is_ann = ctx.headers.get("Authorization") == f"Bearer {ANN}"
         reference = ctx.params.get("ref") or ctx.params
@@ -52,7 +52,7 @@ def url(asked: "Counter[str]") -> Iterator[str]:
 
     @server.prompt(name="secret", complete={"word": ["alpha", "beta"]})
     def hidden(word: str) -> str:
-        """Say what not everybody may hear."""
+        """Return data that only some users may read."""
         return word
 
     with server.start_http(port=0) as running:

@@ -54,7 +54,7 @@ LINK = ResourceLink("file:///notes.txt", "notes")
 
 
 def giving(name: str, kind: Any, value: Any, description: str) -> Callable[[], Any]:
-    """A tool that returns this value, and says that it is of this kind; `Ellipsis` says nothing."""
+    """Make a tool that returns this value, with this return annotation; `Ellipsis` means none."""
 
     def tool() -> Any:
         return value

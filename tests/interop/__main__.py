@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
     checks: dict[str, Any]
     known: dict[
         str, tuple[Fault, Any]
-    ]  # checks that failed because the peer is wrong, and what they said
+    ]  # checks that failed because the peer is wrong, and their messages
     stderr: str
 
     @property
@@ -240,8 +240,7 @@ def _ended(life: Path) -> bool | str:
 
 
 def run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
-    """Run a client and return what it printed, the end of its stderr, and what was wrong with its
-    end."""
+    """Run a client, and return its output, the end of its stderr, and what was wrong with its exit."""
     with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
         process = subprocess.Popen(
             command,

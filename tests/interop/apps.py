@@ -1,5 +1,5 @@
-"""`python -m tests.interop.apps [PICTURE]`: the page of examples/16_apps.py in Chromium, inside
-somebody else's host.
+"""`python -m tests.interop.apps [PICTURE]`: the page of examples/16_apps.py in Chromium, inside a
+third-party host.
 
 The host is a web page made of the extension's own npm package, its host side, and of the official
 client, which talks to our server. Prints a line for each check; exit code 1 when something cannot

@@ -1,5 +1,4 @@
-"""`python -m tests.interop.authorization`: the way of a token, with software that nobody here
-wrote.
+"""`python -m tests.interop.authorization`: the way of a token, with third-party software.
 
 Clients of the official SDKs sign in to our protected server, and our client to protected servers of
 theirs, at `tests.authorization_server`, to ours by a click in Chromium, and to ours at
@@ -239,7 +238,7 @@ def real_issuer(format: str) -> Checks:
             use("a program", minimcp.ClientCredentials(*ROBOT, issuer=issuer), "robot")
             if (
                 format == "jwt"
-            ):  # a token may be introspected by whom it was issued to, and by nobody else
+            ):  # a token may be introspected only by the client that it was issued to
                 person, store = Person(), minimcp.TokenMemory()
                 use(
                     "a person",

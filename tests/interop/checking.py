@@ -18,7 +18,8 @@ SECONDS = 15.0  # how long one call may take
 
 
 class Host:
-    """The host's functions: answers as a check says, and remembers what it was asked and told."""
+    """The host's functions. They answer as a check configures them, and record questions and
+    notifications."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -65,8 +66,8 @@ class Host:
 
 
 def answer_as_model(request: Any) -> SampleResult:
-    """Call the tool if there is one and it has not been called, else repeat what the user said
-    last."""
+    """Call the tool if there is one and it has not been called. Otherwise repeat the last message
+    of the user."""
     last = request.messages[-1]
     if request.tools and last.content[-1].type != "tool_result":
         return SampleResult(
@@ -96,7 +97,7 @@ class Checks:
     """The checks of a server, one method of a subclass for each: they look at a client and at the
     host behind it."""
 
-    takes: frozenset[str] = frozenset()  # these alone; all when there are none
+    takes: frozenset[str] = frozenset()  # only these; all if there are none
 
     def __init__(self, client: Any, host: Host) -> None:
         self.client, self.host, self.revision = client, host, client.revision

@@ -1,7 +1,7 @@
 """The peers, as data: what to install, which scripts play which role, which revisions they speak.
 
 To add a peer, add an entry. A script below `peers/` prints or serves as the shared ones do; a
-server of somebody else's with tools of its own names its set of checks in `our_client.CHECKS`.
+third-party server with its own tools names its set of checks in `our_client.CHECKS`.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ REFERENCE = [
 
 
 def of_node(name: str, *arguments: str) -> Peer:
-    """A server as it came, whose tools have the checks of its name."""
+    """An unchanged third-party server, with the checks of its name."""
     environment = NodeEnvironment(name, [f"@modelcontextprotocol/{name}@2026.8.31"])
     return Peer(
         name,

@@ -120,7 +120,7 @@ class Tools(Basics):
             self.client.set_log_level("debug")
         expect(self.text("note", {"text": "hør"}), "noted")
         if self.modern and not declared:
-            # Messages come to those alone who ask for a level.
+            # Only clients that request a level receive messages.
             expect(self.host.heard, [])
             return
         (message,) = self.host.wait_heard(len)
@@ -165,8 +165,8 @@ class Tools(Basics):
 
 
 class Shared(Tools):
-    """Everything but plain tools too. What is cancelled while it asks comes last: a server may end
-    over it."""
+    """Checks beyond plain tools. Cancelling a call that asks is last, because it may end the
+    server."""
 
     def descriptions(self) -> None:
         """The server's description of itself and of a tool, as far as the revision can express it."""
@@ -232,7 +232,7 @@ class Shared(Tools):
         expect(error.code, -32602 if self.modern else -32002)
 
     def pages(self) -> None:
-        """The list of prompts comes in pages, and a client has all of them."""
+        """The list of prompts has several pages, and a client fetches all of them."""
         first = self.client.request("prompts/list", timeout=SECONDS)
         expect((len(first["prompts"]), bool(first.get("nextCursor"))), (2, True))
         expect(len(self.client.list_prompts()), 3)
@@ -327,7 +327,7 @@ class Shared(Tools):
             self.client.complete("number", "1", template="note://by-id/{number}").values,
             ["1", "10", "100"],
         )
-        # Before 2025-06-18 a request cannot say what is chosen.
+        # Before 2025-06-18 a request cannot name the chosen arguments.
         chosen = self.client.complete(
             "name", "", prompt="greet", arguments={"tone": "formal"}
         ).values

@@ -37,7 +37,7 @@ PEER = {peer.name: peer for peer in PEERS}
 HERE = Path(__file__).resolve().parent
 TRACE = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "minimcp", "trace"]
 
-# Keeps what passes both ways, beside what it starts.
+# Records the bytes of both directions, next to the program that it starts.
 TEE = """
 import os, subprocess, sys, threading
 server = subprocess.Popen(sys.argv[2:], stdin=-1, stdout=-1, bufsize=0)

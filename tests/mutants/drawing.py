@@ -26,7 +26,7 @@ CHANGES = ("flip", "drop", "double", "insert", "cut", "splice", "replace")
 
 
 def change(kind: str, data: bytearray, dice: random.Random, corpus: Sequence[bytes]) -> None:
-    """Change what there is of these bytes in one place, or a run of them."""
+    """Change one place or a run of these bytes."""
     start = dice.randrange(len(data) + 1)
     if kind == "flip":
         data[start : start + 1] = bytes([dice.randrange(256)])
@@ -91,8 +91,8 @@ def measured(data: bytes) -> bytes:
 def culprits(
     numbers: Sequence[int], judge: Callable[[Sequence[int]], Any], most: int = 1
 ) -> List[Sequence[int]]:
-    """The smallest groups of these that are still judged to be wrong, at most so many; each part is
-    judged again."""
+    """Return the smallest groups of these that are still judged wrong, at most this many. Each part
+    is judged again."""
     found: List[Sequence[int]] = []
     middle = len(numbers) // 2
     for half in (numbers[:middle], numbers[middle:]) if middle else ():

@@ -319,7 +319,7 @@ WHERE = Fetcher(BASE)
 
 
 def urls(data: bytes) -> None:
-    """Where messages go and what a user is shown is what is connected to; all else is refused."""
+    """Check that the accepted URL, the connected address and the URL shown to a user agree."""
     text = data.decode("utf-8", "replace")
     session: Any = SimpleNamespace(_endpoint="", _url=BASE, _named=Flag())
     with suppress(errors.ProtocolViolation):

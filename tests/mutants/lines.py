@@ -120,7 +120,7 @@ def expected(line: bytes) -> Expected:
             return one_of(REFUSED, UNREAD, NOTHING, *either)
         if doubled:  # the id that was read may be one of two
             return one_of(REFUSED, UNREAD, NOTHING, *under_any)
-        if response:  # a response of somebody's, or a request that says too much
+        if response:  # another client's response, or a request with extra members
             return one_of(NOTHING, REFUSED, *either)
         if odd:
             return one_of(*either, vital=True)
@@ -146,8 +146,8 @@ def came(message: Any) -> Optional[Key]:
 
 
 class Verdict(NamedTuple):
-    """How a batch was answered: what is missing (and vital or not), what nobody expected, and what
-    may still come."""
+    """The responses to a batch: missing ones (vital or not), unexpected ones, and possible later
+    ones."""
 
     lost: List[str]
     silent: int
@@ -178,8 +178,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
             got[found] -= 1
         elif NOTHING in wanted.keys:
             open.update(one for one in wanted.keys if one[0])
-            # what was taken for the answer of another line with this id may be this one's, and the
-            # other's comes later
+            # a response that was assigned to another line with this id may belong to this one, and
+            # the other's is still to arrive
             open.update((id, "result") for id, _ in wanted.keys if id and sharing[id] > 1)
         elif {id for id, _ in wanted.keys} & cancelled:
             open.update(wanted.keys)

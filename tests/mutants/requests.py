@@ -16,8 +16,8 @@ from ..wire.messages import EVERY, MODERN, check, encode, hello, modern, notific
 from .drawing import draw, measured
 
 TERMS = {"sessions": 20_000, "session_ttl": 5.0, "body": 5.0, "head": 5.0, "idle": 5.0}
-# seconds in which nothing comes of any connection: what they wait for is the rest of a body, or an
-# event
+# seconds in which no connection receives anything, because each waits for the rest of a body or for
+# an event
 QUIET = 0.15
 
 

@@ -28,8 +28,8 @@ class Options(NamedTuple):
 
 
 class Judge:
-    """Judges mutants by their names; `batch` of them at once. The judges of all kinds look like
-    this."""
+    """The interface of the judges of all kinds: it judges mutants by their names, `batch` of them
+    at once."""
 
     batch = 1
 

@@ -1,4 +1,4 @@
-"""The program of tests/mutants finds what it looks for: each judge fails on what has the fault."""
+"""The program of tests/mutants finds faults: each judge fails on a subject with the fault."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ READERS: Dict[str, Callable[[int], float]] = {
 KINDS = (  # what is sampled of each process
     Kind(
         "threads", "", 32, 0
-    ),  # as many workers as there were calls at once stay for 10 s: see `has_come_to_rest`
+    ),  # as many workers as there were concurrent calls remain for 10 s: see `has_come_to_rest`
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
@@ -112,7 +112,7 @@ class Series:
         """Add one of each kind.
 
         Args:
-            held: What the process itself says that it holds: `settle`.
+            held: The process's own report of its memory, from `settle`.
         """
         for kind, values in zip(KINDS, self.values):
             values.append(

@@ -56,7 +56,7 @@ class WebServer:
         self._process.communicate(timeout=WAIT)
 
     def vanish(self, dice: random.Random) -> None:
-        """Begin something, by raw bytes, and leave in the middle of it."""
+        """Start a session with raw bytes, and leave in the middle."""
         peers: List[Peer] = []
         try:
             VANISHING[dice.choice(list(WAYS))](self, dice, peers)

@@ -345,7 +345,7 @@ PLACES: Dict[str, Callable[[Path], None]] = {
 
 
 def main() -> int:
-    """Try all of them, or those whose names contain an argument; the exit code."""
+    """Try all places, or those whose names contain an argument, and return the exit code."""
     failed = 0
     for name, attempt in PLACES.items():
         if sys.argv[1:] and not any(each in name for each in sys.argv[1:]):

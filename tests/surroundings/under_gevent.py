@@ -64,8 +64,7 @@ def calls_wait_without_stopping_others(client: minimcp.Client) -> None:
 
 
 def greenlets_share_a_client(client: minimcp.Client) -> None:
-    """Many of them call at once; one is killed and one runs out of its own time, and only their
-    calls end."""
+    """Many clients call at once. One is killed and one times out, and only their calls end."""
     begun = threading.Event()
 
     def hold() -> None:

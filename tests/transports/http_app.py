@@ -140,8 +140,7 @@ def core_of(server: Server, **changes: Any) -> Endpoint:
 
 
 def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any) -> HttpRequest:
-    """A POST with the headers that it needs, and others beside or instead of them (None leaves one
-    out)."""
+    """Return a POST with the required headers, and others in addition or instead (None omits one)."""
     given: Dict[str, Any] = {**POST_HEADERS, **(headers or {}), **instead}
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return HttpRequest(

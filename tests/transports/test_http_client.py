@@ -1,5 +1,4 @@
-"""Streamable HTTP from the client's end, against a peer that says what the test wants, byte for
-byte."""
+"""Streamable HTTP from the client's side, against a peer whose bytes the test chooses."""
 
 from __future__ import annotations
 
@@ -744,8 +743,8 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
 def test_the_retry_time_of_a_server_is_respected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It polls: each stream ends at once with a new id, and says after how many seconds there may
-    be more."""
+    """The server polls: each stream ends at once with a new id, and names the seconds until more is
+    available."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.05)
     at: List[float] = []
 
@@ -1121,7 +1120,7 @@ def test_a_proxy_is_asked() -> None:
 
 
 PROXY_SETTINGS: Any = [
-    # Names of environment variables, proxies=, and what the message says.
+    # Names of environment variables, proxies=, and the text of the message.
     (["http_proxy"], False, "the environment variable http_proxy"),
     (["HTTP_PROXY"], False, "the environment variable HTTP_PROXY"),
     (["all_proxy"], False, "the environment variable all_proxy"),
@@ -1295,7 +1294,7 @@ def test_a_check_of_deadlines_during_its_scheduling_is_not_the_last(
     """The thread that orders it was held up until the time had come."""
 
     class Lock:
-        """Tells that a thread has come to wait for it."""
+        """Signals that a thread waits for the lock."""
 
         def __init__(self, lock: Any) -> None:
             self.lock, self.waits = lock, threading.Event()

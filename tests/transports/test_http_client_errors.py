@@ -77,7 +77,7 @@ class Sessions:
     """A server with sessions. `forget` makes it forget all of them, as a restart does.
 
     Args:
-        status, body: How it rejects what it does not know, or a call of the tool "bad".
+        status, body: Its response to an unknown session, or to a call of the tool "bad".
     """
 
     def __init__(self, status: int, body: Body) -> None:
@@ -240,7 +240,7 @@ def test_a_ping_that_is_not_answered_leaves_the_error_as_it_is(
 
 
 def _endless(status: int, kind: str, body: bytes) -> Callable[[Heard, Wire], None]:
-    """A response whose head and first bytes come at once, and whose body never ends."""
+    """A response whose head and first bytes arrive at once, and whose body never ends."""
 
     def say(heard: Heard, wire: Wire) -> None:
         head = f"HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\n\r\n"

@@ -61,8 +61,8 @@ def test_strangers_are_turned_away_before_their_body_is_read(
 
 
 class OneConnection:
-    """Serves requests that come as the bytes of one connection, so that what is known of one head
-    serves the next."""
+    """Serves requests that arrive on one connection, so that the admission of one head is reused
+    for the next."""
 
     def __init__(self, core: Endpoint) -> None:
         self.core, self.parser = core, RequestParser(body_bytes=None)

@@ -364,7 +364,7 @@ def test_a_client_that_has_read_the_end_of_its_stream_may_open_the_next_one(
 
 
 class SlowPeer:
-    """Takes nothing of what is written to it until `taken` is set."""
+    """A client that reads nothing until `taken` is set."""
 
     def __init__(self, response: Served) -> None:
         self.writing, self.taken = threading.Event(), threading.Event()
@@ -832,7 +832,7 @@ def test_a_stream_may_end_as_its_connection_leaves(core: Endpoint) -> None:
 
         @writer.setter
         def writer(self, writer: Any) -> None:
-            """It is what the test says."""
+            """A clock that the test sets."""
 
     stream = Leaving(core, session, session.peer.revision, connection, pending=session.pending)
     stream.finish()

@@ -145,14 +145,14 @@ def mailbox_of(one: processes.Processes) -> str:
 
 
 def has_told_all(server: Server) -> bool:
-    """Whether what a process has told others is where they read it."""
+    """Return whether the messages of a process have arrived where the others read them."""
     return not config_of(server).processes.now(0)[1]
 
 
 def hears_late(
     monkeypatch: pytest.MonkeyPatch, until: threading.Event, *late: processes.Processes
 ) -> None:
-    """Have the threads of processes (without any: of all) begin to hear when the test says so."""
+    """Let the listening threads of processes (without any: of all) start when the test allows it."""
     hold = processes.Processes.hold
 
     def held(self: processes.Processes) -> None:
@@ -518,8 +518,8 @@ def test_a_position_that_is_read_during_a_change_is_after_it(
 def test_a_change_at_the_moment_a_stream_opens_is_sent_on_it_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """A change of another process is passed on while the stream is known, and before it has caught
-    up, or behind; one of this process ("here") is sent at once."""
+    """A change of another process is forwarded while the stream is open, before or after it has
+    caught up. A change of this process ("here") is sent at once."""
     changing = site.servers[0 if when == "here" else 1]
     heard, opened, hear = (
         threading.Event(),

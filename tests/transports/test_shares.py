@@ -352,7 +352,7 @@ class Jobs:
         return serve(self.core, alone("tools/call", params, with_token(token), capabilities=able))
 
     def begins(self, *tokens: str) -> bool:
-        """Whether a task begins for each of these."""
+        """Return whether a task starts for each of these."""
         return [self.begin(token).status for token in tokens] == [200] * len(tokens)
 
     def refuses(self, token: str) -> bool:

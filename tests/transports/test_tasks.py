@@ -1,5 +1,4 @@
-"""Tasks over HTTP: whose they are, what their headers say, which responses are streams, and streams
-that are lost."""
+"""Tasks over HTTP: their owners, their headers, which responses are streams, and lost streams."""
 
 from __future__ import annotations
 

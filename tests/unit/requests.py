@@ -1,5 +1,4 @@
-"""One request to a feature, without a connection: the exchange is there, and what it sends is
-remembered."""
+"""One request to a feature, without a connection. The sent messages are recorded."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ def test_output_on_stderr_is_kept_even_if_its_reader_is_slow(
         def wait(self, timeout: Optional[float] = None) -> bool:
             if (
                 timeout != child.STDERR_SECONDS
-            ):  # `close` has waited for the end, and now looks at what has come
+            ):  # `close` has waited for the exit, and now reads the remaining output
                 may_read.set()
             return super().wait(timeout)
 

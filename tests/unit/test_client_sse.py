@@ -151,7 +151,9 @@ class Old:
 
     def get(self, heard: Heard, wire: Wire) -> None:
         wire.stream()
-        self.streams.append(wire)  # first: whoever reads the endpoint posts at once
+        self.streams.append(
+            wire
+        )  # first, because the client posts as soon as it has read the endpoint
         wire.event(self.endpoint, event="endpoint")
         wire.sock.recv(1)
 

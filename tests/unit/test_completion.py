@@ -1,4 +1,4 @@
-"""Completers: what may be given for one, how it is called, and what is done with what it returns."""
+"""Completers: their forms, their arguments, and their results."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""`connect`: what it takes a target for, what it says when that fails, and which options do not
-apply."""
+"""`connect`: how it interprets a target, its error messages, and options that do not apply."""
 
 from __future__ import annotations
 

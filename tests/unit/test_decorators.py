@@ -170,7 +170,7 @@ def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
-    """The classes for type checkers, what `help` says, and what is checked are the same."""
+    """The classes for type checkers, the output of `help` and the run-time checks agree."""
     extensions = [Apps(), Tasks()]
     server = Server("x", extensions=extensions)
     features = [feature_of(server, name) for name in ("prompts", "resources", "access")]

@@ -88,7 +88,7 @@ def test_ctrl_c_in_a_handler_reaches_the_main_thread_after_the_response(kept: Ke
 
 
 class Queue:
-    """Somebody's queue: each look at its method makes a new object."""
+    """A user's queue. Each access to its method returns a new object."""
 
     def post(self, job: Callable[[], None]) -> None:
         job()

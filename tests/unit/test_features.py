@@ -18,7 +18,8 @@ from ..support import ROOT, WAIT
 
 
 class Guard(minimcp.Extension):
-    """Hides what is called secret, rejects the argument "stop", and marks what it has seen."""
+    """Hides the feature named secret, rejects the argument "stop", and marks the requests that it
+    has seen."""
 
     identifier = "com.example/guard"
 

@@ -1,4 +1,4 @@
-"""One request over HTTP: what it is made of, how it is given up, and what is said when it fails."""
+"""One HTTP request: its parts, its cancellation, and its error messages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_error_without_the_package_says_what_to_install() -> None:
 
 
 class TinyPieces:
-    """A response whose body comes in so many pieces of two bytes."""
+    """Return a response whose body arrives in this many pieces of two bytes."""
 
     status, headers = 200, {}  # type: Any, Any
 

@@ -1,4 +1,4 @@
-"""Forms: what an author may write, what a client is sent, and what is made of what it answers."""
+"""Forms: the notations of an author, the schema for a client, and the conversion of its answer."""
 
 from __future__ import annotations
 

@@ -243,8 +243,8 @@ def test_a_token_ends_the_opening_of_all() -> None:
 
 
 def interrupt() -> None:
-    """Ctrl-C. A signal that comes right before a wait does not end it: whoever sends it has the
-    wait end as well."""
+    """Send a Ctrl-C. A signal just before a wait does not end the wait, so this function ends it,
+    too."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 

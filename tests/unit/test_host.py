@@ -1,4 +1,5 @@
-"""A host's functions: how they are gathered and declared, what they get, and what the server hears."""
+"""A host's functions: how they are collected and declared, their arguments, and the responses to
+the server."""
 
 from __future__ import annotations
 
@@ -509,7 +510,7 @@ class Functions:
 
 
 class Late:
-    """Nobody would wait for what this makes."""
+    """A handler whose coroutine no caller would await."""
 
     async def elicit(self, request: Any) -> None:
         raise NotImplementedError

@@ -1,5 +1,5 @@
-"""Bytes to requests and responses to bytes: what has one meaning only is taken, everything else is
-refused."""
+"""From bytes to requests and from responses to bytes: unambiguous input is accepted, everything
+else is rejected."""
 
 from __future__ import annotations
 

@@ -65,8 +65,7 @@ def test_valid_and_invalid_middleware() -> None:
 
 
 def served() -> Server:
-    """A server with one thing of each kind, and middleware that does what the call's ``_meta``
-    says."""
+    """A server with one feature of each kind, and middleware that follows the call's ``_meta``."""
     server = Server("served", mask_errors=False)
 
     @server.middleware

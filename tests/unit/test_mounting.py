@@ -1,5 +1,5 @@
-"""One server that offers what another has: what is seen of it, which options hold, and what is
-refused."""
+"""One server that offers the features of another: which ones are visible, which options apply, and
+what is rejected."""
 
 from __future__ import annotations
 

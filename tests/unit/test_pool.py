@@ -56,7 +56,7 @@ def test_jobs_run_in_order_and_no_more_at_once_than_may(
         running.release()
         done.release()
 
-    pool.submit(lambda: {}["missing"])  # it hurts nobody
+    pool.submit(lambda: {}["missing"])  # it has no effect on others
     for number in range(50):
         pool.submit(lambda number=number: job(number))
     assert len(pool.queue) >= 49 and order == []

@@ -393,7 +393,7 @@ def test_a_setting_that_a_lost_server_accepted_is_kept_or_the_caller_gets_an_err
 
 
 class Session:
-    """Says what becomes of it."""
+    """Records the calls of its methods."""
 
     name, cause = "fake", minimcp.ConnectionLost("gone")
 

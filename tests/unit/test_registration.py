@@ -115,7 +115,7 @@ def injecting(query: str, database: str = "db") -> str:
 injecting.__wrapped__ = with_signature(lambda query: None, "query")  # type: ignore[attr-defined]
 
 
-# A function, what the model may send, what it has to send, a call's arguments and its text.
+# A function, the allowed and the required arguments, the arguments of a call, and its text.
 CALLABLE: List[Tuple[Any, List[str], List[str], Dict[str, Any], str]] = [
     (
         search,

@@ -364,7 +364,7 @@ def test_queued_requests_count_by_their_memory(until_answered: bool) -> None:
     first = incoming(sink, lambda request: DEFERRED, size=64_000, more=[{} for _ in range(20_000)])
     with pytest.raises(InternalError, match="too many requests are queued"):
         incoming(sink, id=2)
-    # A request that waits alone is accepted, whatever it takes.
+    # A request that waits alone is accepted, whatever its size.
     first.run() if until_answered else sink.requests.advance(first, BEGIN)
     incoming(sink, id=3).run()
     count, second = 0, incoming(sink, id="second", size=50)

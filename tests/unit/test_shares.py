@@ -1,4 +1,4 @@
-"""`Shares`: what each client occupies, and what it is called."""
+"""`Shares`: the places that each client occupies, and the client's name in messages."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_pages(folder: Path) -> None:
     ) as client:
         first = client.request("skills/list")
         assert [each["frontmatter"]["name"] for each in first["skills"]] == ["a", "b"]
-        (folder / "a" / "SKILL.md").unlink()  # a page behind stays what it was
+        (folder / "a" / "SKILL.md").unlink()  # the other page does not change
         second = client.request("skills/list", {"cursor": first["nextCursor"]})
         assert [each["frontmatter"]["name"] for each in second["skills"]] == ["c", "d"]
         assert [each.name for each in client.list_skills()] == ["b", "c", "d", "e"]

@@ -1,4 +1,4 @@
-"""SseEvent streams: the reader, whatever chunks come, its limits, and the writer."""
+"""SSE streams: the reader, for any chunks, its limits, and the writer."""
 
 from __future__ import annotations
 

@@ -309,7 +309,7 @@ def test_a_call_that_was_given_up_has_no_answer(tmp_path: Path) -> None:
     with connect(ScriptedServer(silent), probe_timeout=0.01, trace=record(file)) as client:
         with pytest.raises(RequestTimeout):
             client.call_tool("lend", timeout=0.01)
-    with connect(replay(file)) as client:  # at once, whatever the probe may last
+    with connect(replay(file)) as client:  # at once, however long the probe may last
         assert client.revision == NEWEST_HANDSHAKE.name
         with pytest.raises(MethodNotFound, match='has no response to tools/call {"name": "lend"}'):
             client.call_tool("lend")

@@ -1,5 +1,5 @@
-"""`ScriptedServer` and `ScriptedClient`: what a test's script sees and says, in memory and in a
-child process."""
+"""`ScriptedServer` and `ScriptedClient`: the messages that a test's script receives and sends, in
+memory and in a child process."""
 
 from __future__ import annotations
 

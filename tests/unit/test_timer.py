@@ -40,7 +40,7 @@ def test_a_deadline_stays_paused_until_every_pause_is_resumed(time: MovedTime) -
     assert deadline.to_wait() == 10
     time.ahead += 11
     deadline.pause()
-    assert deadline.expired and deadline.to_wait() == 0  # what is over stays over
+    assert deadline.expired and deadline.to_wait() == 0  # an expired deadline stays expired
 
 
 def test_functions_are_called_in_the_order_of_their_times(

@@ -1,5 +1,5 @@
-"""The client is tolerant in what it reads: malformed parts are kept raw and logged, nothing else is
-lost."""
+"""The client tolerates malformed input: it keeps malformed parts raw and logs them, and loses
+nothing else."""
 
 from __future__ import annotations
 

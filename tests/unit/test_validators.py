@@ -67,7 +67,7 @@ def positions(guarded: Any) -> Dict[str, Tuple[Any, Callable[[Any], Any]]]:
 
 
 def served(annotation: Any, default: Any = ...) -> Tuple[Server, List[Any]]:
-    """A server whose tool, prompt and template note what they are given."""
+    """A server whose tool, prompt and template record their arguments."""
     got: List[Any] = []
 
     def note(value: Any) -> str:

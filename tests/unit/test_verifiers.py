@@ -28,7 +28,7 @@ RESOURCE = "https://mcp.example.com/mcp"
 
 
 class Issuer:
-    """Says what a test wants, over HTTP, and keeps what it was asked."""
+    """An issuer over HTTP that follows a test, and records its requests."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"

@@ -24,8 +24,8 @@ ERAS = (HANDSHAKE, MODERN)
 """One revision of each era, for what must hold in both."""
 
 NEVER = 60.0
-"""Seconds: a timeout that a test must not reach. What is found out at once is found out long before
-it."""
+"""Seconds: a timeout that a test must not reach. Faults that are reported at once are reported long
+before it."""
 
 
 class ScriptedServer:
@@ -53,8 +53,8 @@ class ScriptedServer:
         return [record for record in records[self._since :] if event in (None, record["event"])]
 
     def begin(self, *, whole: bool = False) -> None:
-        """Have the journal begin here, for the next test that shares this server; or show the whole
-        of it again."""
+        """Start the journal here, for the next test that shares this server, or show the whole
+        journal again."""
         self._since = 0
         self._since = 0 if whole else len(self.journal())
 
@@ -108,7 +108,7 @@ class ScriptedServer:
                 assert (VERSION_KEY in meta) == (CAPABILITIES_KEY in meta), text
 
     def end(self) -> None:
-        """End what the journal says was started and did not end by itself."""
+        """End the processes that the journal names and that have not exited."""
         for record in self.journal("grandchild"):
             try:
                 os.kill(record["child"], signal.SIGKILL)

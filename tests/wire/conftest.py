@@ -112,7 +112,7 @@ def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut short what a client grants a server at its end, for servers that make no use of it."""
+    """Shorten the grace that a client allows a server at its end, for servers that do not use it."""
     monkeypatch.setattr(channel, "FLUSH_ON_CLOSE_SECONDS", 0.05)
     monkeypatch.setattr(connecting, "CLOSE_SECONDS", 0.3)
     for name, seconds in {"SETTLE": 0.05, "CONSUMER": 0.05, "PATIENCE": 0.05}.items():

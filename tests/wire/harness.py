@@ -1,10 +1,9 @@
 """A real server process spoken to in raw bytes: no SDK on this side, no thread, every wait bounded.
 
-`RawServer` starts a server file as a child process. Bytes go in as a test wrote them, lines come
-out, and each line that is looked at must be strict JSON and a well-formed JSON-RPC message,
-whatever the test is about.
-Nothing is read unless a test reads or writes, so a test can leave the server's output standing in
-the pipe.
+`RawServer` starts a server file as a child process. The input is the exact bytes of the test. Each
+line of the output that is read must be strict JSON and a well-formed JSON-RPC message, in every
+test. Nothing is read unless a test reads or writes, so a test can leave the server's output
+standing in the pipe.
 """
 
 from __future__ import annotations
@@ -225,7 +224,7 @@ class RawServer:
         return self.begin("tools/call", params, **more)
 
     def answer(self, id: Any, wait: Optional[float] = None) -> dict[str, Any]:
-        """The response with this id; whatever comes before it is kept in `aside`."""
+        """Return the response with this id. Earlier messages are kept in `aside`."""
         until = time.monotonic() + self.seconds(wait)
         for kept in self.aside:
             if isinstance(kept, dict) and "method" not in kept and same(kept.get("id"), id):
@@ -373,7 +372,7 @@ class RawServer:
         """End the server as a client does, by the end of its input.
 
         Returns:
-            The messages that nobody had read yet.
+            The messages that were not read before.
 
         Raises:
             AssertionError: It hung, it did not exit with 0, or a thread of it died of an exception.

@@ -10,9 +10,9 @@ for each event: its start, each line it receives, the end of its input, each sig
   ...}``, or ``{"raw": text}`` in which ID stands for the request's id.
 - ``list``: how it answers tools/list (a name in `LISTS`, or a result).
 - ``tool_errors``: steps of the same kind for tools/call, null for what the tool's own name says.
-- ``cacheable``: true puts into a list of tools how long it stays true, which 2026-07-28 asks for.
-- ``capabilities``, ``instructions``, ``more``: what it says of itself; ``more`` is laid over the
-  result.
+- ``cacheable``: true adds a cache lifetime to lists of tools, which 2026-07-28 requires.
+- ``capabilities``, ``instructions``, ``more``: its description of itself; ``more`` overrides
+  members of the result.
 - ``end``: what it does when its input ends (a name in `ENDS`).
 
 Every tool is a misbehaviour: the name of the tool that is called chooses it (`TOOLS`).
@@ -44,7 +44,7 @@ SHOWN = 1 << 16
 """Bytes of a received line that the journal keeps."""
 
 HANG = 60
-"""Seconds after which a peer that hangs ends by itself, should nobody end it."""
+"""Seconds after which a hanging peer exits, if no test ends it."""
 
 
 class Peer:
@@ -158,7 +158,7 @@ class Peer:
             **told,
         }
 
-    # What the script says.
+    # the contents of the script
 
     def step(self, name: str, default: Any) -> Any:
         """The step of a scripted answer that has come."""
@@ -547,7 +547,7 @@ def line_first(line: bytes) -> Callable[[Peer, Json], None]:
 
 
 def note_flood(peer: Peer, request: Json) -> None:
-    """Send 20,000 log messages, or as many as asked for, or another line so often; then answer."""
+    """Send 20,000 log messages, or as many as requested, or another line that often; then answer."""
     asked = given(request)
     line = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"flood","data":%s}}'
     line = asked.get("line", line % ('"%s"' % ("x" * asked["size"]) if "size" in asked else "ID"))

@@ -16,7 +16,7 @@ LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 def told(server: RawServer, kind: str) -> list[dict[str, Any]]:
-    """The params of the notifications that came so far, all of this kind."""
+    """Return the params of the notifications so far, which must all be of this kind."""
     found = server.fence()
     assert all(message["method"] == f"notifications/{kind}" for message in found), found
     return [message["params"] for message in found]

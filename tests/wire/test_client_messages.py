@@ -136,8 +136,7 @@ def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(talking: Tal
     "PING-01", "PING-02", "BASE-17", "BASE-18", "BASE-04", "LIFE-16", "M:BASE-10", "M:STD-5"
 )
 def test_unsolicited_requests_and_notifications_of_a_server(talking_both: Both) -> None:
-    """In the new era a request is dropped without a word; notifications that nobody knows always
-    are."""
+    """In the new era, a request is dropped silently; unknown notifications always are."""
     server, client = talking_both
     for tool in ("unknown-notes", "asks"):
         assert client.call_tool(tool, {"text": "fine"}, timeout=NEVER).text == "fine"

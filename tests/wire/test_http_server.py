@@ -577,7 +577,7 @@ def test_a_peer_that_reads_can_be_recognized(endpoint: Endpoint, running: Runnin
         seen.append(writer.has_room())
         full.set()
         assert gone.wait(WAIT)
-        seen.append(eventually(writer.has_room))  # and writing says what is wrong
+        seen.append(eventually(writer.has_room))  # and writing raises the cause
         writer.write(b"x")
 
     endpoint.paths["/"] = fill

@@ -1,5 +1,4 @@
-"""2026-07-28 as raw bytes: every request stands alone, and every answer says so; streams that tell
-of changes."""
+"""2026-07-28 as raw bytes: stateless requests, complete responses, and streams of changes."""
 
 from __future__ import annotations
 
@@ -160,7 +159,7 @@ def test_the_server_never_asks_and_lists_its_tools_in_order(serve: Serve) -> Non
 
 @pytest.mark.requirement("M:META-8", "META-01")
 def test_a_meta_of_the_handlers_own(newer: RawServer) -> None:
-    """It wins over what the server would stamp, and the handler's object stays as it is."""
+    """The handler's value wins over the server's, and the handler's object does not change."""
     first, second = newer.call("tagged"), newer.call("tagged")
     assert first == second and first["_meta"]["com.example/mine"] == [1]
     assert first["_meta"][SERVER_KEY] == {"name": "other", "version": "9"}
@@ -173,7 +172,7 @@ ID = "io.modelcontextprotocol/subscriptionId"
 
 
 def listen(server: RawServer, id: Any, **wanted: Any) -> Any:
-    """Open a stream; what the server says first."""
+    """Open a stream, and return the server's first message."""
     server.write(request(id, "subscriptions/listen", modern({"notifications": wanted})))
     return server.message()
 

@@ -1,5 +1,5 @@
-"""A server whose tools start processes: it ends when its input ends or a signal comes, and at no
-other time, whatever becomes of these."""
+"""A server whose tools start processes. It ends when its input ends or a signal arrives, and at no
+other time, whatever these processes do."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The handshake and what a session is, as raw bytes: who may say what when, arrays, pages, and the
-end of a session.
+"""The handshake and sessions as raw bytes: the order of messages, arrays, pages, and the end of a
+session.
 
-What a paraphrase of the specification asks for beside it (SEED) is here too, and C06 of the fault
-catalogue: arrays are a duty in 2025-03-26, tolerated in 2024-11-05 and refused everywhere else.
+It also covers the extra requirements of a paraphrase of the specification (SEED), and C06 of the
+fault catalogue: arrays are required in 2025-03-26, tolerated in 2024-11-05 and rejected everywhere
+else.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Adapter:
             sys.stdout.flush()
 
     def run(self, command: Dict[str, Any]) -> None:
-        """Do what a command says, and answer it."""
+        """Execute a command, and answer it."""
         try:
             found = getattr(self, "do_" + command["do"])(command)
         except minimcp.McpError as error:
@@ -38,7 +38,7 @@ class Adapter:
         self.say({"n": command["n"], "ok": True, **found})
 
     def do_open(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Connect. What the server says on stderr is drained, and shown to nobody."""
+        """Connect. The server's stderr is drained and dropped."""
         common = {
             "connect_timeout": command["timeout"],
             "on_log": self.callback(command["on_log"]) if "on_log" in command else None,

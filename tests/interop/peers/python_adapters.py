@@ -46,8 +46,8 @@ def dump(model: Any) -> Any:
 
 
 def answer_as_model(params: Any) -> Any:
-    """Call the tool if there is one and it has not been called, else repeat what the user said
-    last."""
+    """Call the tool if there is one and it has not been called. Otherwise repeat the last message
+    of the user."""
     content = params["messages"][-1]["content"]
     last = content[-1] if isinstance(content, list) else content
     result = {"role": "assistant", "model": "interop-model", "stopReason": "endTurn"}
@@ -72,7 +72,8 @@ def answer_as_user(params: Any) -> Any:
 
 
 class Host:
-    """The callbacks: they answer as a check says, and remember what they were asked and told."""
+    """The callbacks. They answer as a check configures them, and record questions and
+    notifications."""
 
     def __init__(self) -> None:
         self.changed = anyio.Event()

@@ -83,9 +83,9 @@ class Peer(Checks):
 
 
 class Shared(Peer):
-    """The cache comes before changes: the SDK may throw kept lists away after those.
+    """The cache is checked before changes, because the SDK may discard cached lists after a change.
 
-    The longest message comes last: a client that cannot take it loses its connection.
+    The longest message is last, because a client that cannot read it loses its connection.
     """
 
     async def list(self) -> None:
