@@ -36,11 +36,12 @@ CHANCES = (
 is sent twice; its connection is cut after sending, or in the middle of the response; or the whole
 response is late."""
 
+# the same for messages that are not calls
 OTHERS = (
     ("delay", 0.2),
     ("drop", 0.02),
     ("half", 0.02),
-)  # the same for messages that are not calls
+)
 OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
 PIECE = 65536
 NO_SESSION = b"HTTP/1.1 404"  # the beginning of a response that says so; no client reads further

@@ -577,9 +577,8 @@ SCENES: Dict[str, Tuple[Callable[[Stage], str], Tuple[str, ...]]] = {
 }
 
 
-ALONE = (
-    "official",
-)  # the suite allows a stream one second to open, so nothing else runs at the same time
+# the suite allows a stream one second to open, so nothing else runs at the same time
+ALONE = ("official",)
 
 
 def play(name: str, kind: str) -> bool:

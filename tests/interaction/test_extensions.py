@@ -120,11 +120,12 @@ def test_the_meta_of_a_tool_and_a_request_arrive_untouched(client: Client) -> No
     for meta in (
         {"com.example/x": [1], "dev.mcp/odd": {"a": None}, "-": 0},
         {"traceparent": parent, "tracestate": "vendor=1", "baggage": "user=ada"},
+        # the receiver decides whether they are valid
         {
             "traceparent": "nonsense",
             "baggage": 5,
             "tracestate": None,
-        },  # the receiver decides whether they are valid
+        },
     ):
         assert seen(client, meta) == meta
 

@@ -113,9 +113,8 @@ def test_a_cancellation_is_sent_in_the_form_of_its_era_and_the_token_stays_cance
         token.cancel()
         with pytest.raises(minimcp.Cancelled):
             waiting.result()
-        assert cancelled.wait(
-            WAIT
-        )  # closing the response was enough, because this era sends no notification
+        # closing the response was enough, because this era sends no notification
+        assert cancelled.wait(WAIT)
         assert ("notifications/cancelled" in transcript.methods()) is (revision != "auto")
         sent = len(transcript)
         with pytest.raises(minimcp.Cancelled):

@@ -151,9 +151,8 @@ class Old:
 
     def get(self, heard: Heard, wire: Wire) -> None:
         wire.stream()
-        self.streams.append(
-            wire
-        )  # first, because the client posts as soon as it has read the endpoint
+        # first, because the client posts as soon as it has read the endpoint
+        self.streams.append(wire)
         wire.event(self.endpoint, event="endpoint")
         wire.sock.recv(1)
 
