@@ -161,7 +161,7 @@ class AuthorizationServer:
     def issue(
         self, client: str, subject: str, scope: str, resource: str, *, refreshes: bool = True
     ) -> Dict[str, Any]:
-        """A token that is valid from now on, as the token endpoint gives it."""
+        """Return a token that is valid from now on, as the token endpoint would."""
         access, refresh = secrets.token_hex(16), secrets.token_hex(16)
         claims = {
             "sub": subject,
@@ -246,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Browser:
-    """A person at a page: opens it, is sent back, and that at once. ``opened`` has the pages."""
+    """A person at a page that opens it and is redirected at once. ``opened`` has the pages."""
 
     def __init__(self) -> None:
         self.opened: List[str] = []

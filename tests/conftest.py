@@ -37,7 +37,7 @@ from .support import (
 )
 
 SETTLE = 10.0
-"""Seconds that the threads, descriptors and children of a test may take to go away after it."""
+"""Seconds that the threads, descriptors and children of a test may need to end after it."""
 
 
 HANG_LOG = pytest.StashKey[TextIO]()
@@ -60,8 +60,8 @@ AGAIN = 10.0
 """Seconds until a test that continued after its interruption is interrupted again."""
 
 STUCK = 4
-"""Times the limit after which a process ends whose main thread cannot be interrupted, and every
-process of Windows, which has no timers."""
+"""Multiple of the limit after which the process ends if its main thread cannot be interrupted, or
+if the system is Windows, which has no timers."""
 
 
 class TookTooLong(BaseException):
@@ -226,18 +226,18 @@ def _left_behind(before: Held) -> List[str]:
 
 
 GROWN = re.compile(r"(minimcp-.+)-\d+|minimcp-timer")
-"""A thread of a pool, or the timer: they come when they are needed, which the scheduler decides."""
+"""A thread of a pool, or the timer. They start on demand, as the scheduler decides."""
 
 
 def _has_user(pool: str, readers: Set[str]) -> bool:
-    """Whether a connection was there before whose handlers run in a pool; all of a server share
-    one."""
+    """Return whether a connection existed before whose handlers run in a pool. All connections of a
+    server share one pool."""
     return pool == "minimcp-client" or any(name.startswith(f"{pool}-") for name in readers)
 
 
 def _begun_since(before: Held) -> Set[threading.Thread]:
-    """The test's threads: those by which connections grow that were there before are theirs,
-    whenever they come."""
+    """Return the threads of the test. Threads of connections that existed before belong to those
+    connections, whenever they start."""
     readers = {
         thread.name for thread in before.threads if thread.name.endswith(("-reader", "-accept"))
     }
@@ -259,8 +259,9 @@ def _after_settling(before: Held) -> List[str]:
         found = [f"thread {thread.name}" for thread in threads] + _left_behind(before)
         if not found or time.monotonic() >= end:
             return found
-        for thread in threads:  # one that ends may begin another
-            eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
+        for thread in threads:  # a thread that ends may start another
+            # it may only just have started
+            eventually(lambda thread=thread: thread.ident is not None)
             thread.join(max(0.0, end - time.monotonic()))
         if not threads:
             eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
@@ -283,9 +284,9 @@ def leaves_nothing_to_the_next_file() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
-    """Fail a test after which there is a thread, a descriptor or a child process more than before.
+    """Fail a test that leaves a thread, a descriptor or a child process behind.
 
-    What a fixture of wider scope opens while a test runs, it opens inside
+    A fixture of wider scope that opens resources during a test does so inside
     `support.outlives_the_test`.
     """
     KEPT.clear()

@@ -312,8 +312,8 @@ class Wrapper(NamedTuple):
     """Makes a type of another type.
 
     Args:
-        name: What reports call it, with {} for the other type.
-        make: Makes the sample; its name and flags are those of the other one, if it does not say.
+        name: The name in reports, with {} for the other type.
+        make: Makes the sample. Its name and flags are those of the other one by default.
         fits: Whether a type can be wrapped so; registration refuses the others.
     """
 

@@ -1,5 +1,5 @@
-"""The one place where tests look inside the library: what they find there has other tests, and an
-internal name that changes is changed here."""
+"""The only place where tests read private attributes of the library. Other tests cover these
+attributes, and a renamed attribute is changed only here."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def stop_hearing(processes: Any) -> None:
 
 
 def running_tasks(tasks: Any) -> Any:
-    """The requests of tasks whose handlers have not ended."""
+    """Return the requests of tasks whose handlers have not ended."""
     return tasks._running
 
 
@@ -91,12 +91,12 @@ def kept_connections(running: Any) -> Any:
 
 
 def left_connections(running: Any) -> Any:
-    """The connections of an HTTP server whose handlers run, though the client has left."""
+    """Return the connections of an HTTP server whose handlers run although the client has left."""
     return running._left
 
 
 def token_checks(core: Any) -> Any:
-    """The responses of an endpoint whose token is checked again."""
+    """Return the responses of an endpoint whose token is checked again."""
     return core.token_checks
 
 
@@ -141,7 +141,7 @@ def callbacks_of(token: Any) -> Any:
 
 
 def sweep(calls: Any) -> None:
-    """Look for calls whose time is over, as the timer does."""
+    """Check the deadlines of calls, as the timer does."""
     calls.look()
 
 
@@ -151,7 +151,7 @@ def written_streams(events: Any) -> Any:
 
 
 def close_clients_at_exit() -> None:
-    """Close the clients that nobody has closed, as the interpreter does when it exits."""
+    """Close all open clients, as the interpreter does when it exits."""
     client_module.close_at_exit()
 
 
@@ -166,7 +166,7 @@ def connection_of(client: Any) -> Any:
 
 
 def pools_of(fetcher: Any) -> Any:
-    """The pools of connections of a `Fetcher`, by what they lead to."""
+    """Return the connection pools of a `Fetcher`, by their targets."""
     return fetcher._pools
 
 

@@ -1,8 +1,7 @@
-"""``python -m tests.bench``: run the rounds and print the table, minimcp beside a hand-written
-loop.
+"""``python -m tests.bench``: run the rounds and print the table of minimcp and a hand-written loop.
 
 No time is ever asserted: the exit status is 0 unless a subject crashed, hung or answered wrong. In
-a round the subjects take turns slice by slice, so that a slow minute of the machine strikes both; a
+a round the subjects take turns slice by slice, so that a slow minute of the machine affects both; a
 round's value is the median of its slices, and ratios are taken within a round.
 """
 
@@ -35,7 +34,7 @@ IMPORTS = {
     "limit": f"import sys; sys.path.insert(0, {str(HERE)!r}); import limit_server",
     "minimcp": "from minimcp import Context, Server, ToolError",
 }
-"""The subjects, and the statement of each whose import time is measured."""
+"""The subjects, with the import statement to measure."""
 
 
 def server(subject: str, mode: str) -> list[str]:
@@ -65,7 +64,7 @@ class Metric(NamedTuple):
     times as long on one machine, because 1 MB fits its cache; a quadratic buffer would double that.
     """
 
-    key: str  # its name for ``--only`` and in what the load functions return
+    key: str  # its name for ``--only`` and in the results of the load functions
     label: str  # its name for people
     unit: str = "us"  # of the printed value
     scale: float = 1e6  # factor from base units (seconds, bytes, 1/s) to that unit
@@ -192,7 +191,7 @@ METRICS = tuple(metric for each in MEASUREMENTS for metric in each.rows)
 
 
 def opened(subject: str, mode: str) -> Child:
-    """A process of this mode, connected and warm."""
+    """Start a process of this mode, connect and warm it up."""
     if mode == "client":
         child = Child(client(subject), environment())
         load.client(child, 64)

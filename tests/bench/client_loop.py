@@ -1,5 +1,5 @@
-"""The loop of a blocking client under test: takes orders on stdin, calls, prints what it measured
-as JSON.
+"""The loop of a blocking client under test. It reads orders on stdin, calls, and prints the
+measured times as JSON.
 
 An order is ``sequential N`` or ``threads N``: N calls of ``echo`` by one caller, or shared by 64
 threads.

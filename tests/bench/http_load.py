@@ -18,7 +18,7 @@ from .load import HELLO, Broken, Measured
 
 CONNECTIONS = 32
 STREAMS = 200
-END = b"\r\n0\r\n\r\n"  # what the last event of a stream of chunks is followed by
+END = b"\r\n0\r\n\r\n"  # the bytes after the last event of a chunked stream
 WAIT = 20.0
 
 
@@ -55,7 +55,7 @@ class Connection:
                 found = socket.create_connection(self.address, WAIT)
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return found
-            except ConnectionRefusedError:  # one that said its URL before it listens
+            except ConnectionRefusedError:  # a server that printed its URL before it listens
                 if time.monotonic() > end:
                     raise self.child.broken("does not listen") from None
                 time.sleep(0.02)
@@ -83,7 +83,7 @@ class Connection:
             raise self.child.broken(f"a GET was answered with {data[-400:]!r}")
 
     def read(self, done: Callable[[bytes], bool] | None = None) -> bytes:
-        """One whole response, of which nothing has been read before, or as much of it as is wanted."""
+        """Read one whole response from its beginning, or as much of it as requested."""
         data, done = b"", done or _whole
         while not done(data):
             more = self.socket.recv(65536)
@@ -200,7 +200,7 @@ def progress(child: Child, reports: int) -> Measured:
 
 
 def _events(chunks: bytes) -> list[bytes]:
-    """The data of the events in a chunked body; those without data are for nobody."""
+    """Return the data of the events in a chunked body. Events without data are ignored."""
     whole, at = [], 0
     while not chunks.startswith(b"0\r\n", at):
         end = chunks.index(b"\r\n", at)

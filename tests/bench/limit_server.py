@@ -148,7 +148,7 @@ def answer(request: dict[str, Any], result: dict[str, Any]) -> bytes:
 
 
 def handle(request: dict[str, Any], tools: dict[str, Any]) -> bytes:
-    """The reply to one message; no bytes when there is none, or when a thread will write it."""
+    """Return the reply to one message; empty if there is none, or if a thread will write it."""
     method = request["method"]
     if method == "tools/call":
         params = request["params"]
@@ -171,7 +171,7 @@ def handle(request: dict[str, Any], tools: dict[str, Any]) -> bytes:
 
 
 def handle_http(body: bytes) -> Any:
-    """The reply to what a POST brings; for `count` the lines of an event stream."""
+    """Return the reply to the body of a POST; for `count`, the lines of an event stream."""
     request = decode(body.decode())
     if request["method"] == "tools/call" and request["params"]["name"] == "count":
         return itertools.chain(counted(request["params"]), [answer(request, text("done"))])

@@ -148,7 +148,8 @@ class Child:
             )
 
     def close(self) -> Optional[int]:
-        """End the input, wait for the end (killing what stays), and give the exit status."""
+        """Close the input, wait for the exit (killing a process that stays), and return the exit
+        status."""
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.process.stdin.close()
@@ -164,7 +165,7 @@ class Child:
 
 
 def result(child: Child, line: bytes) -> dict[str, Any]:
-    """The result in a reply; anything else is a wrong answer."""
+    """Return the result of a reply. Any other reply is a fault."""
     reply = json.loads(line)
     found = reply.get("result")
     if not isinstance(found, dict) or found.get("isError"):
@@ -200,7 +201,7 @@ def sequential(child: Child, calls: int) -> Measured:
 
 
 def in_flight(child: Child, calls: int) -> Measured:
-    """Keep 64 calls under way: as many new ones go out as answers came in."""
+    """Keep 64 calls in flight: each reply starts a new call."""
     first = next(child.ids) + 1
     lines = [child.call("echo", text=f"{number} {TEXT}") for number in range(calls)]
     pieces, done, sent = [], 0, WINDOW

@@ -58,12 +58,12 @@ def made(store: Optional[Store] = None, go: Optional[threading.Event] = None) ->
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """Return the memory of this process in bytes."""
     return status_of(os.getpid(), "VmRSS") * 1024
 
 
 def thousand() -> bool:
-    """All of them in one process."""
+    """Run all tasks in one process."""
     go = threading.Event()
     with connect(made(go=go), extensions=[Tasks()], elicit=lambda asked: HELLO) as client:
         held = [client.start_task("hold") for _ in range(HOLDING)]
@@ -95,7 +95,7 @@ def thousand() -> bool:
 
 
 def die(path: str) -> None:
-    """Make the tasks on a store, say their ids, and be killed in the middle."""
+    """Create the tasks on a store, print their ids, and be killed in the middle."""
     with connect(
         made(SqliteStore(path)), extensions=[Tasks()], elicit=lambda asked: HELLO
     ) as client:

@@ -81,7 +81,7 @@ if "stubborn" in sys.argv:
 
 
 class Behind:
-    """A server behind a bridge, in this process, and what it has noticed."""
+    """A server behind a bridge, in this process, that records its requests."""
 
     def __init__(self, revision: str) -> None:
         self.server = server = Server(
@@ -193,7 +193,7 @@ PAIRS = [
         for pair in ((OLD, NEW), (NEW, OLD), (NEW, "2024-11-05"))
     ),
 ]
-"""How the client reaches the bridge; what the client speaks, and what the server."""
+"""The transport between client and bridge, and the revisions of the client and of the server."""
 
 
 @pytest.fixture(params=PAIRS, ids=lambda each: "-".join(each))
@@ -726,7 +726,7 @@ def test_an_empty_client_info_of_a_handshake_is_not_passed_on(revision: str) -> 
     assert sent["params"]["clientInfo"] == {"name": "minimcp-bridge", "version": VERSION}
 
 
-# What a client of one era asks that only the other era has.
+# Requests of a client of one era that only the other era has.
 FOREIGN = {
     NEW: [
         "ping",

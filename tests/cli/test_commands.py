@@ -282,7 +282,7 @@ def test_call_reads_arguments_by_the_schema(
     assert (done.code, done.err) == (
         0,
         "ordering\n",
-    )  # which the server says, in this process: no progress
+    )  # in this process the server reports no progress
     said = json.loads(done.out)
     assert {name: said[name] for name in expected} == expected
 

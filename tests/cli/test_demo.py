@@ -1,4 +1,4 @@
-"""The demo: what it prints, on which Pythons, under which names."""
+"""The demo: its output, its Python versions, and its names."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _file(client: str, text: str = "") -> Path:
-    """A host's file, whose folder is made."""
+    """Return the path of a host's file, and make its folder."""
     path = Path(HOSTS[client].user_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if text:
@@ -309,7 +309,7 @@ def test_all_servers_of_all_hosts_are_listed(
     assert found[0]["entry"]["env"] == ["KEY"] and "secret" not in json.dumps(found)
 
 
-# ------------------------------------------------------------ what an untrusted checkout may do
+# ------------------------------------------------------------ limits of an untrusted checkout
 
 
 @pytest.mark.parametrize("client", [name for name, host in HOSTS.items() if host.project])

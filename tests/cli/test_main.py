@@ -1,4 +1,4 @@
-"""The face of the command line: help, versions, exit codes, and what a user gets for a mistake."""
+"""The command line in general: help, versions, exit codes, and the message for a mistake."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_missing_package_is_reported_in_one_line(
         )
     monkeypatch.setitem(
         sys.modules, "minimcp.cli.demo", None
-    )  # what is missing of our own is a fault of ours
+    )  # a missing module of our own is a fault of the library
     with pytest.raises(ImportError, match="demo"):
         main(["demo"])
 

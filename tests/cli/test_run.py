@@ -64,7 +64,7 @@ def test_it_serves_until_its_input_ends(tmp_path: Path, name: str) -> None:
     assert (done.code, sorted(done.err)) == (
         0,
         sorted("noise\nloaded"),
-    )  # Python's buffer may come second
+    )  # Python's buffer may be printed second
     assert json.loads(done.out)["result"]["serverInfo"]["name"] == "two"
 
 

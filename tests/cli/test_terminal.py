@@ -1,5 +1,5 @@
-"""Questions of a server: at a terminal they are put to the user, elsewhere declined; and what a
-user writes there."""
+"""Questions of a server: at a terminal the user is asked, otherwise they are declined; and the text
+that a user types."""
 
 from __future__ import annotations
 

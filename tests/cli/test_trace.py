@@ -167,7 +167,7 @@ def test_a_transcript_that_cannot_be_written_blocks_no_message(output: str) -> N
     )
     with tracing(
         *(["--output", output] if output else []), *python(ECHO)
-    ) as process:  # of stderr nobody reads
+    ) as process:  # of stderr without a reader
         assert process.stdin and process.stdout and process.stderr
         for _ in range(40):
             process.stdin.write(line * 100)
@@ -181,7 +181,7 @@ def test_a_transcript_that_cannot_be_written_blocks_no_message(output: str) -> N
     assert process.returncode == 0
 
 
-# ------------------------------------------------------------ what is written down
+# ------------------------------------------------------------ the transcript
 
 
 def test_a_host_and_a_server(shop: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
@@ -273,7 +273,8 @@ def test_lines_are_put_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_message", [True, False])
 def test_no_control_character_reaches_a_terminal(tmp_path: Path, is_message: bool) -> None:
-    """JSON leaves some as they are: C1 controls, the order of text, what is not shown."""
+    """JSON does not escape some characters: C1 controls, changes of text direction, invisible
+    characters."""
     bad = [chr(code) for code in range(sys.maxunicode + 1)
            if code not in (10, 13) and not chr(code).isprintable() and not 0xD800 <= code < 0xE000]  # fmt: skip
     text = "".join(bad[:400] + bad[400::997]) + "\u202e\u2066\u009b\x7f\u200b\U000e0041"

@@ -154,7 +154,7 @@ def test_a_manifest_from_before_the_features_had_names_has_the_usual_ones(
     assert read_manifest("part").role == Role("client", tuple(usual_features()))
 
 
-# ------------------------------------------------------------ what a copy holds
+# ------------------------------------------------------------ the contents of a copy
 
 
 ROLES = [
@@ -195,7 +195,7 @@ def test_a_copy_for_a_role_holds_its_imports_and_names_omitted_features(role: Ro
             assert target in modules or (late and (target in stubs or folder in stubs)), (
                 f"{path} imports {target}"
             )
-    # Every module is imported by another one, or it is where a role or a feature begins.
+    # Each module is imported by another one, or is the beginning of a role or a feature.
     begin = {path for name in role.features for path in package.modules_of(name, role.only)}
     begin |= {*package.public_modules(role.only), "__init__.py"}
     reached = {target for path in modules for target, _ in package.imports(path)}
@@ -237,7 +237,7 @@ def test_differences_are_listed_by_file_and_links_are_not_followed(
     os.rename(errors, tmp_path / "errors.py")
     os.symlink(tmp_path / "errors.py", errors)
     Path(made, "LICENSE").unlink()
-    os.mkfifo(os.path.join(made, "LICENSE"))  # which is not waited for
+    os.mkfifo(os.path.join(made, "LICENSE"))  # not waited for
     os.rename(os.path.join(made, "stdio"), tmp_path / "stdio")
     os.symlink(tmp_path / "stdio", os.path.join(made, "stdio"))
     found = [each for each in _differences(made) if not each.startswith("missing: stdio/")]

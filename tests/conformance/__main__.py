@@ -19,7 +19,7 @@ from .suite import Broken, Verdict
 SETS = {"2025-11-25": 30, "2026-07-28": 37}
 """Revisions with a set of required scenarios, and how many there are for a server."""
 
-BESIDE = {  # what the suite runs with a set and does not count, and we do
+BESIDE = {  # the suite runs these with a set and does not count them, but we do
     "2025-11-25": ["server-session-lifecycle", "json-schema-2020-12", "server-sse-polling"],
     "2026-07-28": [
         "json-schema-2020-12",

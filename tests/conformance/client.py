@@ -46,7 +46,7 @@ def call_as_told(client: minimcp.Client) -> None:
 
 
 def use_everything(client: minimcp.Client) -> None:
-    """Use whatever has a header of its own."""
+    """Call every tool with a header of its own."""
     for tool in client.list_tools():
         client.call_tool(tool.name, {})
     for resource in client.list_resources():
@@ -122,7 +122,7 @@ CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
 
 
 class Browser:
-    """A person who agrees to everything: the page redirects at once."""
+    """A person who agrees to everything; the page redirects at once."""
 
     def __init__(self) -> None:
         self.came = ""

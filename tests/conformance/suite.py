@@ -84,7 +84,7 @@ def listed(printed: str, leg: str) -> dict[str, list[str]]:
 
 
 def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, str]:
-    """Run the suite to its end; return its code and what it printed."""
+    """Run the suite to its end; return its exit code and its output."""
     command = [*ENVIRONMENT.command(f"{PACKAGE}/dist/index.js"), *arguments]
     with open(folder / "suite.log", "w+b") as log:
         process = subprocess.Popen(
@@ -113,7 +113,7 @@ def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, st
 
 
 def ask(*arguments: str) -> str:
-    """Return what the suite prints."""
+    """Return the output of the suite."""
     with tempfile.TemporaryDirectory() as folder:
         code, printed = run(arguments, Path(folder), SCENARIO_SECONDS)
     if code:

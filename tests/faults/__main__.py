@@ -134,12 +134,12 @@ def shown(outcome: Outcome) -> str:
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
-# seconds after which a row has hung, whatever its own bounds, and the mutants' more for those
+# seconds after which a row hangs, whatever its own limits; and more for the mutants
 LONGEST = 250.0
 
 
 def hang(id: str) -> None:
-    """Say where the threads are, and end."""
+    """Print the stacks of all threads, and exit."""
     faulthandler.dump_traceback()
     print(f"{id:4} hangs", flush=True)
     os._exit(1)

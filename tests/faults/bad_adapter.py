@@ -26,7 +26,7 @@ kept: List[Any] = []
 
 
 class Lost(Exception):
-    """The server is gone."""
+    """The server has ended."""
 
 
 class Client:

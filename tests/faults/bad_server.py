@@ -28,7 +28,7 @@ def say(message: Any) -> None:
 
 
 def refuse(code: int, id: Any = None) -> None:
-    """An error, with whatever id the fault allows."""
+    """Return an error, with the id that the fault allows."""
     if FAULT == "silent":
         return
     id = None if FAULT == "nameless" else id
@@ -161,7 +161,7 @@ def main() -> None:
                 ):
                     threading.Timer(
                         60, answer, (message,)
-                    ).start()  # the end of the input comes first
+                    ).start()  # the end of the input is processed first
                 elif message is not None or piece.strip() == b"null":
                     answer(message)
     if FAULT == "impatient":

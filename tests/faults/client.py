@@ -23,8 +23,8 @@ GONE = {"ok": False, "error": "gone", "message": "the adapter ended"}
 
 
 class Reply(NamedTuple):
-    """How one command to the adapter ended, and after how many seconds. `error` is None when it
-    went well."""
+    """The outcome of one command to the adapter, and its duration in seconds. `error` is None if it
+    succeeded."""
 
     ok: bool
     error: Optional[str]
@@ -214,7 +214,7 @@ class Client:
         return (self.folder / "stderr").read_text("utf-8", "replace")
 
     def dispose(self) -> None:
-        """End the adapter and the scripted servers, and forget what they wrote."""
+        """End the adapter and the scripted servers, and delete their journals."""
         assert self.process.stdin is not None and self.process.stdout is not None
         for pid in self.servers():
             try:  # and nothing that may have got its number since

@@ -1,4 +1,4 @@
-"""K26 to K32: what a server makes a client keep, run, send and print."""
+"""K26 to K32: limits on the data that a client keeps, runs, sends and prints for a server."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ PATTERNS = (  # a matcher with backtracking never finishes this, on WORST or on 
 
 @case("K26")
 def backtracking(t: Trial) -> None:
-    """Output schemas of a server, one property for each pattern, and forms whose default is looked
-    at."""
+    """Output schemas of a server, one property for each pattern, and forms with a default to check."""
     tools: List[Any] = [{"name": "echo", "inputSchema": {"type": "object"}}]
     steps: List[Any] = []
     many = {"items": {"anyOf": [*({"pattern": f"a.*a?a?{n}$"} for n in range(100)), {}]}}
@@ -53,7 +52,7 @@ def backtracking(t: Trial) -> None:
     client = t.client()
     if client.open(elicit=0, tool_errors=[*asked, None], **HANDSHAKE).error == "unsupported":
         return
-    for _ in asked:  # no answer comes to the call: only to the question
+    for _ in asked:  # the call gets no response, only the question does
         t.below("a call with a form", client.call("echo", 0.5).seconds, 2)
     client.alive()
 

@@ -1,4 +1,4 @@
-"""K03 to K08 over HTTP, and K11 to K19: what a client makes of a hostile HTTP server."""
+"""K03 to K08 over HTTP, and K11 to K19: a client and a hostile HTTP server."""
 
 from __future__ import annotations
 
@@ -331,7 +331,7 @@ def slow(t: Trial) -> None:
 @case("K12")
 def bomb(t: Trial) -> None:
     web = hostile(t)
-    t.note("the bomb", len(web.bomb) / 1_000_000, "MB")  # and so it is there
+    t.note("the bomb", len(web.bomb) / 1_000_000, "MB")  # so the bomb exists
     client = visitor(t, web)
     client.alive()
     t.note("before", client.memory(), "MB")
@@ -406,7 +406,7 @@ def resumed(t: Trial) -> None:
 
 
 def gives_up(t: Trial) -> None:
-    """It cannot be resumed, whatever the status."""
+    """The stream cannot be resumed, with any status."""
     for name, no in (
         ("a cut", lambda wire: end(wire)),
         ("500", lambda wire: wire.whole(500, PAGE, "text/html")),
@@ -440,7 +440,7 @@ def goes_in_circles(t: Trial) -> None:
 
 
 class Sessions:
-    """A server that knows its newest session alone."""
+    """A server that knows only its newest session."""
 
     def __init__(self, t: Trial, *, none: bool = False) -> None:
         self.alive: List[str] = []
@@ -625,8 +625,7 @@ def _status(status: int, **headers: str) -> Any:
 
 
 def retries(t: Trial, client: Client) -> None:
-    """A server that wants to be asked again in 11 days; with --full it is waited for as long as the
-    cap says."""
+    """A server asks for a retry in 11 days. With --full the case waits as long as the limit."""
 
     def get(heard: Heard, wire: Wire) -> None:
         if "last-event-id" not in heard.headers:
@@ -660,7 +659,7 @@ def odd(t: Trial) -> None:
 
 
 class Legacy:
-    """A server that speaks HTTP+SSE alone."""
+    """A server that supports only HTTP+SSE."""
 
     def __init__(self, t: Trial, endpoint: str) -> None:
         self.endpoint = endpoint

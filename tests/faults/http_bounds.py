@@ -20,12 +20,13 @@ ARRAYS = "2025-03-26"  # the revision that has them
 
 
 def padding(size: int) -> Tuple[Any, ...]:
-    """Values of so many bytes: what takes far more memory than bytes, and what takes as much."""
+    """Values of this many bytes: some need far more memory than bytes, some need as much."""
     return [{}] * (size // 4), "x" * size
 
 
 def greetings(size: int) -> Iterator[bytes]:
-    """`initialize` with bodies of nearly so many bytes, in each member that a server may keep."""
+    """Yield `initialize` bodies of nearly this many bytes, one for each member that a server may
+    keep."""
     for value in padding(size - 1000):
         for part in ("capabilities", "clientInfo"):
             params = hello("2025-11-25")
@@ -37,7 +38,8 @@ def greetings(size: int) -> Iterator[bytes]:
 
 @case("C71")
 def left_behind(t: Trial) -> None:
-    """Small bodies, and the largest: a tenth of what one peer can open, and with --full all of it."""
+    """Use small bodies, and the largest ones: a tenth of what one peer can open, and with --full
+    all."""
     if not t.subject.http:
         raise Missing("no HTTP server")
     site: Site = t.keep(start_http(t.subject, t.options))
@@ -60,7 +62,7 @@ def left_behind(t: Trial) -> None:
 
 
 def greet(t: Trial, site: Site, size: int, count: int, base: float) -> int:
-    """How many of so many sessions are opened."""
+    """Return how many of this many sessions open."""
     bodies, opened = list(greetings(size)), 0
     for number in range(count):
         response = site.exchange(site.wire("POST", bodies[number % len(bodies)]))
@@ -76,7 +78,7 @@ def greet(t: Trial, site: Site, size: int, count: int, base: float) -> int:
 
 
 def listen(site: Site, stack: ExitStack, size: int, count: int) -> int:
-    """How many of so many streams are opened."""
+    """Return how many of this many streams open."""
     if MODERN not in site.revisions:
         return 0
     session, opened = site.session(MODERN), 0
@@ -161,8 +163,8 @@ def arrays(t: Trial) -> None:
 
 @on_site("C74", "count", "big", "pour", "echo")
 def others_events(t: Trial, site: Site) -> None:
-    """A stream is cut, others make many events, few that are large, or are many; it is come back
-    to."""
+    """A stream is cut while others send many events, few large ones, or are many. Then it is
+    resumed."""
     victim = resumable(t, site)
 
     def call(tool: str, **arguments: Any) -> None:

@@ -26,7 +26,7 @@ from .trial import Missing, Trial, case, on_site, start_http
 
 # the beginning of a slow head, which never ends
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-# seconds between some new connections of each kind and the next: a crowd at once is another matter
+# seconds between groups of new connections of each kind; a sudden crowd is another case
 PACE = 0.01
 
 
@@ -114,8 +114,8 @@ def slow_loris(t: Trial) -> None:
 
 
 def shed(t: Trial, site: Site, kinds: Tuple[Slow, ...], each: int) -> int:
-    """Open them, a few at a time, and watch until all are gone or it is too late; the most threads
-    that there were."""
+    """Open the connections, a few at a time, and wait until all are closed or the time is over.
+    Return the maximum number of threads."""
     wait = max(kind.deadline for kind in kinds) + 2 * t.options.slack + t.options.patience / 4
     threads, begun, dripped, last = 0, 0, 0.0, time.monotonic()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -376,7 +376,8 @@ def dropped_streams(t: Trial) -> None:
 
 
 def opened(t: Trial, session: Session) -> Tuple[Visitor, float]:
-    """A stream, as soon as the one before is known to be gone; and the seconds until then."""
+    """Open a stream as soon as the previous one is known to have ended. Return it, and the seconds
+    until then."""
     begun = time.monotonic()
     while True:
         visitor = session.site.visitor()
@@ -432,7 +433,7 @@ def raising(t: Trial) -> None:
 
 
 def told(t: Trial, response: Response, what: str) -> None:
-    """A response is whole: one answer, which says that it failed and not where."""
+    """Check that a response is complete: one error response that names no place in the code."""
     answers = [one for one in messages(response) if "method" not in one]
     failed = len(answers) == 1 and ("error" in answers[0] or answers[0]["result"].get("isError"))
     t.expect(failed, f"{what}: status {response.status}, {shown(response.body)}")
@@ -482,7 +483,7 @@ def endings(t: Trial) -> None:
 
 
 def at_once_again(t: Trial, site: Site) -> None:
-    """Another server takes the same port at once, and knows nothing of the sessions of the first."""
+    """Another server takes the same port at once, and does not know the sessions of the first."""
     command = tuple(word.replace("{port}", str(site.port)) for word in t.subject.http)
     again: Site = t.keep(start_http(t.subject._replace(http=command), t.options, port=site.port))
     t.expect(again.port == site.port, "another port was taken")
@@ -531,7 +532,7 @@ def in_flight(t: Trial, seconds: int, bound: float, twice: bool) -> None:
 
 
 def at(part: float, values: List[float]) -> float:
-    """The value that this part of them does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     return sorted(values)[max(0, int(len(values) * part + 0.999999) - 1)]
 
 
@@ -551,13 +552,13 @@ def many(t: Trial, site: Site) -> None:
     burst(t, site)
 
 
-# Sessions from which the requests of C61 come: a server may allow one client only a part of its
-# requests, as ours does (a quarter, Limits.client_share).
+# Sessions that send the requests of C61. A server may allow one client only a part of its requests,
+# as ours does (a quarter, Limits.client_share).
 CROWD_CLIENTS = 10
 
 
 def fifty(t: Trial, site: Site, revision: str) -> None:
-    """Fifty clients with twenty calls each, one after the other; half of them keep their
+    """Fifty clients make twenty calls each, one after the other. Half of them keep their
     connection."""
 
     def client(number: int) -> List[float]:
@@ -702,7 +703,7 @@ def quiet(t: Trial, site: Site) -> None:
             f"{log.count(sign)} x {sign} in the log: {log.partition(sign)[2][:200]!r}",
         )
     count = (5000 if t.options.full else 300) // 4
-    for session in sessions:  # the same fault, over and over: the log says so now and then
+    for session in sessions:  # the same fault again and again, which the log reports now and then
         for name, data in (
             ("a broken body", session.post(b"{")), ("an unknown tool", session.call("no-such-tool")),
             ("another host", session.post(b"{}", host="evil.example")), ("no request", b"garbage\r\n\r\n"),
@@ -716,7 +717,7 @@ def quiet(t: Trial, site: Site) -> None:
 
 
 def commit(site: Site, data: bytes) -> None:
-    """Do one of them, and leave without waiting for more than the beginning of an answer."""
+    """Send one faulty request, and leave without waiting for more than the beginning of a response."""
     with site.visitor() as visitor:
         visitor.push(data)
         visitor.finish_quietly()

@@ -46,8 +46,8 @@ class Visitor(Peer):
         return self
 
     def push(self, data: bytes) -> int:
-        """Send as much of this as the server takes; how much that was. No error: it may have
-        closed."""
+        """Send as much of this as the server reads, and return how much that was. The server may
+        have closed."""
         view, end = memoryview(data), time.monotonic() + self.patience
         taken = 0
         while taken < len(view) and time.monotonic() < end:
@@ -153,7 +153,7 @@ class Terms(NamedTuple):
     body: float = 30.0  # for its body
     idle: float = 5.0  # between two requests
     write: float = 30.0  # to take a piece of a response
-    keepalive: float = 15.0  # of silence on a stream, before a comment comes
+    keepalive: float = 15.0  # seconds of silence on a stream before a comment
     grace: float = 5.0  # for running requests when the server has to end
     session_ttl: float = 1800.0  # that a session lives without use
     connections: int = 1000  # at once
@@ -233,8 +233,8 @@ class Site(Server):
     def wire(
         self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]
     ) -> bytes:
-        """The bytes of a request. `instead`: headers beside or instead of the usual, "_" for "-",
-        None for none."""
+        """Return the bytes of a request. `instead`: headers in addition to the usual ones or
+        instead of them, "_" for "-", None to omit one."""
         headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{self.port}"}
         if method == "POST":
             headers.update(
@@ -269,7 +269,7 @@ class Site(Server):
         return time.monotonic() - begun
 
     def probes(self, count: int = 5) -> Tuple[float, float]:
-        """The median of so many probes, and the worst."""
+        """Return the median of this many probes, and the worst one."""
         found = [self.probe() for _ in range(count)]
         return statistics.median(found), max(found)
 

@@ -56,7 +56,7 @@ class Posted:
 
 
 class BodyTrial(Trial):
-    """A trial whose servers are `Posted`."""
+    """A trial with `Posted` servers."""
 
     def __init__(self, trial: Trial, site: Site) -> None:
         subject = trial.subject._replace(
@@ -73,8 +73,8 @@ class BodyTrial(Trial):
     def refused(
         self, server: Any, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
     ) -> None:
-        """Check a rejection like `Trial.refused`. A request that stands alone may be rejected for
-        its headers first."""
+        """Check a rejection like `Trial.refused`. A stateless request may be rejected for its
+        headers first."""
         if server.revision == MODERN:
             codes = (*codes, HEADER_MISMATCH, UNSUPPORTED_VERSION)
         super().refused(server, line, codes, id, name)
@@ -197,7 +197,7 @@ FOREIGN: Tuple[Tuple[str, str], ...] = (
     ("origin", "http://localhost.evil.example"), ("origin", "http://localhost:80:evil.example"), ("origin", "null"),
     ("origin", "https://localhost:x"), ("origin", "file://"),
 )  # fmt: skip
-MANY = 4  # after so many hangs a case does not try the rest
+MANY = 4  # after this many hangs, a case skips the rest
 
 
 @on_site("C42")
@@ -327,7 +327,7 @@ def verbs(t: Trial, site: Site) -> None:
             with site.visitor() as visitor:
                 response = visitor.send(data).answer(verb)
                 status = response.status
-                # CONNECT asks for another place, which is not there
+                # CONNECT names another target, which does not exist
                 known = (
                     (400, 404, 405, 501)
                     if verb == "CONNECT"
@@ -351,7 +351,7 @@ def verbs(t: Trial, site: Site) -> None:
 def goes_on(
     t: Trial, session: Session, visitor: Visitor, headers: Dict[str, str], what: str
 ) -> None:
-    """The connection serves the next request, or has closed with nothing more to say."""
+    """Check that the connection serves the next request, or has closed without further output."""
     data = session.request(ping_of(session), id="next")
     if headers.get("connection", "").lower() == "close" or visitor.push(data) < len(data):
         came = visitor.closes()
@@ -409,7 +409,7 @@ def pipelined(t: Trial, session: Session) -> None:
 
 
 def expecting(t: Trial, session: Session) -> None:
-    """Expect, with what is known and what is not."""
+    """Send the header Expect with supported and unsupported values."""
     data = session.request(ping_of(session))
     head, _, body = data.partition(b"\r\n\r\n")
     with session.site.visitor() as visitor:
@@ -456,13 +456,13 @@ class Vector(NamedTuple):
     name: str  # in words
     make: Callable[[Session], bytes]  # its bytes, from a session
     grave: bool = (
-        True  # whether two programs could read it in two ways; else serving it is merely lax
+        True  # whether two programs could read it differently; otherwise serving it is merely lax
     )
 
 
 def _lines(*lines: str, body: Callable[[bytes], bytes] = bytes) -> Callable[[Session], bytes]:
-    """These header lines, in which N becomes the true length, and the true body or what is made of
-    it."""
+    """Return these header lines, in which N becomes the true length, with the true body or a
+    changed one."""
 
     def make(session: Session) -> bytes:
         true = payload_of(session)

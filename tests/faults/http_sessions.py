@@ -48,7 +48,8 @@ def glance(site: Site, data: bytes, method: str) -> Response:
 
 
 def refused(t: Trial, response: Response, name: str, *statuses: int) -> None:
-    """It has one of these statuses, and no result; another refusal is a warning."""
+    """Check that a response has one of these statuses, and no result. Another error status is a
+    warning."""
     if served(response) or response.status // 100 in (2, 5):
         t.fail(f"{name} got status {response.status}: {shown(response.body)}")
     elif statuses and response.status not in statuses:
@@ -335,7 +336,7 @@ class Old:
         ).status
 
     def answer(self, id: Any) -> Any:
-        """The answer with this id, once it has come."""
+        """Wait for the response with this id, and return it."""
         while True:
             said = [
                 one
@@ -384,7 +385,7 @@ def legacy(t: Trial, site: Site) -> None:
         for old, mark in (
             (one, "one"),
             (two, "two"),
-        ):  # equal ids or not, answers come where was posted to
+        ):  # even with equal ids, each response arrives on the stream of its request
             for number in range(20):
                 text = old.answer(200 + number)["result"]["content"][0]["text"]
                 t.expect(text == f"{mark} {number}", f"the stream {mark} got {text!r}")
@@ -445,7 +446,7 @@ def marks(t: Trial, site: Site) -> None:
             lines = response.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
             odd = [line for line in lines if not LINE.fullmatch(line)]
             t.expect(not odd, f"{text!r:.60} made a line of a stream: {odd[:1]}")
-        # of a client, that may come into headers, errors and logs
+        # text of a client that may appear in headers, errors and logs
         word = f"x\r\n{FORGED}\r\nX-Forged: yes"
         inside: Headers = {"mcp_method": None, "mcp_name": None}
         for data in (
@@ -569,8 +570,7 @@ def cut_and_resumed(
 
 
 def while_it_runs(t: Trial, site: Site, session: Session) -> None:
-    """Come back to a call that has not ended, twice: the second connection takes over from the
-    first."""
+    """Resume a call that has not ended, twice: the second connection takes over from the first."""
     call = session.call("report_when_released", {"name": "r"}, id="r", _meta={"progressToken": "q"})
     back = session.listen(last_event_id=until(site, call, 2)[-1].id)
     with site.visitor() as first, site.visitor() as second:
@@ -686,7 +686,7 @@ def plain(response: Response) -> Response:
 
 
 def idle(t: Trial, site: Site, session: Session) -> None:
-    """A stream on which nothing happens outlives a proxy that cuts silent ones: comments come."""
+    """A silent stream outlives a proxy that cuts silent streams, because of its comments."""
     patience = 6 * site.terms.keepalive * max(1.0, t.options.slack)
     with ToyProxy(site.port, Habits(idle=patience)) as proxy:
         with Visitor(proxy.port, 3 * patience + t.options.patience) as visitor:

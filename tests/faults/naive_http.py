@@ -1,5 +1,5 @@
-"""``python naive_http.py``: an HTTP server that bounds nothing, for the tests of the runner.
-Standard library alone."""
+"""``python naive_http.py``: an HTTP server without limits, for the tests of the runner. It needs
+only the standard library."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ class Server(RawServer):
         return time.monotonic() - begun
 
     def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
-        """Send a line; whatever answers it up to a ping's answer and a little longer, notifications
-        left out."""
+        """Send a line, and return the messages that answer it until the response to a ping and a
+        little longer, without notifications."""
         self.aside.clear()
         self.send(line + b"\n")
         self.ping()
@@ -105,7 +105,7 @@ class Server(RawServer):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def dispose(self) -> None:
-        """End it and what it started, and close its pipes."""
+        """End the server and its children, and close its pipes."""
         for child in descendants_of(self.process.pid) if self.process.poll() is None else ():
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)

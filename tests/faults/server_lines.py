@@ -58,7 +58,7 @@ def depth(t: Trial, server: Server) -> None:
         errors = [one["error"]["code"] for one in got if isinstance(one, dict) and "error" in one]
         if not got:
             t.fail(f"no answer to {levels} levels inside a request")
-        elif levels == 100_000 or errors:  # in between either is right, but one of them
+        elif levels == 100_000 or errors:  # between them, either one is correct
             t.expect(
                 len(got) == 1 and errors and errors[0] in (PARSE, REQUEST),
                 f"{levels} levels: {shown(got)}",

@@ -1,5 +1,5 @@
-"""C12 to C15, C17, C19 and C23 to C38: tools that misbehave, much work at once, every end, and what
-runs dry."""
+"""C12 to C15, C17, C19 and C23 to C38: misbehaving tools, much work at once, every kind of exit,
+and exhausted resources."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def cancel_storm(t: Trial) -> None:
                 server.send(cancel)
         seen: Set[Any] = set()
         came = server.fence()
-        while server.poll(0.3):  # until nothing has come for so long
+        while server.poll(0.3):  # until nothing has arrived for this long
             came.append(server.message())
         for one in came:
             if "method" not in one:
@@ -336,7 +336,7 @@ NOISE = ("Traceback", "Exception ignored")
 
 
 def calm(t: Trial, server: Server, what: str) -> None:
-    """Nothing on stderr says that the end was an accident."""
+    """Check that stderr shows no accident at the exit."""
     for sign in NOISE:
         if sign in server.stderr():
             t.warn(f"{what}: {sign} on stderr")
@@ -431,7 +431,8 @@ def signals(t: Trial) -> None:
 
 @contextmanager
 def on_terminal(t: Trial) -> "Iterator[tuple[Server, int]]":
-    """A server whose stdin is a terminal, after an answer; and our end of that."""
+    """Start a server whose stdin is a terminal, and wait for a response. Return it with our end of
+    the terminal."""
     master, slave = pty.openpty()
     try:
         try:
@@ -555,8 +556,8 @@ def other_inputs(t: Trial) -> None:
 @case("C36")
 def starved(t: Trial) -> None:
     def limit(what: int, soft: int) -> int:
-        """Set one of the server's limits, the soft one, which may be raised again; what it was
-        before."""
+        """Set one of the server's soft limits, which may be raised again. Return the previous
+        value."""
         before, hard = resource.prlimit(server.process.pid, what)
         resource.prlimit(server.process.pid, what, (soft, hard))
         return before

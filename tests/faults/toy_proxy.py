@@ -129,7 +129,7 @@ class _Server(Peer):
 
 
 class Agreeing(Proxy):
-    """In front of a server whose refusals it turns into successes."""
+    """Run the proxy in front of a server, and turn the server's error responses into successes."""
 
     def __init__(self, port: int) -> None:
         super().__init__()

@@ -21,7 +21,7 @@ BADNESS = (PASS, ABSENT, WARN, FAIL)
 """From good to bad. A warning means that the subject survives and misleads no peer, but deviates
 from the row."""
 
-START = 30.0  # seconds that any start may take, whatever the patience
+START = 30.0  # seconds that any start may take, independent of the patience
 
 
 class Subject(NamedTuple):
@@ -29,13 +29,15 @@ class Subject(NamedTuple):
 
     server: Tuple[str, ...]  # a command that serves over stdin and stdout
     adapter: Tuple[str, ...]  # a command that is a client
-    revisions: Tuple[str, ...] = ()  # what the server speaks; `find` fills this in, and the next
-    tools: FrozenSet[str] = frozenset()  # what it has
+    revisions: Tuple[
+        str, ...
+    ] = ()  # the server's revisions; `find` fills in this field and the next
+    tools: FrozenSet[str] = frozenset()  # its tools
     http: Tuple[str, ...] = ()  # a command that serves over HTTP
     http_revisions: Tuple[
         str, ...
-    ] = ()  # what that speaks; `find_http` fills this in, and the next
-    http_tools: FrozenSet[str] = frozenset()  # what it has
+    ] = ()  # the HTTP server's revisions; `find_http` fills in this field and the next
+    http_tools: FrozenSet[str] = frozenset()  # its tools
     tunable: bool = False  # whether the server follows the terms in its environment; otherwise the usual terms apply
 
 
@@ -60,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 class Missing(Exception):
-    """The subject does not have what the case needs."""
+    """The subject lacks something that the case needs."""
 
 
 def needs(needed: Tuple[str, ...], tools: FrozenSet[str]) -> None:
@@ -82,14 +84,14 @@ class Trial:
         self.metrics: Dict[str, Tuple[float, str]] = {}
         self._started: List[Any] = []
 
-    # What it finds.
+    # Findings of the case.
 
     def fail(self, text: str) -> None:
-        """The subject crashed, hung, deceived somebody or left something behind."""
+        """Record that the subject crashed, hung, deceived a peer or leaked something."""
         self._worse(FAIL, text)
 
     def warn(self, text: str) -> None:
-        """Not what the row expects, and no harm."""
+        """Record a harmless deviation from the row."""
         self._worse(WARN, text)
 
     def _worse(self, verdict: str, text: str) -> None:
@@ -121,7 +123,7 @@ class Trial:
             for found in [pool.submit(work) for work in works]:
                 found.result()
 
-    # What it starts.
+    # Processes of the case.
 
     def server(self, revision: Optional[str] = "2025-06-18", *needed: str, **others: Any) -> Server:
         """Start the server, and open the session; `needed` are tools without which there is no
@@ -154,7 +156,7 @@ class Trial:
         return one_of_each("2025-11-25", self.subject.http_revisions)
 
     def site(self, *needed: str, **terms: float) -> Site:
-        """Start the HTTP server, with these terms, if it can be told, and not with --full."""
+        """Start the HTTP server, with these terms if it accepts terms and --full is not given."""
         if not self.subject.http:
             raise Missing("no HTTP server")
         needs(needed, self.subject.http_tools)
@@ -190,7 +192,7 @@ class Trial:
         )
 
     def freed(self, site: Site, files: float, what: str, wait: Optional[float] = None) -> None:
-        """It has no more descriptors open than these, at once or after a while."""
+        """Check that the subject has no more open descriptors than these, at once or after a while."""
         left = site.settled(site.descriptors, files, wait) - files
         self.expect(left <= 0, f"{left:g} descriptors are left of {what}")
 
@@ -314,7 +316,7 @@ def on_site(
 
 
 def run(id: str, subject: Subject, options: Options) -> Outcome:
-    """Try one row on a subject, whatever happens."""
+    """Try one row on a subject, and catch every exception."""
     trial, begun = Trial(id, subject, options), time.monotonic()
     try:
         try:

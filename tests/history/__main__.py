@@ -117,7 +117,8 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     sys.setswitchinterval(float(os.environ.get("MINIMCP_SWITCH_INTERVAL", sys.getswitchinterval())))
-    logging.getLogger("minimcp").addHandler(logging.NullHandler())  # a bad line makes it say much
+    # a bad line causes many log messages
+    logging.getLogger("minimcp").addHandler(logging.NullHandler())
     if options.seed is not None:
         outcome = run(Plan.of(options.seed))
         print(f"{outcome.plan}\n{shown(outcome.events)}")

@@ -10,12 +10,12 @@ from .server import GRACE
 
 ANSWERS = frozenset(
     {"value", "tool error", "error", "refused"}
-)  # endings that came as an answer of the server
+)  # endings that are a response of the server
 
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
 """The normal ending of a call of each tool. A call of ``hold`` never ends by itself."""
 
-ENDINGS = {  # what an ending is judged by
+ENDINGS = {  # the rule that judges each ending
     **dict.fromkeys(("value", "tool error", "error"), "answer"),
     "refused": "refusal",
     "timeout": "timeout",
@@ -27,8 +27,8 @@ ENDINGS = {  # what an ending is judged by
 }
 ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
-TWICE = -32600  # the code of the refusal of a request whose id is in use
-USED = -32602  # and of one whose state an earlier request has used
+TWICE = -32600  # the error code for a request with an id in use
+USED = -32602  # and for one with a state that an earlier request has used
 EARLY = 0.002  # seconds by which a clock that is read twice may disagree about the end of a wait
 
 PATIENT = 10.0  # seconds until a call learns that its process has ended
@@ -43,7 +43,7 @@ WEB_BREAKS = {
     "half",
     "restart",
     "kill",
-}  # faults that end a connection, and what is under way on it
+}  # faults that end a connection with its running calls
 
 
 class Wrong(NamedTuple):
@@ -78,8 +78,7 @@ class Story:
         return len(self.all(call, kind, what))
 
     def happened(self, before: int, kind: str, what: Set[str], on: Set[int]) -> bool:
-        """Whether something that belongs to no call happened before a place, on one of these
-        connections."""
+        """Return whether an event of no call happened before a place, on one of these connections."""
         return any(
             n < before
             and event.kind == kind
@@ -146,7 +145,7 @@ class AnyLine(Story):
                 yield f"it ended with {event.payload!r}"
 
     def ends_rightfully(self, call: str) -> Iterator[str]:
-        """Each call ends in one of these ways, for a reason."""
+        """Each call has exactly one of these endings, for a reason."""
         begun = self.all(call, "begin")[0][1]
         for place, event in self.all(call, "end"):
             judge = getattr(self, "_by_" + ENDINGS.get(event.what, "nothing"))
@@ -177,7 +176,7 @@ class AnyLine(Story):
         )
 
     def _by_tear(self, call: str, place: int, begun: Event) -> str:
-        """Half a line of which the id can be read ends the call that it answers at once."""
+        """Half a line with a readable id ends the call that it answers at once."""
         torn = self.happened(place, "fault", {"half"}, self.connections(call))
         return "" if torn else "no line of its connection was cut in half"
 
@@ -247,12 +246,12 @@ class OverLines(AnyLine):
 
     def copies_run_one_after_the_other(self, call: str) -> Iterator[str]:
         if self.happened(len(self.events), "fault", {"replace"}, self.connections(call)):
-            return  # the new server knows nothing of what the old one does
+            return  # the new server has no data of the old one
         running, ids = 0, 1
         for _, event in self.of[call]:
             if (event.kind, event.what) in (("answered", "round"), ("reached", "cancel")):
-                # the next request has its own, or an old one that is free: a late copy may run
-                # beside it
+                # the next request has its own id, or an old one that is free: a late copy may run
+                # next to it
                 ids += 1
             elif event.kind == "done":
                 running = max(0, running - 1)
@@ -325,7 +324,7 @@ class OverLines(AnyLine):
 
 class OverHttp(AnyLine):
     def _by_refusal(self, call: str, place: int, begun: Event) -> str:
-        """A server that is about to end takes nothing more."""
+        """A server that is about to exit accepts no more requests."""
         return "" if self.happened(place, "fault", {"restart"}, set()) else "no server had ended"
 
     def _by_loss(self, call: str, place: int, begun: Event) -> str:

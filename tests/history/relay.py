@@ -46,8 +46,7 @@ def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
 
 
 class Reader:
-    """Tells which call messages belong to, by the tags in them and by the ids of requests.
-    Thread-safe."""
+    """Finds the calls of messages, by the tags in them and by the ids of requests. Thread-safe."""
 
     def __init__(self) -> None:
         self._calls: Dict[Tuple[str, str, Any], str] = {}
@@ -244,8 +243,8 @@ class _Wire:
         return self._client_end
 
     def source(self, way: str) -> List[bytes]:
-        """Lines that go this way; none at the end of the line, which is not the end of a server
-        that was replaced."""
+        """Yield the lines in this direction. Ends with the line, but not with a server that was
+        replaced."""
         while True:
             end = self._near if way == TO_SERVER else self._far
             frames: List[Any] = end.receive()
@@ -253,7 +252,7 @@ class _Wire:
                 return frames
 
     def send(self, way: str, data: bytes) -> bool:
-        """Hand bytes over; False when nobody takes them."""
+        """Forward bytes. Return False if they have no reader."""
         while data:
             end = self._far if way == TO_SERVER else self._near
             try:
@@ -277,15 +276,14 @@ class _Wire:
         self._ways[TO_SERVER].stop()
 
     def has_ended(self, seconds: float) -> bool:
-        """Wait until the server has closed its output and all of it has been read; False when it
-        has not so soon."""
+        """Wait until the server has closed its output and all of it has been read. Return False if
+        that takes too long."""
         reader = self._ways[TO_CLIENT].threads[0]
         reader.join(seconds)
         return not reader.is_alive()
 
     def break_off(self, way: str, fault: str, line: bytes) -> None:
-        """End the connection: at once, in the middle of a line, or by the end of the server's
-        process."""
+        """End the connection: at once, in the middle of a line, or with the server's process."""
         self.broken = True
         if fault == "half":
             self.send(way, line[: len(line) // 2])

@@ -1,5 +1,5 @@
-"""One run, over a line or over HTTP: a plan from a seed, callers, a bad hour, a quiet end, and what
-is left of it."""
+"""One run, over a line or over HTTP: a plan from a seed, the callers, the faults, a quiet end, and
+the leaks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .server import ERROR, make_server, padded
 from .web_relay import WebRelay
 
 TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
-SETTLE = WAIT  # seconds that threads, descriptors and children may take to go away
+SETTLE = WAIT  # seconds that threads, descriptors and children may need to end
 TIMEOUT = 0.3  # seconds that a call gets while the line is bad
 RESUMING = 3.0  # the same of a patient plan
 
@@ -214,7 +214,7 @@ def _throw(error: BaseException) -> Any:
 REFUSALS = (
     -32600,
     -32602,
-)  # what a server answers that has seen the id before, and one that knows of no handshake
+)  # errors of a server that has seen the id before, and of one without a handshake
 
 
 def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
@@ -250,7 +250,7 @@ ENDS = {
 
 
 def run(plan: Plan) -> Outcome:
-    """Run a plan. What it finds is in the outcome; nothing is raised."""
+    """Run a plan. The outcome holds the findings; nothing is raised."""
     record, before, wrong = Record(), held(), []
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder, "journal")

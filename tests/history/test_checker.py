@@ -98,7 +98,7 @@ def _all(*changes: Change) -> Change:
 
 
 def _grace(begins: float, ends: float) -> Change:
-    """The server comes to the end of its input, and then to its own."""
+    """The server reaches the end of its input, and then exits."""
 
     def change(events: List[Event]) -> None:
         events[:0] = [Event(begins, "fault", "", "finish", on=1)]
@@ -109,7 +109,7 @@ def _grace(begins: float, ends: float) -> Change:
 
 MUTATIONS: Dict[
     str, Tuple[str, Change]
-] = {  # what is changed in the good record, and which rule must see it
+] = {  # a change of the good record, and the rule that must find it
     "a lost ending": ("ends once", _without("end", "a")),
     "two endings": ("ends once", _twice("end", "b")),
     "an ending before its beginning": (

@@ -1,5 +1,4 @@
-"""Runs over lines and over HTTP see a fault when somebody plants one; `python -m tests.history`
-runs the seeds."""
+"""Runs over lines and over HTTP find a planted fault; `python -m tests.history` runs the seeds."""
 
 from __future__ import annotations
 

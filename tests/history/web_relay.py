@@ -42,7 +42,9 @@ OTHERS = (
     ("drop", 0.02),
     ("half", 0.02),
 )
-OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
+OFTEN = (
+    0.4  # probability of a cut in the middle of a resumable response, in addition to the usual one
+)
 PIECE = 65536
 NO_SESSION = b"HTTP/1.1 404"  # the beginning of a response that says so; no client reads further
 
@@ -60,7 +62,7 @@ class Response:
         self.status, self.done = 0, False
         self._rest = b""
         self._left: Optional[int] = None
-        """Bytes of the body, or of the chunk, that are still to come; None before either."""
+        """Remaining bytes of the body or of the chunk; None before either."""
         self._chunked = self._stream = False
         self._body = b""
         self._events = EventReader()
@@ -87,7 +89,7 @@ class Response:
             self._left = int(headers.get("content-length", "0"))
 
     def _step(self, found: List[bytes]) -> bool:
-        """Take what can be taken; whether that was anything."""
+        """Consume the next part of the body if it is complete, and return whether it was."""
         if self._left is None:
             line, end, rest = self._rest.partition(b"\r\n")
             if end:
@@ -270,7 +272,7 @@ class WebRelay(Proxy):
     def _bring(
         self, request: Request, server: socket.socket, client: socket.socket, slow: float, half: int
     ) -> bool:
-        """Hand the response over, piece by piece, late or up to the middle of one of them."""
+        """Forward the response, piece by piece, late or up to the middle of a piece."""
         response, pieces = Response(), 0
         while not response.done:
             if client in select.select([server, client], [], [])[0]:

@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 def at_place(work: Callable[[Place, Outcome], None]) -> Outcome:
-    """Do something in a folder of its own; what was logged there is printed when it fails."""
+    """Run a job in a folder of its own, and print its logs if it fails."""
     outcome = Outcome([], [])
     with tempfile.TemporaryDirectory() as folder:
         with Place(Path(folder)) as place:

@@ -1,4 +1,4 @@
-"""Programs that run while a check looks at them: hosts, the library's own server, nginx."""
+"""Programs that run during a check: hosts, the library's own server, nginx."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Host(NamedTuple):
     module: str  # the module that runs the host, for ``python -m``
     arguments: Callable[[int], Sequence[str]]  # of that, for a port
     processes: int = 1  # how many serve
-    page: str = ""  # what it has at its root
+    page: str = ""  # the path of its root
     proxied: bool = False  # whether nginx is in front of it
     graceful: signal.Signals = (
         signal.SIGTERM
@@ -239,7 +239,7 @@ def running(
 
 
 def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
-    """End a process; whether it ended by itself."""
+    """End a process, and return whether it exited without being killed."""
     if process.poll() is None:
         process.send_signal(how)
     try:
@@ -252,7 +252,7 @@ def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
 
 
 def nginx() -> str:
-    """The path of nginx, which is installed when it is not there."""
+    """Return the path of nginx, and install it if it is missing."""
     return debian_program("nginx", "nginx-light")
 
 

@@ -131,7 +131,7 @@ def served(client: minimcp.Client) -> bool:
     try:
         client.call_tool("where")
         return True
-    except minimcp.ConnectionLost:  # the proxy has not yet noticed, and says so with status 502
+    except minimcp.ConnectionLost:  # the proxy has not noticed yet, and responds with 502
         return False
 
 
@@ -267,7 +267,7 @@ def proxied(host: Host) -> Scene:
                 expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
                 client.close()
             begun = (place.folder / f"{open_call.name}.begun").read_text()
-            expect(begun, "once\n")  # what may have run is not sent again
+            expect(begun, "once\n")  # a request that may have run is not sent again
 
         yield "502 while it restarts, then served", restart
 

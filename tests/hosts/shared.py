@@ -1,8 +1,8 @@
 """`python -m tests.hosts.shared [NAME...]`: the processes of one server that share a store, Redis
 or a file.
 
-Each scene is played with each store that it is for; exit code 1 when one fails. redis-server and
-nginx come from the system's packages.
+Each scene runs with each of its stores; the exit code is 1 if one fails. redis-server and nginx
+come from the system's packages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HEADERS = {
 SESSIONS = 1000
 AT_ONCE = 3  # scenes: much of the time is spent waiting
 FOREIGN = ("python-sdk-1", "python-sdk-2", "typescript-sdk-2")
-MAX_BYTES = 2048  # of Redis for each of them
+MAX_BYTES = 2048  # Redis commands for each of them
 
 ROUND_ROBIN = """
 upstream mcp { {servers} }
@@ -119,7 +119,7 @@ def exchange(
     """One request on a connection of its own.
 
     Raises:
-        ConnectionRefusedError: Nobody listens: it was not sent.
+        ConnectionRefusedError: No server listens, so it was not sent.
         OSError, HTTPException: It may have been served.
     """
     with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
@@ -196,7 +196,7 @@ class Wanderer:
         )
 
     def events(self, port: int, method: str, body: Any, **headers: str) -> Iterator[Any]:
-        """Each event as it comes, until the stream ends: its id and its message."""
+        """Yield the id and the message of each event, until the stream ends."""
         with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
             given = {
                 **HEADERS,

@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable
 from minimcp import Context, HttpOptions, Server, ToolError
 
 FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
-SECONDS = 10.0  # how long a tool waits for what it needs
+SECONDS = 10.0  # seconds that a tool waits for its condition
 OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
 KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)
 server = Server(
@@ -115,7 +115,7 @@ add_tools()
 
 
 def flask() -> Callable[..., Any]:
-    """An application of Flask with the server beside its pages."""
+    """Return a Flask application with the server next to its pages."""
     from flask import Flask
     from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
@@ -126,7 +126,7 @@ def flask() -> Callable[..., Any]:
 
 
 def django() -> Callable[..., Iterable[bytes]]:
-    """An application of Django with the server beside its pages."""
+    """Return a Django application with the server next to its pages."""
     from django.conf import settings
     from django.core.wsgi import get_wsgi_application
     from django.http import HttpResponse

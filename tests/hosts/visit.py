@@ -109,7 +109,7 @@ class Visit(NamedTuple):
             expect([each.value for each in done], list(range(8)))
 
     def progress(self) -> None:
-        """A report is there before the answer is."""
+        """Progress arrives before the response."""
         name, heard = uuid.uuid4().hex, []
 
         def report(progress: minimcp.Progress) -> None:
@@ -163,7 +163,7 @@ class Visit(NamedTuple):
                 ),
             )
             expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
-            if self.modern or self.sessions:  # otherwise nothing says which call a client means
+            if self.modern or self.sessions:  # otherwise no message identifies the call of a client
                 expect(text_of(self.folder / name), "cancelled")
         with self.connect() as client:
             expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
@@ -256,8 +256,8 @@ class Visit(NamedTuple):
 
 
 class OpenCall:
-    """A call that is under way on a thread of its own; a context manager, whose end waits for that
-    of the call."""
+    """Start a call on a thread of its own. A context manager, whose end waits for the end of the
+    call."""
 
     def __init__(self, visit: Visit) -> None:
         self.name, self.begun, self.ending = uuid.uuid4().hex, threading.Event(), ""

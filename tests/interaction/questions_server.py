@@ -1,4 +1,4 @@
-"""A server whose tools ask their client, in every way there is; the same file over every transport.
+"""A server whose tools ask their client every kind of question; the same file for every transport.
 
 Run as a module it takes one argument: a JSON object of keywords for `build`.
 """

@@ -14,7 +14,7 @@ from ..answering import R1, R2, REVISIONS
 from ..support import WAIT
 
 ID, MIME_TYPE = "io.modelcontextprotocol/ui", "text/html;profile=mcp-app"
-WITHOUT_META = (R1, R2)  # whose tools and resources have none
+WITHOUT_META = (R1, R2)  # revisions whose tools and resources have no _meta
 URI = "ui://sales/chart"
 PAGE = '<!DOCTYPE html><head><script src="minimcp-app.js"></script></head><p>\\1 &amp; \\g<0></p>'
 ASKED = {

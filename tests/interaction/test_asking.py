@@ -87,7 +87,7 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 
 def lacking(name: str, method: str, revision: str) -> Any:
-    """How a call ends that needs what is not there."""
+    """Return the result of a call that needs a missing capability."""
     way = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}[
         name.partition(".")[0]
     ]
@@ -626,7 +626,7 @@ def test_a_cancelled_call_withdraws_its_question() -> None:
             notice["method"] == "notifications/cancelled"
             and notice["params"]["requestId"] == question["id"]
         )
-        client.reply(question)  # too late: nobody waits
+        client.reply(question)  # too late: no handler waits
         assert client.call("decide") == "accept {'sure': True} True"
         assert eventually(lambda: questions_server.ended.get("cancelled") == ["Cancelled"])
 

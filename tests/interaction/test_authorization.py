@@ -114,9 +114,7 @@ def test_a_tool_that_needs_more_is_stepped_up_to_once(
         assert issuer.count("/authorize", scope="read write") == 1
         issuer.tokens.clear()
         issuer.refresh.clear()
-        assert (
-            call(running.url, auth, "write") == "written"
-        )  # what was granted before is asked for again
+        assert call(running.url, auth, "write") == "written"  # earlier scopes are requested again
         assert len(browser.opened) == 3
 
 
@@ -135,7 +133,7 @@ def test_a_step_up_in_vain_is_an_error_and_is_not_tried_again(issuer: Authorizat
 def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(
     issuer: AuthorizationServer,
 ) -> None:
-    issuer.lifetime = 5.0  # which is less than the time by which it is renewed early
+    issuer.lifetime = 5.0  # less than the time by which it is renewed early
     with protected(issuer) as running:
         auth, browser = sign_in()
         assert call(running.url, auth) == "ada"
@@ -144,7 +142,7 @@ def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(
         issue, kept = issuer.issue, list(issuer.refresh.items())
 
         def without(*given: Any, **more: Any) -> Dict[str, Any]:
-            issuer.refresh.update(kept)  # it stays valid, and is not given again
+            issuer.refresh.update(kept)  # it stays valid, and is not issued again
             return {name: value for name, value in issue(*given).items() if name != "refresh_token"}
 
         issuer.issue = without  # type: ignore[method-assign]

@@ -348,7 +348,7 @@ def test_a_registration_that_the_token_endpoint_does_not_know_is_repeated(
 
 
 class Noted(TokenMemory):
-    """A store of tokens that shows what it keeps."""
+    """A store of tokens that exposes its contents."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -469,7 +469,7 @@ class Site(AuthorizationServer):
     def asked_for(self, **options: Any) -> List[str]:
         """Sign in up to the token, and return the requested paths."""
         auth, browser = sign_in(**options)
-        with pytest.raises(AuthorizationError, match="HTTP 401"):  # nobody takes this token
+        with pytest.raises(AuthorizationError, match="HTTP 401"):  # no server accepts this token
             minimcp.connect(f"{self.url}/mcp", auth=auth)
         assert browser.opened
         return [each.path for each in self.asked if "well-known" in each.path]
@@ -635,7 +635,7 @@ def test_one_final_slash_may_differ_between_the_documents(
         issuer = None if given is None else site.issuer + given
         site.asked_for(store=store, issuer=issuer)
         (known,) = [each for key, each in store.kept.items() if key.startswith("token ")]
-        assert known["issuer"] == site.issuer + stated  # byte for byte as it says it
+        assert known["issuer"] == site.issuer + stated  # byte for byte
         assert f"client {site.issuer}" in store.kept
         before = site.count("/register")
         site.prm["authorization_servers"] = [site.issuer + ("" if listed else "/")]
@@ -653,7 +653,7 @@ def test_any_other_difference_is_another_issuer(change: str) -> None:
         assert not site.count("/register") + site.count("/authorize") + site.count("/token")
 
 
-# ------------------------------------------------------------ secrets go to their issuer alone
+# ------------------------------------------------------------ secrets are sent only to their issuer
 
 
 SECRETS: Dict[str, Callable[..., Any]] = {

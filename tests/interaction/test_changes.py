@@ -26,7 +26,7 @@ LISTS = ("tools", "prompts", "resources")
 
 
 class Link(NamedTuple):
-    """One way to a server, a client that has gone it, and what its callbacks heard."""
+    """A transport with a revision, a connected client, and the notifications of its callbacks."""
 
     transport: str
     revision: str
@@ -68,7 +68,7 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Any]:
                 link = open_link(transport, revision)
                 stack.enter_context(link.client)
                 link.client.call_tool("change", {"kind": "tools"})
-                link.next(1)  # the first callback begins the thread of all
+                link.next(1)  # the first callback starts the thread of all callbacks
         yield transport, revision, link
 
 
@@ -174,7 +174,7 @@ def test_an_iteration_ends_with_its_server(transport: str, revision: str) -> Non
         try:
             client.call_tool("bye")
         except ConnectionLost:
-            pass  # it may be gone before its last word
+            pass  # it may exit before its last message
         if revision == R5:
             assert iterating.result() == {"tools_list_changed"}, "it said that the stream is over"
         else:

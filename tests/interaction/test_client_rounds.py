@@ -44,7 +44,7 @@ def asks(state: Any = None, /, **questions: Any) -> Any:
 
 
 def connected(answers: Any, **host: Any) -> "tuple[minimcp.Client, Any]":
-    """A client, and the server whose `tools/call` answers these, one after the other."""
+    """Return a client, and a server whose `tools/call` returns these results, one after the other."""
     answers = {"tools/call": answers} if isinstance(answers, list) or callable(answers) else answers
     server = Answering(answers, modern=True)
     host.setdefault("timeout", WAIT)

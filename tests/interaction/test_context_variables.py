@@ -148,7 +148,7 @@ EXECUTORS: Dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize(
     ("way", "revision"),
-    [*product(("memory", "http"), REVISIONS), ("sse", R1)],  # HTTP+SSE has sessions alone
+    [*product(("memory", "http"), REVISIONS), ("sse", R1)],  # HTTP+SSE has only sessions
 )
 def test_each_handler_has_a_copy_of_the_context_in_which_it_is_served(
     way: str, executor: str, revision: str
@@ -288,7 +288,7 @@ def verify(token: str) -> Dict[str, Any]:
     return {"sub": token, "aud": "us"}
 
 
-# ------------------------------------------------------------ what else runs for a request
+# ------------------------------------------------------------ other code that runs for a request
 
 
 @pytest.mark.parametrize("order", ["set first", "set last"])

@@ -41,7 +41,7 @@ def text() -> str:
 
 @pytest.fixture
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
-    """Connects to a server all of whose lists have several pages."""
+    """Connect to a server whose lists all have several pages."""
     monkeypatch.setattr(tasks, "PAGE_SIZE", 2)
     for folder in "abcde":
         (tmp_path / folder / "files").mkdir(parents=True)

@@ -1,5 +1,5 @@
-"""URIs that RFC 3986 calls equivalent are one, wherever a URI is compared: in the tables of a server,
-in subscriptions of both sides, and in the cache of a client."""
+"""URIs that are equivalent by RFC 3986 count as the same wherever URIs are compared: in the tables
+of a server, in subscriptions of both sides, and in the cache of a client."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_a_resource_is_read_by_each_spelling(revision: str) -> None:
                 client.read_resource(wrong)
 
 
-# An author must escape what a client need not, and cannot register "..".
+# An author must escape characters that a client need not escape, and cannot register "..".
 REGISTERED = [pair for pair in PAIRS if ".." not in pair[1] and pair[1].isascii()]
 
 
@@ -214,7 +214,7 @@ def test_a_server_may_honor_another_spelling() -> None:
         assert eventually(lambda: heard == ["x://a/"])
 
 
-# ------------------------------------------------------------ what a client keeps
+# ------------------------------------------------------------ the cache of a client
 
 
 def test_a_client_keeps_one_result_for_equivalent_uris() -> None:

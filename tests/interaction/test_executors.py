@@ -140,7 +140,7 @@ NEVER = dict.fromkeys(("drain_grace", "last", "signal"), 6 * WAIT)
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., RawServer]]:
-    """Starts the server as a process, and calls these tools of it."""
+    """Start the server as a process, and call these tools."""
     started: List[RawServer] = []
 
     def begin(*names: str, **options: Any) -> RawServer:
@@ -158,7 +158,7 @@ def start() -> Iterator[Callable[..., RawServer]]:
 
 
 def says(server: RawServer, *words: str) -> None:
-    """Wait until it has said no more and no less on stderr."""
+    """Wait until stderr holds exactly this text."""
     assert eventually(lambda: server.stderr().split("\n") == [*words, ""]), server.stderr()
 
 

@@ -141,7 +141,7 @@ def test_an_extension_that_the_client_lacks() -> None:
         assert missing["code"] == -32021
         assert missing["data"] == {"requiredCapabilities": {"extensions": {"com.example/x": {}}}}
         assert client.call("extended") == "plain", "core behaviour, where that will do"
-        client.capabilities = having  # each request says for itself what its client can
+        client.capabilities = having  # each request declares the capabilities of its client
         assert client.call("needs") == "needed" and client.call("extended") == "extended"
         client.capabilities = {}
         assert client.call("needs") == -32021
@@ -206,7 +206,7 @@ def with_clock(clock: Clock, **options: Any) -> Server:
 
 
 def on(place: Any, wire: str) -> Any:
-    """A context with what a client connects to: the server itself, or its URL."""
+    """Return a context manager with the target of a client: the server itself, or its URL."""
     return place.start_http() if wire == "HTTP" else nullcontext(place)
 
 

@@ -70,7 +70,7 @@ def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     forget_servers()
     monkeypatch.setattr(
         http_client, "GET_SECONDS", WAIT
-    )  # the stream is open when a client is there
+    )  # the stream is open once a client is connected
     with server.start_http(port=0) as running:
         yield running.url
     server.close()

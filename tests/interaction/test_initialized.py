@@ -63,7 +63,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def waits(channel: Any, count: int) -> bool:
-    """Whether so many handlers of a connection wait before they ask."""
+    """Return whether this many handlers of a connection wait before they ask."""
     return eventually(lambda: waits_on(engine, "_initialized") == count)
 
 
@@ -116,7 +116,7 @@ def test_a_question_is_sent_in_the_end_and_that_is_logged_once(
             elif "method" not in message:
                 assert message["result"]["content"][0]["text"] == "0"
                 ids.remove(message["id"])
-        patience(10 * WAIT)  # nobody waits again
+        patience(10 * WAIT)  # the second request does not wait
         client.call("ask")
     logged = [each for each in caplog.records if BEGUN in each.getMessage()]
     assert [each.levelno for each in logged] == [logging.WARNING]

@@ -34,7 +34,7 @@ from .test_asking import user
 
 
 class Effects:
-    """A server whose tool does something before it asks, and keeps what happened to it."""
+    """A server whose tool acts before it asks, and records the outcome."""
 
     def __init__(self, **options: Any) -> None:
         self.server, self.began, self.ended = (
@@ -328,7 +328,7 @@ def test_handlers_give_way_only_to_handlers_of_their_connection() -> None:
     with RawClient(effects.server, R5, {}) as one, RawClient(effects.server, R5, {}) as two:
         firsts = [act(one), act(two)]
         assert len(waiting(effects.server)) == 2
-        # A retry that comes by another connection runs the handler again.
+        # A retry on another connection runs the handler again.
         assert act(two, **again(firsts[0]))["content"][0]["text"] == "x accept{'n': 1}"
         assert effects.runs == 3 and len(waiting(effects.server)) == 2
         assert act(two, **again(firsts[1]))["content"][0]["text"] == "x accept{'n': 1}"
@@ -585,7 +585,7 @@ ENDINGS = ("answer", "give way", "loss")
 def test_the_first_of_two_endings_ends_a_wait(
     monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:
-    """The second comes while the thread that waits has not run since the first."""
+    """The second ending happens before the waiting thread has run after the first."""
     held = Held(monkeypatch, waiting_handlers=1, drain_grace=0.0)
     effects = held.effects
     client = RawClient(effects.server, R5, {})
@@ -718,8 +718,8 @@ def test_under_stress_each_request_has_one_response(ask_timeout: float) -> None:
                     if "method" in message:
                         continue
                     if message["id"] in cancelled:
-                        # Its handler had taken it out of the table before the cancellation came,
-                        # and sent the response after that.
+                        # Its handler had been removed from the table before the cancellation
+                        # arrived, and sent the response after that.
                         late.append(message["id"])
                         continue
                     return message

@@ -1,5 +1,5 @@
-"""Skills between a client and a server, in all revisions; and servers that do not send what they
-have listed."""
+"""Skills between a client and a server, in all revisions, and servers that send something else than
+they have listed."""
 
 from __future__ import annotations
 

@@ -236,7 +236,7 @@ def test_on_a_full_disk_a_token_is_used_and_not_lost(
             issuer.tokens.clear()
             assert call(running.url, auth) == "ada"  # by the refresh token in memory
             with pytest.raises(AuthorizationError, match="No space left"):
-                auth.sign_in(running.url)  # whose purpose is to store it
+                auth.sign_in(running.url)  # because its purpose is to store it
             with pytest.raises(AuthorizationError, match="No space left"):
                 auth.sign_out(running.url)
         assert "could not be stored" in caplog.text

@@ -150,7 +150,7 @@ def until(connected: Client, task: Dict[str, Any], *states: str) -> Dict[str, An
     return seen[-1]
 
 
-# ------------------------------------------------------------ what is declared
+# ------------------------------------------------------------ the declared capability
 
 
 @pytest.mark.requirement("TASK-01", "X-17", "TASK-39", "M:TASK-1", "M:EXT-4", "M:EXT-1")
@@ -495,7 +495,7 @@ def test_a_question_that_the_client_refuses_reaches_the_handler() -> None:
         task = core.start_task("greet")
         with pytest.raises(HandlerFailed, match="no user here"):
             task.result(WAIT)
-        assert task.refresh() == "input_required"  # nobody has answered
+        assert task.refresh() == "input_required"  # no answer has arrived
         task.cancel()
 
 
@@ -720,8 +720,8 @@ def test_tasks_hold_no_thread_before_they_begin() -> None:
 
 
 def test_no_more_run_than_may_and_they_begin_in_order() -> None:
-    """The handlers wait for answers, which come in order: had a later task a place, the first would
-    have none."""
+    """The handlers wait for answers, which arrive in order: if a later task had a place, the first
+    one would have none."""
     server = make(limits=Limits(requests=2))
     with client(server, EXTENSION, elicit=lambda asked: {"name": "Ada"}) as newer:
         begun = [newer.start_task("greet") for _ in range(20)]
@@ -933,7 +933,7 @@ def test_a_memory_store_is_the_default() -> None:
 
 
 class FailingStore(MemoryStore):
-    """Fails at first, as on a full disk, at what has this in its key or value."""
+    """A store that fails at first, as on a full disk, if this text is in the key or value."""
 
     def __init__(self, what: bytes, failures: int) -> None:
         super().__init__()
@@ -970,7 +970,7 @@ def test_a_lease_is_held_when_the_store_works_again(
     with client(make(gates, tasks=Tasks(store, poll_interval=0.02)), EXTENSION) as newer:
         with pytest.raises(InternalError):
             newer.start_task("block")
-        caplog.clear()  # it says why
+        caplog.clear()  # with the reason
         assert not store.list("/jobs/task/")
         task = newer.start_task("block")
         assert eventually(lambda: store.list("/jobs/lease/"))

@@ -29,7 +29,7 @@ LONG = 6 * WAIT
 
 
 def started(**options: Any) -> Any:
-    """How to start the server of these tests as a process."""
+    """Return the command of this folder's server."""
     command = [sys.executable, str(SERVER), json.dumps(options)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return minimcp.StdioServer(command, env={"PYTHONPATH": path})

@@ -30,7 +30,7 @@ def client(link: Link) -> Client:
 
 
 def raw(client: Client, name: str, **arguments: Any) -> Dict[str, Any]:
-    """The result of a call as it came, without what every result carries."""
+    """Return the result of a call as it arrived, without the common members of every result."""
     return stripped(client, client.request("tools/call", {"name": name, "arguments": arguments}))
 
 
@@ -377,7 +377,7 @@ def test_a_tool_that_takes_too_long(client: Client) -> None:
     assert client.call_tool("quick").text == "in time"
 
 
-# ---------------------------------------------------------------- what a handler sees
+# ---------------------------------------------------------------- the view of a handler
 
 
 def test_a_session_keeps_its_dict(client: Client, opened: Open, link: Link) -> None:

@@ -166,7 +166,7 @@ def test_the_schema_and_the_reader_agree(row: Row) -> None:
     closed = jsonschema.Draft202012Validator(strict).is_valid
     described = row.looser or "format" in json.dumps(
         kind.schema
-    )  # a word that only the reader judges by
+    )  # a keyword that only the reader checks
     refused = [value for value, _ in row.refused]
     assert row.looser or not any(map(closed, refused))
     samples = [value for value, *_ in row.fits] + refused

@@ -18,7 +18,7 @@ from ..support import WAIT
 REVISIONS = ["2026-07-28", "handshake"]
 
 ANN, BOB = "ann's", "bob's"
-"""Bearer tokens; only Ann is let in everywhere."""
+"""Accepts bearer tokens; only Ann has every permission."""
 
 
 @pytest.fixture

@@ -146,7 +146,7 @@ class Empty:
 
 @dataclass
 class Words:
-    """Fields named like what the generated readers use."""
+    """Fields with the names of variables in the generated readers."""
 
     value: int
     extra: str = "e"

@@ -45,7 +45,7 @@ class Row(NamedTuple):
     """JSON, the source of the Python value that it becomes, and the JSON that this leaves as, if
     that differs."""
     refused: List[Tuple[Any, str]]
-    """JSON, and the message without the word "value" that it begins with."""
+    """JSON, and the message without the word "value" at its beginning."""
     out: Optional[Schema] = None
     """The schema of the result; None if it equals the parameter's."""
     looser: bool = False
@@ -113,7 +113,7 @@ def ref(name: str) -> Schema:
 
 
 def record(fields: Dict[str, Schema], required: str, **words: Any) -> Schema:
-    """An object of these fields."""
+    """Return the schema of an object with these fields."""
     schema: Schema = {
         "type": "object",
         **words,

@@ -1,11 +1,10 @@
 """`python -m tests.interop [--only PEER]`: install the peers, hold every session, print the grid.
 
-With `--install` it makes these environments, and those of the other programs that have some, and
-stops.
+With `--install` it makes these environments, and those of the other programs, and stops.
 
-Exit code 1 when a peer cannot be installed or a check failed. A session is a client process, the
-server that it starts, a deadline, and the checks that it printed; over HTTP the server is started
-first, at a free port, and ended when the client has gone.
+The exit code is 1 if a peer cannot be installed or a check failed. A session is a client process,
+the server that it starts, a deadline, and the checks that it printed; over HTTP the server is
+started first, at a free port, and ended when the client has gone.
 """
 
 from __future__ import annotations
@@ -152,8 +151,8 @@ def judge(session: Session, printed: bytes, stderr: str, problem: str, life: Pat
 
 
 class Served:
-    """A server that listens: its URL, and, when it has been ended, its stderr and what was wrong
-    with its end."""
+    """Run a server that listens. Yields its URL, and after its end its stderr and what was wrong
+    with its exit."""
 
     def __init__(self, url: str) -> None:
         self.url, self.stderr, self.problem = url, "", ""
@@ -227,7 +226,7 @@ def _parsed(printed: bytes) -> dict[str, Any]:
 
 
 def _ended(life: Path) -> bool | str:
-    """Return whether every server of ours came to its own end, soon after the client's."""
+    """Return whether every server of ours exited normally, soon after the client."""
 
     def counts() -> tuple[int, int]:
         lines = life.read_text("utf-8").split() if life.is_file() else []
@@ -292,13 +291,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
     parser.add_argument("--install", action="store_true", help="install, and no more")
-    at_a_time = 2 * (os.cpu_count() or 2)  # most of them wait
+    at_a_time = 2 * (os.cpu_count() or 2)  # most of them only wait
     parser.add_argument("--jobs", type=int, default=at_a_time, help="sessions at a time")
     return parser.parse_args(arguments)
 
 
 def install(peer: Peer) -> bool:
-    """Make the peer's environment; say whether it could not be made."""
+    """Make the peer's environment, and return whether that failed."""
     begun = time.monotonic()
     try:
         peer.environment.ready()
@@ -345,7 +344,8 @@ def show_grid(outcomes: Sequence[Outcome]) -> None:
 
 
 def show_failures(outcomes: Sequence[Outcome]) -> None:
-    """Show each fault of a peer once, with what the first session with it saw, and every failure."""
+    """Print each known fault of a peer once, with the finding of its first session, and every
+    failure."""
     shown = set()
     for outcome in outcomes:
         for fault, result in outcome.known.values():

@@ -115,7 +115,7 @@ def visit(picture: Path) -> Dict[str, Any]:
 
 
 def judge(seen: Mapping[str, Any], picture: bytes) -> Dict[str, Any]:
-    """The checks by name: true, or what was seen instead."""
+    """The checks by name: True, or the finding."""
     if "ends" in seen:
         return dict(seen)
     checks: Dict[str, Any] = {

@@ -78,7 +78,7 @@ def foreign_server(name: str, revision: str) -> Checks:
     with tempfile.TemporaryDirectory() as folder, AuthorizationServer() as issuer:
         os.environ["MINIMCP_TOKENS"] = str(
             Path(folder) / "tokens.json"
-        )  # those of whoever runs this are not used
+        )  # not those of the user who runs this
         if name in NAMES_A_SLASH:
             issuer.more["issuer"] = f"{issuer.url}/"
         command = environment.command(str(FOLDER / SERVERS[name]))

@@ -101,7 +101,7 @@ class Chromium(webbrowser.BaseBrowser):
         return True
 
     def join(self) -> None:
-        """Wait until the page that follows the click is there."""
+        """Wait until the page after the click is loaded."""
         self._thread.join()
 
     def ask(self, method: str, **params: Any) -> Any:
@@ -120,7 +120,7 @@ class Chromium(webbrowser.BaseBrowser):
         return self.ask("Runtime.evaluate", expression=script)["result"].get("value")
 
     def load(self, url: str) -> None:
-        """Go to a page and wait until it is there."""
+        """Open a page and wait until it is loaded."""
         self.ask("Page.navigate", url=url)
         self._read("method", "Page.loadEventFired")
 

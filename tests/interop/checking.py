@@ -27,7 +27,7 @@ class Host:
         self.forget()
 
     def forget(self) -> None:
-        """Be friendly again, asked nothing and told nothing."""
+        """Reset the answers to friendly ones, and the records to empty."""
         with self._changed:
             self.heard.clear()
         self.asked: list[Any] = []
@@ -94,8 +94,8 @@ def only(since: str, until: str = R5) -> Callable[[Any], Any]:
 
 
 class Checks:
-    """The checks of a server, one method of a subclass for each: they look at a client and at the
-    host behind it."""
+    """The checks of a server, one method of a subclass for each. They inspect a client and the host
+    behind it."""
 
     takes: frozenset[str] = frozenset()  # only these; all if there are none
 
@@ -149,7 +149,7 @@ class Checks:
         expect(bool(str(error)), True)
 
     def expect_count(self, tool: str, arguments: Any, n: int) -> None:
-        """All reports of progress come, in order, on the caller's thread."""
+        """All progress arrives, in order, on the caller's thread."""
         seen: list[Any] = []
         self.call(
             tool,
