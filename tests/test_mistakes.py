@@ -1,8 +1,7 @@
-"""Mistakes of people who are new to the library, and the words of the message that says what to
-write instead.
+"""Mistakes of newcomers, and the words of the message that say what to write instead.
 
-One table: what is wrong, how it is written (a line at a terminal, code of an author, a call), and
-what they are told, by an exception, in the log or on stderr.
+One table: the mistake, its form (a command line, code of an author, a call), and its message, in an
+exception, in the log or on stderr.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ FILES = {
 
 @pytest.fixture
 def beginner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of somebody who has a server, the same under other names, and a config file."""
+    """Make the folder of a user with a server, copies of it under other names, and a config file."""
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".vscode" / "mcp.json").write_text('{"mcpServers": {}}', encoding="utf-8")
     for name, text in FILES.items():
@@ -224,7 +223,7 @@ def in_a_coroutine() -> None:
 
 
 def a_broken_answer() -> None:
-    """What a server for https says to http is no HTTP."""
+    """The reply of an https server to an http request is not HTTP."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def refuse() -> None:
@@ -603,7 +602,7 @@ def test_yes_or_no_is_an_empty_form() -> None:
                 assert client.call_tool("f").value is accepted
 
 
-def test_a_server_takes_attributes_that_are_no_options() -> None:
+def test_a_server_accepts_attributes_that_are_not_options() -> None:
     server = Server("x")
     server.database = DATABASE  # type: ignore[attr-defined]
     assert server.database is DATABASE  # type: ignore[attr-defined]

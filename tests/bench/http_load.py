@@ -18,7 +18,7 @@ from .load import HELLO, Broken, Measured
 
 CONNECTIONS = 32
 STREAMS = 200
-END = b"\r\n0\r\n\r\n"  # what the last event of a stream of chunks is followed by
+END = b"\r\n0\r\n\r\n"  # the bytes after the last event of a chunked stream
 WAIT = 20.0
 
 
@@ -48,10 +48,10 @@ class Connection:
         self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
 
     def renew(self) -> None:
-        """Connect again: when nobody has called for a while the server may be about to close, and
-        nobody can see that.
+        """Connect again. After a quiet period the server may be about to close the connection, and
+        no client can see that.
 
-        The session goes on. One call is made, so that none that is measured is the first.
+        The session stays the same. One call is made, so that no measured call is the first one.
         """
         self.socket.close()
         self.socket = self._connected()
@@ -64,7 +64,7 @@ class Connection:
                 found = socket.create_connection(self.address, WAIT)
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return found
-            except ConnectionRefusedError:  # one that said its URL before it listens
+            except ConnectionRefusedError:  # a server that printed its URL before it listens
                 if time.monotonic() > end:
                     raise self.child.broken("does not listen") from None
                 time.sleep(0.02)
@@ -84,8 +84,7 @@ class Connection:
         return self.request(self.child.call("echo", **arguments), headers)
 
     def open_stream(self) -> None:
-        """A GET, whose response stays open, on a connection of its own: returns when its head is
-        there."""
+        """Open a GET stream on a connection of its own. Returns when its head has arrived."""
         self.socket.close()
         self.socket = self._connected()
         self.socket.sendall(
@@ -96,7 +95,7 @@ class Connection:
             raise self.child.broken(f"a GET was answered with {data[-400:]!r}")
 
     def read(self, done: Callable[[bytes], bool] | None = None) -> bytes:
-        """One whole response, of which nothing has been read before, or as much of it as is wanted."""
+        """Read one whole response from its beginning, or as much of it as requested."""
         data, done = b"", done or _whole
         while not done(data):
             more = self.socket.recv(65536)
@@ -220,7 +219,7 @@ def progress(child: Child, reports: int) -> Measured:
 
 
 def _events(chunks: bytes) -> list[bytes]:
-    """The data of the events in a chunked body; those without data are for nobody."""
+    """Return the data of the events in a chunked body. Events without data are ignored."""
     whole, at = [], 0
     while not chunks.startswith(b"0\r\n", at):
         end = chunks.index(b"\r\n", at)
@@ -231,7 +230,7 @@ def _events(chunks: bytes) -> list[bytes]:
 
 
 def streams(child: Child, count: int) -> Measured:
-    """What an open GET stream takes in memory, beyond its session and its connection."""
+    """Measure the memory of an open GET stream, without that of its session and its connection."""
     opened = []
     try:
         opened += [Connection(child, child.url) for _ in range(count)]

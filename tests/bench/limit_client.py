@@ -1,7 +1,7 @@
 """The limit, client side: hand-written, standard library only, nothing checked.
 
-A lone caller reads its own reply; for 64 threads there is a reader thread and a bare lock per call.
-Over HTTP it is one connection that stays open. Arguments: the command of the server, or its URL.
+A single caller reads its own reply. For 64 threads, there is a reader thread and a bare lock per
+call. Over HTTP, one connection stays open. Arguments: the command of the server, or its URL.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands that look at a server which nobody trusts yet end, and need little memory, when it floods."""
+"""Commands that inspect an untrusted server end, and need little memory, when it floods them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A group of server processes from a config file: what a host sees of them, the good, the dead and
-the silent."""
+"""A group of server processes from a config file, from the view of a host: working, dead and silent
+servers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ DEAD = "import sys; sys.exit('no licence')"
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time for a process that ends, and for the last that it says: a busy machine may not let it at
-    once."""
+    """Allow more time for the exit of a process and its last output, because a machine may be busy."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
         monkeypatch.setattr(child, name, WAIT)
 

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What an author reads who registers something wrong, and what a model reads that calls it wrong:
+"""Messages for an author who registers something wrong, and for a model that sends a wrong call:
 one line that helps."""
 
 from __future__ import annotations
@@ -255,7 +255,7 @@ NAMES: List[Tuple[str, str]] = [
 
 
 @pytest.mark.requirement("BASE-08")
-def test_a_wrong_call_says_where_what_was_expected_and_what_came(
+def test_the_error_for_a_wrong_call_names_the_place_the_expected_type_and_the_value(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("travel", instructions="Travel.")

@@ -57,7 +57,7 @@ class Sessions:
         self.kept.append(session)
 
     def admit(self, request: Request) -> Tuple[Peer, Route]:
-        """As a role does."""
+        """Admit a request like a role."""
         if request.method == "shutdown":
             raise InvalidRequest("this session was shut down")
         return Peer(HANDSHAKES[-1]), ROUTE

@@ -381,7 +381,7 @@ FOREIGN = {"if": True}
         ({"$ref": "http://example.com/x"}, "has no target"),
     ],
 )
-def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
+def test_schemas_that_jsonschema_does_not_check(schema: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"^x: .*{words}"):
         compile_peer_check({**schema, **FOREIGN}, where="x")
 
