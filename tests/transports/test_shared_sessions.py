@@ -781,7 +781,7 @@ def test_a_replaced_session_record_is_not_overwritten(
         return len(looked) < 9 and look(self, session)
 
     monkeypatch.setattr(SharedSessions, "look", bounded)
-    session.peer.session["key"] = "value"  # type: ignore[union-attr,index]
+    session.peer.session_data["key"] = "value"  # type: ignore[union-attr,index]
     store.put(f"/site/session/-:{session.key}", b'{"newer": true}')
     session.before_answer()
     assert len(looked) == 1 and "cannot be read, and is ignored" in caplog.text
@@ -857,11 +857,11 @@ def test_data_of_a_handler_survives_a_concurrent_update_of_the_copy(
     client = Roaming(site.cores)
     assert client.at(here).request("ping").status == client.at(there).request("ping").status == 200
     (session,) = here.sessions.values()
-    assert session.peer is not None and session.peer.session is not None
+    assert session.peer is not None and session.peer.session_data is not None
     client.at(there).request("tools/call", {"name": "count"})
 
     def copied(changed: Any) -> Any:
-        session.peer.session["kept"] = "by a handler"  # type: ignore[union-attr,index]
+        session.peer.session_data["kept"] = "by a handler"  # type: ignore[union-attr,index]
         return dict(changed)
 
     monkeypatch.setattr("minimcp.stores.sessions.deepcopy", copied)
