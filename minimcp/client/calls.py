@@ -7,7 +7,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 
 from __future__ import annotations
 
-import logging
 import threading
 from copy import copy
 from functools import partial
@@ -561,10 +560,10 @@ class Call:
         """Log a malformed part of a result, as a warning only the first time."""
         reported = self._host.reported
         line = f"{self.session.name}: {method}: {fault}"
-        level = logging.DEBUG if line in reported else logging.WARNING
+        log_line = log.debug if line in reported else log.warning
         if len(reported) < MAX_REPORTED:
             reported.add(line)
-        log.log(level, "<-- %s", line)
+        log_line("<-- %s", line)
 
 
 def read_result(method: str, read: Callable[[Any], T], result: Params) -> T:

@@ -30,7 +30,6 @@ The `Transport` moves bytes.
 
 from __future__ import annotations
 
-import logging
 import threading
 from contextvars import Context, copy_context
 from copy import copy
@@ -567,9 +566,9 @@ class Connection(Sink, Pinged):
         shown = one_line(text)
         self._invalid_lines += 1
         self.remark = f"; it wrote a line that is not a message: {shown}"
-        level = logging.WARNING if self._invalid_lines <= MAX_WARNINGS else logging.DEBUG
+        report = log.warning if self._invalid_lines <= MAX_WARNINGS else log.debug
         advice = "" if frame[:1] in b"[{" else f"; {PRINTED}"
-        log.log(level, "<-- a line that is not a message (%s%s): %s", broken.reason, advice, shown)
+        report("<-- a line that is not a message (%s%s): %s", broken.reason, advice, shown)
 
     def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)

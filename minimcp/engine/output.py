@@ -9,7 +9,6 @@ so it has no such lock. User code that may write to a stream runs inside `log.ex
 from __future__ import annotations
 
 import io
-import logging
 import os
 import select
 import stat
@@ -243,6 +242,7 @@ def _move_handlers(old: Any, new: Any) -> None:
     Some handlers do not belong to a logger, because a `MemoryHandler` or a `QueueListener` passes
     records to them. So this uses the list of all handlers that `logging` flushes at exit.
     """
+    logging: Any = sys.modules.get("logging")
     for reference in list(getattr(logging, "_handlerList", ())):
         handler = reference()
         # The stream of `logging.lastResort` is a property that returns `sys.stderr`.

@@ -4,7 +4,6 @@ registers, and tables of entries.
 
 from __future__ import annotations
 
-import logging
 import threading
 from copy import copy
 from dataclasses import dataclass, field
@@ -37,6 +36,8 @@ from .feature import READERS, Feature, OptionSpec, extension_with, load, overrid
 from .options import COMMON_OPTIONS, check_options, handler_name, required, source_location
 
 if TYPE_CHECKING:
+    import logging
+
     from ..engine.shares import Shares
     from ..features.executors import Executor
     from ..stores.base import Store

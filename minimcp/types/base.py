@@ -14,7 +14,6 @@ the others.
 
 from __future__ import annotations
 
-import base64
 import sys
 import typing
 from dataclasses import MISSING, Field, field, fields, make_dataclass
@@ -208,11 +207,15 @@ def decode_base64(text: str) -> bytes:
         text = text.replace("-", "+").replace("_", "/")
     if len(text) % 4:
         raise ValueError("not standard Base64 with padding")
+    import base64  # loaded late: few servers use it
+
     return base64.b64decode(text, validate=True)
 
 
 def encode_base64(data: bytes) -> str:
     """Return standard Base64 with padding on one line."""
+    import base64
+
     return base64.b64encode(data).decode("ascii")
 
 
