@@ -218,7 +218,7 @@ def connect(
     given = dict(locals())
     for name in misspelled:
         field = name.replace("max_", "", 1)
-        if field in Limits.__dataclass_fields__:
+        if field in Limits.__match_args__:
             raise TypeError(
                 f"connect(...) no longer has an option {name}=: write limits=Limits({field}=...)"
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
@@ -61,7 +60,6 @@ MakeParams = Callable[[Id], Result]
 OnItem = Optional[Callable[[Any], None]]
 
 
-@dataclass(eq=False, repr=False)
 class PendingCall:
     """A request that this side has sent and whose response has not arrived.
 
@@ -70,25 +68,34 @@ class PendingCall:
         method: The method of the request.
         on_item: Called with the params of each progress notification, in order, by the thread that
             waits for the call; None drops them.
-        queue: The queue of the waiting thread. Its items are the params of progress notifications,
+        queue: The queue of the waiting thread; None makes one. Its items are the params of progress notifications,
             this object when the call has ended, and None when the deadline has changed. Calls that
             the same thread waits for share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """
 
-    id: Id
-    method: str
-    on_item: OnItem = None
-    queue: Any = field(default_factory=SimpleQueue)
-    outcome: Optional[Outcome] = None
-    deadline: Deadline = NEVER
     # Whether the request may have reached the peer.
     sent = True
     # Whether the call stays open for notifications, as `subscriptions/listen` does.
     stays_open = False
     # How often the deadline was paused.
     pauses = 0
+
+    def __init__(
+        self,
+        id: Id,
+        method: str,
+        on_item: OnItem = None,
+        queue: Any = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.on_item = on_item
+        self.queue: Any = SimpleQueue() if queue is None else queue
+        self.outcome: Optional[Outcome] = None
+        self.deadline = deadline
 
     def settle(self, outcome: Outcome) -> None:
         """Set the outcome. Only the thread that removed the call from the table may call this."""

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, fields
 from queue import Empty, SimpleQueue
 from typing import Any, Optional
 
 from ..log import logger
+from ..record import FrozenRecord
 from ..schema.mismatch import options_checked
 
 log = logger("minimcp.limits")
 
 
 @options_checked
-@dataclass(frozen=True)
-class Limits:
+class Limits(FrozenRecord):
     """Limits on the memory and time that peers may use. None means no limit.
 
     Immutable, so many servers and clients may share one object.
@@ -83,17 +82,17 @@ class Limits:
     address_share: Optional[float] = 0.5
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            if field.name in _SHARES:
-                check_share(field.name, getattr(self, field.name))
+        for name, value in vars(self).items():
+            if name in _SHARES:
+                check_share(name, value)
                 continue
             check_number(
-                field.name,
-                getattr(self, field.name),
-                least=_MIN.get(field.name, 0),
-                whole=field.name not in (*_SECONDS, *_RATES),
-                optional=field.name != "drain_grace",
-                unit="per second" if field.name in _RATES else "of seconds",
+                name,
+                value,
+                least=_MIN.get(name, 0),
+                whole=name not in (*_SECONDS, *_RATES),
+                optional=name != "drain_grace",
+                unit="per second" if name in _RATES else "of seconds",
             )
         if self.ask_timeout == 0:
             raise ValueError("ask_timeout must be more than 0 seconds, not 0")

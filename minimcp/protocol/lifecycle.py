@@ -12,7 +12,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
@@ -25,6 +24,7 @@ from ..errors import (
     UnsupportedRevision,
 )
 from ..log import logger
+from ..record import Record, declare
 from ..text import one_line
 from .messages import PARAPHRASE_LEVELS, Json, Request, size_of
 from .versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
@@ -210,8 +210,7 @@ def log_rank(level: Json) -> int:
 # ---------------------------------------------------------------- the two eras
 
 
-@dataclass(eq=False)
-class Agreement:
+class Agreement(Record):
     """The agreement of two peers on a revision and on capabilities.
 
     Args:
@@ -224,7 +223,7 @@ class Agreement:
 
     revision: Revision
     peer: Peer
-    envelope: dict[str, Json] = field(default_factory=dict)
+    envelope: dict[str, Json] = declare(factory=dict)
     instructions: Optional[str] = None
 
 

@@ -10,7 +10,6 @@ import re
 import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from math import isfinite
@@ -26,6 +25,7 @@ from typing import (
     cast,
 )
 
+from ..record import Record
 from .mismatch import Mismatch, cut, listed, one_of, unknown_field
 from .values import JSON_TYPES, LABELS, NONE_TYPE, TYPE_NAMES, frozen, has_twins, hashed_apart
 
@@ -35,8 +35,7 @@ _LISTS = frozenset({list})
 OBJECTS = frozenset({dict})
 
 
-@dataclass(eq=False, repr=False)
-class Kind:
+class Kind(Record):
     """The JSON form of one Python type. Immutable by convention, thread-safe.
 
     Args:
@@ -68,7 +67,7 @@ class Kind:
     def with_words(self, **words: Any) -> Kind:
         """Return the same kind with additional keywords in its schema, such as a description or a
         default."""
-        return replace(self, schema={**self.schema, **words})
+        return self.replace(schema={**self.schema, **words})
 
 
 # ------------------------------------------------------------ JSON's own types
@@ -473,7 +472,7 @@ def _write_name(value: Any) -> str:
 
 
 # The name of a member of any object: a string, or when written also an integer, as in `json.dumps`.
-FREE_NAME = replace(TEXT, write=_write_name)
+FREE_NAME = TEXT.replace(write=_write_name)
 
 
 def mapping(key: Kind, item: Kind) -> Kind:
@@ -608,7 +607,7 @@ def record_writer(fields: Sequence[Field], cls: type) -> Convert:
     converts a dict."""
     if issubclass(cls, dict):
         return record_reader(
-            [each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict
+            [each._replace(kind=each.kind.replace(read=each.kind.write)) for each in fields], dict
         )
     names = {"cls": cls, "label": f"a {cls.__name__}"}
     parts = [

@@ -375,26 +375,27 @@ def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
     Args:
         owner: The call as it is written: "Server(...)".
         given: Unknown names; the first one is reported.
-        function: The function whose keyword-only parameters are the options, or a dataclass.
+        function: The function whose keyword-only parameters are the options, or a `Record`.
 
     Raises:
         TypeError: Always.
     """
     name = next(iter(given))
-    known = getattr(function, "__dataclass_fields__", None) or function.__kwdefaults__
+    known = getattr(function, "__match_args__", None) or function.__kwdefaults__
     near = nearest(name, known)
     hint = f"did you mean {near}=?" if near else f"the options are {', '.join(known)}"
     raise TypeError(f"{owner} has no option {name}=: {PORTED.get(name) or hint}")
 
 
 def options_checked(cls: type[T]) -> type[T]:
-    """Decorate a dataclass of options so that misspelled ones are rejected as by
+    """Decorate a `Record` of options so that misspelled ones are rejected as by
     `refuse_options`."""
     make: Any = cls.__init__
+    known: Any = vars(cls)["__match_args__"]
 
     @wraps(make)
     def init(self: T, *given: Any, **named: Any) -> None:
-        unknown = [name for name in named if name not in cls.__dict__["__dataclass_fields__"]]
+        unknown = [name for name in named if name not in known]
         if unknown:
             refuse_options(f"{cls.__name__}(...)", unknown, cls)
         make(self, *given, **named)

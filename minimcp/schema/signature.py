@@ -9,11 +9,11 @@ import functools
 import inspect
 import typing
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from types import FunctionType, MethodType
 from typing import Annotated, Any, Callable, Iterator, Mapping, NamedTuple, Optional
 
+from ..record import Record
 from .annotations import Builder, ContentClass, kind_of
 from .introspection import (
     HIDEABLE,
@@ -29,8 +29,7 @@ from .mismatch import NOTHING, Mismatch, refuse_async
 from .values import NONE_TYPE
 
 
-@dataclass(eq=False, repr=False)
-class Signature:
+class Signature(Record):
     """The result of `read_signature`. Immutable by convention, thread-safe.
 
     Args:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import threading
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -28,6 +27,7 @@ from ..log import logger
 from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
+from ..record import Record, declare
 from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
 from ..text import one_line
@@ -49,8 +49,7 @@ CallNext = Callable[[], Any]
 Middleware = Callable[[Context, CallNext], Any]
 
 
-@dataclass(eq=False, repr=False)
-class ServerConfig:
+class ServerConfig(Record):
     """The configuration that all features of one server share. Requests carry it as ``server``.
 
     The arguments that are not listed here are those of `Server`.
@@ -91,9 +90,9 @@ class ServerConfig:
     wake_main: Callable[[], object] = bool
     state_keys: Any = None
     check_replay: bool = False
-    limits: Limits = field(default_factory=Limits)
-    capabilities: Mapping[str, Json] = field(default_factory=dict)
-    middleware: list[Middleware] = field(default_factory=list)
+    limits: Limits = declare(factory=Limits)
+    capabilities: Mapping[str, Json] = declare(factory=dict)
+    middleware: list[Middleware] = declare(factory=list)
     store: Optional[Store] = None
     processes: Optional[Processes] = None
     audience: tuple[str, ...] = ()
@@ -101,9 +100,9 @@ class ServerConfig:
     auth: Any = None
     ping_interval: Optional[float] = None
     trusted_proxies: Iterable[str] = ()
-    features: list[Feature] = field(default_factory=list, init=False)
-    feature: Callable[[str], Any] = field(init=False)
-    option_specs: dict[str, OptionSpec] = field(default_factory=dict, init=False)
+    features: list[Feature] = declare(factory=list, init=False)
+    feature: Callable[[str], Any] = declare(init=False)
+    option_specs: dict[str, OptionSpec] = declare(factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._shares: Optional[Shares] = None

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union, overload
 from weakref import WeakSet
@@ -177,7 +176,7 @@ class Server:
         options = {
             option: value
             for option, value in given.items()
-            if option in ServerConfig.__dataclass_fields__
+            if option in ServerConfig.__match_args__
         }
         audience = () if auth is None else auth.audience
         processes = None
@@ -895,7 +894,7 @@ class Server:
             self._registry,
             self._registry.role,
             path=path,
-            options=replace(self._http or load("http.options").HttpOptions(), **given),
+            options=(self._http or load("http.options").HttpOptions()).replace(**given),
             limits=self._limits,
             pool=self._pool,
             cap=self._cap,
@@ -1004,8 +1003,8 @@ def _check_given(given: Mapping[str, Any]) -> None:
     auth = given["auth"]
     for option in given["unknown"]:
         for cls, keyword in ((Limits, "limits"), (load("http.options").HttpOptions, "http")):
-            now = option if option in cls.__dataclass_fields__ else option.removeprefix("max_")
-            if now in cls.__dataclass_fields__:
+            now = option if option in cls.__match_args__ else option.removeprefix("max_")
+            if now in cls.__match_args__:
                 raise TypeError(
                     f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)"
                 )

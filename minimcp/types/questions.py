@@ -9,7 +9,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -25,6 +24,7 @@ from typing import (
 
 from ..errors import Declined
 from ..protocol.urls import parse_web_url
+from ..record import Record
 from .base import (
     ABSENT,
     MEMBER_TYPES,
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 ACTIONS = ("accept", "decline", "cancel")
 
 
-@dataclass(repr=False)
-class Answer:
+class Answer(Record):
     """The user's answer to an elicitation. It is true if the user accepted, whatever the form
     contains.
 
