@@ -6,12 +6,11 @@ exist, or a type without JSON form.
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import wraps
+from functools import cached_property, wraps
 from io import IOBase
 from itertools import islice
 from typing import Any, NoReturn, Optional, TypeVar, Union
@@ -35,6 +34,10 @@ T = TypeVar("T")
 
 # Stands for the value of a field that was not sent, and for the default of a parameter without one.
 NOTHING: Any = ABSENT
+
+# The flags of code objects of coroutines, of functions that return awaitables, and of asynchronous
+# generators.
+ASYNC_FLAGS = 0x80 | 0x100 | 0x200
 
 
 def cut(text: str, limit: int = MAX_SHOWN_LENGTH) -> str:
@@ -359,13 +362,54 @@ def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
         of: The function to which all other keywords are passed: its own options are shown instead.
             None if there is none.
     """
-    signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    if of is not None:
-        names = {each.name for each in own}
-        more = inspect.signature(of).parameters.values()
-        own += [each for each in more if each.kind is each.KEYWORD_ONLY and each.name not in names]
-    function.__dict__["__signature__"] = signature.replace(parameters=own)
+
+    def make() -> Any:
+        import inspect
+
+        from .introspection import WrittenSignature
+
+        plain: Any = function
+        signature = WrittenSignature.of_plain(plain).inspected()
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        if of is not None:
+            names = {each.name for each in own}
+            for each in inspect.signature(of).parameters.values():
+                if each.kind is each.KEYWORD_ONLY and each.name not in names:
+                    own.append(each)
+        return signature.replace(parameters=own)
+
+    return with_signature(function, make)
+
+
+class _LazySignature:
+    """A signature that is made when it is first used, so that `inspect` is not imported before.
+
+    `inspect.signature` accepts it, because its ``__class__`` is that of a signature.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Any:
+        return self._make()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        from inspect import Signature
+
+        return Signature
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made, name)
+
+    def __str__(self) -> str:
+        return str(self._made)
+
+
+def with_signature(function: F, make: Callable[[], Any]) -> F:
+    """Set the signature that `inspect.signature` and `help` show. `make` returns it."""
+    function.__dict__["__signature__"] = _LazySignature(make)
     return function
 
 
@@ -412,7 +456,7 @@ def refuse_async(function: Any, owner: str) -> None:
     """
     plain = getattr(function, "__func__", function)
     flags = getattr(getattr(plain, "__code__", None), "co_flags", 0)
-    if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+    if flags & ASYNC_FLAGS:
         raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
 
 

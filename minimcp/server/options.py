@@ -7,7 +7,6 @@ with the decorators of the server.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar,
 from ..engine.limits import Limits, check_interval, check_number
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
-from ..schema.introspection import annotations_of
-from ..schema.mismatch import nearest
+from ..schema.introspection import WrittenSignature, annotations_of
+from ..schema.mismatch import nearest, with_signature
 from ..schema.signature import refuse_async_and_stars
 from ..types.content import Annotations, Icon
 from ..types.meta import check_identifier
@@ -95,7 +94,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "ttl": 0,
     "cache_scope": "private",
 }
-_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 def with_option_signature(kind: str) -> Callable[[F], F]:
@@ -105,20 +103,24 @@ def with_option_signature(kind: str) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        own = list(inspect.signature(function).parameters.values())
-        own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        if not {"uri", "function"}.intersection(each.name for each in own):
-            own.append(
-                inspect.Parameter("function", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-            )
-        for name, given in annotations_of(OPTIONS[kind]).items():
-            annotation = getattr(given, "__forward_arg__", given)
-            default = _DEFAULTS.get(name)
-            own.append(inspect.Parameter(name, _BY_NAME, default=default, annotation=annotation))
-        function.__dict__["__signature__"] = inspect.Signature(own)
-        return function
+        return with_signature(function, partial(_with_options, function, kind))
 
     return decorate
+
+
+def _with_options(function: Callable[..., Any], kind: str) -> Any:
+    from inspect import Parameter, Signature
+
+    plain: Any = function
+    own = WrittenSignature.of_plain(plain).inspected().parameters.values()
+    own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    if not {"uri", "function"}.intersection(each.name for each in own):
+        own.append(Parameter("function", Parameter.POSITIONAL_OR_KEYWORD, default=None))
+    for name, given in annotations_of(OPTIONS[kind]).items():
+        annotation = getattr(given, "__forward_arg__", given)
+        default = _DEFAULTS.get(name)
+        own.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    return Signature(own)
 
 
 Options = Union[ToolOptions, ResourceOptions, PromptOptions, AppOptions]
@@ -334,6 +336,8 @@ def count_positional(function: Any, owner: str, names: Sequence[str], *, least: 
     called = function
     if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
         called = type(function).__call__
+    import inspect
+
     refuse_async_and_stars(called, owner)
     if not inspect.isfunction(inspect.unwrap(getattr(called, "__func__", called))):
         raise TypeError(
@@ -373,7 +377,9 @@ def annotated(
         raise TypeError(
             f"{owner}: annotations must be a mapping such as {example}, not {given!r:.60}"
         )
-    check_names(given, inspect.signature(cls).parameters, f"{owner}: there is no annotation")
+    from inspect import signature
+
+    check_names(given, signature(cls).parameters, f"{owner}: there is no annotation")
     return cls(**given)
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import abc
-from inspect import formatannotation
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
@@ -427,6 +426,8 @@ class RegisteredTool(RegisteredFunction):
             is_none = text.startswith("expected") and text.endswith("got null")
             text = f"{self.key} returned an invalid value: {text}"
             if self._check_output is None and self.signature.returns is not NOTHING:
+                from inspect import formatannotation
+
                 annotation = formatannotation(self.signature.returns, self.function.__module__)
                 text += f" (-> {cut(annotation, 80)})"
             if is_none:

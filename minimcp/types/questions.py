@@ -69,6 +69,13 @@ class Answer(Record):
         if self.content is not None and self.action != "accept":
             raise ValueError(f"content requires the action 'accept', not {self.action}")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Answer):
+            return NotImplemented
+        return self.action == other.action and self.content == other.content
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __bool__(self) -> bool:
         return self.action == "accept"
 
