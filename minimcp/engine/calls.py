@@ -127,7 +127,8 @@ class Calls:
         self._table: dict[Id, PendingCall] = {}
         self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
-        self._was_used = False
+        # Whether a call was started since the last `were_idle`. A list, so that `through` shares it.
+        self._was_used = [False]
 
     def through(
         self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
@@ -192,8 +193,8 @@ class Calls:
 
         Pings and calls that stay open do not count.
         """
-        was_used = self._was_used
-        self._was_used = False
+        was_used = self._was_used[0]
+        self._was_used[0] = False
         return not was_used and all(call.stays_open for call in self.pending())
 
     def ping(self, method: str, make_params: MakeParams) -> PendingCall:
@@ -250,7 +251,7 @@ class Calls:
         lines: list[bytes] = []
         queue = queue_for(on_item)
         sent = False
-        self._was_used = True
+        self._was_used[0] = True
         try:
             for method, make_params in requests:  # Rule 4: register before writing.
                 call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)

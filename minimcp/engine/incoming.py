@@ -159,7 +159,8 @@ class RunningRequests:
     """A table of the peer's requests that have no response or whose handlers are still running.
 
     A request is in the table from `add` until its state is `DONE` (or `ENDED`, if it was queued).
-    Only `advance` changes the state of a request in the table.
+    Only `advance` changes the state of a request in the table. A request frees its id when it is
+    answered or cancelled, so the peer may use the id again while the handler is still running.
 
     Args:
         limits: The limits of the connection or session.
@@ -205,8 +206,8 @@ class RunningRequests:
         """Drop all requests, because the parent process answers them."""
         for request in self._table.values():
             request.state = DONE
-        # The key of a request is its id or the `key` of `add`. While a request is `FINISHING`, the
-        # key is the request itself, because the peer may use the id again.
+        # The key of a request is its id or the `key` of `add`. While the request is `FINISHING`, the
+        # key is the request itself. After that, and in `ENDED`, the request has no key.
         self._table = {}
         # The bytes that count towards `Limits.backlog_bytes`.
         self._bytes = 0
@@ -292,15 +293,14 @@ class RunningRequests:
                 self._bytes -= request.size
             # 3. Change the state.
             request.state = next_state
-            # 4. Free the id as soon as no response is due. Remove the request when it is done.
-            if state in DUE and next_state not in DUE:
+            # 4. Free the id as soon as no response is due. From then on, the request has no key, or
+            # itself as the key: another request with this id may be in the table.
+            if next_state not in DUE and request.key is not None:
                 del self._table[request.key]
+                request.key = None  # if the key was the request, this ends a reference cycle
                 if next_state == FINISHING:
                     request.key = request
                     self._table[request] = request
-            elif next_state == DONE:
-                self._table.pop(request.key, None)
-                request.key = None  # if the key is the request, this ends a reference cycle
             if not self._table:
                 self._changed.notify_all()
         if event == END and self._on_finished is not None:
@@ -455,12 +455,13 @@ class Sink:
         size = len(line) - 1
         if request.batch is None and size > self.requests.max_bytes:
             line = self.requests.too_long(request, size)
-        is_first = self.requests.advance(request, END, line)
-        if request.batch is not None:
-            request.batch.add(request.request.id, line if is_first else b"", wait, request)
-        elif is_first:
+        if not self.requests.advance(request, END, line):
+            return False
+        if request.batch is None:
             self.deliver(line, wait)
-        return is_first
+        else:
+            request.batch.add(request.request.id, line, wait, request)
+        return True
 
     def asking(self) -> Calls:
         """Return the `Calls` that send questions to the peer.

@@ -327,7 +327,7 @@ class _HttpCalls(Calls):
             _Call(Request(id, method, make_params(id)), on_item, deadline)
             for id, method, make_params in numbered
         ]
-        self._was_used = True
+        self._was_used[0] = True
         for call in calls:
             call.spawned = len(calls) > 1
             self.add(call)

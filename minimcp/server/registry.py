@@ -251,9 +251,13 @@ class Registry:
         announced = self.config.capabilities
         declared = {name: value for name, value in announced.items() if name not in CAPABILITIES}
         for feature in list(self.config.features):
-            for name, members in feature.declare(revision, principal).items():
+            added = dict(feature.declare(revision, principal))
+            if added and feature.identifier:
+                added.setdefault("extensions", {feature.identifier: dict(feature.settings)})
+            for name, members in added.items():
                 more = declared.get(name, announced.get(name))
-                declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
+                if members is not None:
+                    declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
         # Sorted, so that the order does not depend on when features were loaded.
         return {name: declared[name] for name in sorted(declared, key=_place_of)}
 

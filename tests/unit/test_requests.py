@@ -18,6 +18,7 @@ from minimcp.engine.incoming import (
     BEGIN,
     DEFERRED,
     DONE,
+    END,
     LEAVE,
     REQUEST_BYTES,
     IncomingRequest,
@@ -245,6 +246,17 @@ def test_the_loss_ends_all_and_refuses_new_ones_with_one_cause(wire: Wire) -> No
     assert wire.posted == []
 
 
+@pytest.mark.parametrize("by_view", [False, True])
+def test_a_call_counts_as_use_of_the_connection_whichever_response_sent_it(
+    wire: Wire, by_view: bool
+) -> None:
+    sender = wire.calls.through(wire.send, wire.post) if by_view else wire.calls
+    assert wire.calls.were_idle()
+    call = sender.start("work", no_params)
+    sender.settle(call.id, {})
+    assert not wire.calls.were_idle() and wire.calls.were_idle()
+
+
 def test_while_a_question_is_answered_deadlines_stand(wire: Wire) -> None:
     calls = [wire.calls.start("work", no_params) for _ in range(3)]
     shared, own = Deadline(WAIT), Deadline(WAIT)
@@ -360,6 +372,62 @@ def test_ids_are_compared_with_their_type_and_free_again_after_the_answer() -> N
     incoming(sink)
     with pytest.raises(InvalidRequest):
         sink.requests.add(first, "1")
+
+
+# The events of a request from `ADD` to `DONE`, by what happens to it.
+LIVES = {
+    "ended in the queue": (END, LEAVE),
+    "ended while it runs": (BEGIN, END, LEAVE),
+    "ended while it is open": (LEAVE, END),
+    "ended after it ran": (BEGIN, LEAVE, END),
+}
+
+
+@pytest.mark.requirement("M:BASE-4")
+@pytest.mark.parametrize("later", LIVES)
+@pytest.mark.parametrize("earlier", LIVES)
+def test_a_request_does_not_affect_a_later_one_with_its_id(earlier: str, later: str) -> None:
+    """The later request has taken any number of its steps when the earlier one takes its last."""
+    after_end = LIVES[earlier][LIVES[earlier].index(END) + 1 :]
+    for steps in range(len(LIVES[later]) + 1):
+        sink, cap = RecordingOutlet(), [None] * 2
+        table = sink.requests = RunningRequests(Limits(backlog_bytes=4 * REQUEST_BYTES), cap)
+        first = incoming(sink)
+        for event in LIVES[earlier]:
+            if event == END:
+                break
+            table.advance(first, event)
+        with pytest.raises(InvalidRequest, match="the id 1 is in use"):
+            incoming(sink)
+        assert table.end(first) and not table.end(first)
+        second = incoming(sink)
+        for event in LIVES[later][:steps]:
+            assert table.advance(second, event)
+        for event in after_end:
+            assert table.advance(first, event)
+        assert first.state == DONE and len(table) == second.is_due
+        if second.is_due:
+            with pytest.raises(InvalidRequest, match="the id 1 is in use"):
+                incoming(sink)
+        for event in LIVES[later][steps:]:
+            assert table.advance(second, event)
+        assert second.state == DONE and table.wait_until_empty(Deadline(0))
+        assert len(cap) == 2
+        incoming(sink, size=4 * REQUEST_BYTES)  # fits: no bytes of the others are counted
+
+
+def test_a_later_request_with_the_id_of_a_cancelled_one_is_cancelled_itself() -> None:
+    sink = RecordingOutlet()
+    first, second = incoming(sink), None
+    assert sink.requests.cancel({"requestId": 1, "reason": "first"})
+    second = incoming(sink)
+    first.run()
+    assert sink.requests.cancel({"requestId": 1, "reason": "second"})
+    second.run()
+    assert (first.token.reason, second.token.reason) == ("first", "second")
+    third = incoming(sink)
+    third.run()
+    assert answers(sink) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
 
 
 @pytest.mark.parametrize("until_answered", [False, True])
