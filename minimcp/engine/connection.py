@@ -55,10 +55,11 @@ from ..protocol.messages import (
 from ..text import describe, one_line
 from .calls import Calls, MakeParams, PendingCall
 from .dispatch import Dispatcher
-from .incoming import Line, Route, RunningRequests, Sink
+from .incoming import Line, Route, Sink
 from .limits import Limits
 from .liveness import Pinged
 from .pool import Job, Pool, renewed_in_fork, waiting
+from .running import RunningRequests
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
 

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Se
 
 from .. import errors
 from ..engine.connection import Connection
-from ..engine.incoming import DEFERRED, LEAVE, Handler, IncomingRequest, Route, Sink
+from ..engine.incoming import DEFERRED, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import renewed_in_fork, waiting
+from ..engine.running import LEAVE
 from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
@@ -250,7 +251,7 @@ class WaitingChannel(RerunChannel):
             incoming.check()
             # Before the question is sent, because the retry may arrive at once.
             handlers.add(sink, state, self, incoming.server.limits.waiting_handlers)
-            latest = incoming.latest
+            latest = incoming.answering
             if latest is None or not latest.answer(question):
                 raise errors.Cancelled("the request was answered in the meantime")
             with waiting():
@@ -258,7 +259,7 @@ class WaitingChannel(RerunChannel):
         except Empty:
             if not handlers.remove(sink, state, self):
                 return self._outcomes.get()  # another thread is ending the wait
-            incoming.take_latest()
+            incoming.take_answering()
             raise errors.RequestTimeout(
                 f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within"
                 f" {seconds:g} s"
@@ -486,10 +487,10 @@ def end_round(
         )
     asked = list(channel.pending.values())
     if channel.gave_way:
-        incoming.take_latest()
+        incoming.take_answering()
         return DEFERRED
     if incoming.peer.revision.handshake:
-        answers = _asked_now(incoming, asked)
+        answers = _asked_now(channel, asked)
         incoming.asker = RerunChannel(incoming, channel.claims(), answers)
         return again(incoming)
     return _asking(incoming, asked, channel.claims())
@@ -510,7 +511,7 @@ def _asking(
     return closed
 
 
-def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str, Any]:
+def _asked_now(channel: QuestionChannel, asked: list[SentQuestion]) -> dict[str, Any]:
     """Ask a client of a handshake session. Return the answers by key.
 
     If a question fails, the exception takes the place of each answer and is raised where the
@@ -518,7 +519,7 @@ def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str
     """
     answers: list[Any]
     try:
-        answers = list(ask_now(incoming, asked))
+        answers = list(ask_now(asked, channel.send))
         for each, answer in zip(asked, answers):
             read_result(each, answer)
     except (errors.Cancelled, errors.ConnectionLost):

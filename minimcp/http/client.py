@@ -29,10 +29,11 @@ from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.calls import Calls, MakeParams, PendingCall, queue_for
 from ..engine.dispatch import Dispatcher
-from ..engine.incoming import RunningRequests, Sink
+from ..engine.incoming import Sink
 from ..engine.limits import Limits
 from ..engine.liveness import Pinged
 from ..engine.pool import Pool, renewed_in_fork, waiting
+from ..engine.running import RunningRequests
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
     METHOD_NOT_FOUND,
@@ -1010,7 +1011,7 @@ class _AnswerSink(Sink):
         self.context = session.host.context
 
     @property
-    def answered(self) -> bool:  # type: ignore[override]
+    def is_closed(self) -> bool:  # type: ignore[override]
         """Whether the connection has ended, so that a response would not be sent."""
         return self._session.cause is not None
 

@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
 from ..engine.dispatch import Run, start
-from ..engine.incoming import IncomingRequest, Route, RunningRequests
+from ..engine.incoming import IncomingRequest, Route
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
+from ..engine.running import RunningRequests
 from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, InternalError, RpcError

@@ -20,10 +20,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Callable, Iterator, Optional, Protocol, Sequence
 
+from ..engine.asking import end_questions
 from ..engine.calls import Calls
-from ..engine.incoming import IncomingRequest, Line, RunningRequests, Sink
+from ..engine.incoming import IncomingRequest, Line, Sink
 from ..engine.pool import Job, Pool, waiting
 from ..engine.rates import whole_seconds
+from ..engine.running import RunningRequests
 from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost
@@ -523,7 +525,7 @@ class PostResponse(Sink):
         stream: The response since the first event; None before.
         incoming: The requests.
         headers: Headers of the response, besides those of its form.
-        answered: Whether the last message was sent, or no client is there for it.
+        is_closed: Whether the last message was sent or is being sent, or the client has left.
         listens: Whether it counts among the streams of change notifications.
         place: Counts it among the streams of its client.
         detached: Whether its connection was released while its handlers are running.
@@ -589,7 +591,7 @@ class PostResponse(Sink):
         if self.stream is None and self._may_stream:
             opened: Optional[EventStream] = None
             with self._endpoint.lock:
-                if self.stream is None and not self.answered:
+                if self.stream is None and not self.is_closed:
                     opened = EventStream(
                         self._endpoint,
                         self.session,
@@ -695,7 +697,7 @@ class PostResponse(Sink):
     def _end_unseen(self) -> None:
         if self._is_unseen():
             for incoming in list(self.incoming):
-                incoming.end_questions(_unseen())
+                end_questions(incoming, _unseen())
 
     # ------------------------------------------------------------ the end
 
@@ -717,8 +719,8 @@ class PostResponse(Sink):
         """Send the answer, as the whole body or as the last event; or end without one. Never
         raises."""
         with self._endpoint.lock:
-            is_first = not self.answered
-            self.answered = True
+            is_first = not self.is_closed
+            self.is_closed = True
             stream = self.stream
         if stream is None and not is_first:
             return
@@ -758,7 +760,7 @@ class PostResponse(Sink):
 
     def lost(self) -> None:
         """Cancel stateless requests, because the client has closed the connection. Never blocks."""
-        self.answered = True  # first: a thread that adds a request reads it after that
+        self.is_closed = True  # first: a thread that adds a request reads it after that
         self.cancel(GONE)
         self.done = True
         if self.stream is not None:

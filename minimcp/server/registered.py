@@ -21,8 +21,9 @@ from typing import (
     TypeVar,
 )
 
-from ..engine.incoming import IncomingRequest, OnFinished, Route
+from ..engine.incoming import IncomingRequest, Route
 from ..engine.limits import Limits
+from ..engine.running import OnFinished
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, RpcError, ToolError, UrlElicitationRequired
 from ..log import logger

@@ -10,24 +10,27 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
+from minimcp.engine.asking import ask_peer, end_questions
 from minimcp.engine.batch import Batch, why_no_batch
 from minimcp.engine.calls import MAX_PAUSES, MAX_PROGRESS, PROGRESS_BYTES, Calls
 from minimcp.engine.cancel import CancelToken
 from minimcp.engine.dispatch import start
 from minimcp.engine.incoming import (
-    BEGIN,
     DEFERRED,
-    DONE,
-    END,
-    LEAVE,
-    REQUEST_BYTES,
     IncomingRequest,
     Route,
-    RunningRequests,
     Sink,
     current_trace_context,
 )
 from minimcp.engine.limits import Limits
+from minimcp.engine.running import (
+    BEGIN,
+    DONE,
+    END,
+    LEAVE,
+    REQUEST_BYTES,
+    RunningRequests,
+)
 from minimcp.engine.shares import CountedClient, Shares
 from minimcp.engine.timer import NEVER, Deadline, Timeout
 from minimcp.errors import (
@@ -511,7 +514,7 @@ def test_what_is_unknown_or_opens_a_session_is_not_cancelled() -> None:
 def test_a_request_that_is_rejected_gives_its_place_back() -> None:
     sink = RecordingOutlet()
     places = CountedClient(Shares(Limits()), [("principal", "ada")])
-    sink.requests.admit = lambda: places.admit("requests", 8)
+    sink.requests.reserve_place = lambda: places.admit("requests", 8)
     first = incoming(sink)
     with pytest.raises(InvalidRequest):
         incoming(sink)
@@ -538,7 +541,7 @@ def test_a_request_of_a_client_with_its_whole_share_says_when_to_try_again() -> 
 
 def test_a_request_that_arrives_after_its_peer_has_left_is_cancelled() -> None:
     sink = RecordingOutlet()
-    sink.answered = True
+    sink.is_closed = True
     message, route = Request(1, "tools/call"), Route(lambda request: {})
     request = IncomingRequest(message, Peer(NEWEST_HANDSHAKE), route, sink)
     jobs: List[Any] = []
@@ -560,9 +563,9 @@ def test_a_forked_process_answers_no_request_of_its_parent() -> None:
 def test_questions_that_are_ended_raise_the_error_and_the_peer_is_not_told() -> None:
     sink = Asking()
     request = incoming(sink)
-    asking = Task(request.ask, [("roots/list", {})], WAIT)
+    asking = Task(ask_peer, request, [("roots/list", {})], WAIT)
     assert eventually(lambda: len(sink.wire.sent) == 1)
-    request.end_questions(ConnectionLost("the stream has ended"))
+    end_questions(request, ConnectionLost("the stream has ended"))
     with pytest.raises(ConnectionLost, match="the stream has ended"):
         asking.result()
     assert sink.wire.posted == []
@@ -683,17 +686,17 @@ class Asking(RecordingOutlet):
 def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
     sink = Asking()
     request = incoming(sink)
-    asking = Task(request.ask, [("roots/list", {}), ("elicitation/create", {"x": 1})], WAIT)
+    asking = Task(ask_peer, request, [("roots/list", {}), ("elicitation/create", {"x": 1})], WAIT)
     assert eventually(lambda: len(sink.wire.sent) == 2)
     for line in sink.wire.sent:
         sink.wire.calls.settle(line["id"], {"of": line["method"]})
     assert (
         asking.result() == [{"of": "roots/list"}, {"of": "elicitation/create"}]
-        and request.ask([], 1) == []
+        and ask_peer(request, [], 1) == []
     )
     request.run()
     with pytest.raises(RuntimeError, match="tools/call has already been answered"):
-        request.ask([("roots/list", {})], 1)
+        ask_peer(request, [("roots/list", {})], 1)
 
 
 def test_a_request_that_was_cancelled_before_its_question_was_refused_is_cancelled(
@@ -712,7 +715,7 @@ def test_a_request_that_was_cancelled_before_its_question_was_refused_is_cancell
 
     around(monkeypatch, sink.wire.calls, "_send", sent)
     with pytest.raises(Cancelled, match="never mind"):
-        request.ask([("roots/list", {})], WAIT)
+        ask_peer(request, [("roots/list", {})], WAIT)
 
 
 @pytest.mark.requirement("CANC-04", "M:CAN-10")
@@ -733,7 +736,7 @@ def test_questions_that_nobody_needs_any_more_are_withdrawn(
 
         around(monkeypatch, sink.wire.calls, "_send", sent)
     asking = Task(
-        request.ask, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None
+        ask_peer, request, [("roots/list", {}), ("roots/list", {})], 0.01 if how == "late" else None
     )
     if how in ("before", "between"):
         with pytest.raises(Cancelled, match="never mind"):
@@ -766,7 +769,7 @@ def test_a_report_that_waits_for_the_peer_keeps_nothing_else_of_the_handler_wait
     reporting = Task(request.progress, 1, None, None)
     wait_for(stuck)
     with pytest.raises(CapabilityNotSupported):
-        Task(request.ask, [("roots/list", {})], 1).result()
+        Task(ask_peer, request, [("roots/list", {})], 1).result()
     request.token.cancel()
     release.set()
     reporting.result()
@@ -802,7 +805,7 @@ def test_a_handler_that_goes_on_with_another_request_answers_that_one() -> None:
     second = incoming(sink, id=2, _meta={"progressToken": "second"})
 
     def handle(request: IncomingRequest) -> Any:
-        request.latest.answer({"question": 1})  # type: ignore[union-attr]
+        request.answering.answer({"question": 1})  # type: ignore[union-attr]
         request.progress(1, None, None)
         request.send("notifications/message", {})
         assert sink.lines == [], "no request waits for the handler"

@@ -292,7 +292,7 @@ def test_what_does_not_come_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     file.write_text(changed)
     monkeypatch.setattr(recording, "ScriptedClient", Client)
     # The server asks nothing before `notifications/initialized`, which is left out.
-    monkeypatch.setattr("minimcp.engine.incoming.INITIALIZED_SECONDS", 0.05)
+    monkeypatch.setattr("minimcp.engine.asking.INITIALIZED_SECONDS", 0.05)
     with pytest.raises(AssertionError, match=r"no elicitation/create in 0.01 s, but \{.*number 3"):
         replay_against(library(), file, timeout=WAIT)
 

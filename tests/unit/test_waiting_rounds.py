@@ -131,7 +131,7 @@ def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
             return "again"
         incoming: Any = current_request()
         asking.append(Task(ctx.elicit, "?", {"n": int}))
-        assert eventually(lambda: not incoming.latest.is_due)
+        assert eventually(lambda: not incoming.answering.is_due)
         return "left"
 
     with RawClient(server, R5, {}) as client:
