@@ -299,7 +299,13 @@ class IncomingRequest:
     def continue_with(self, other: IncomingRequest) -> None:
         """Make the handler of this request, which has ended, answer another request.
 
-        From now on, the handler sees the params, the peer and the headers of the other request.
+        This is how a handler waits for an answer that arrives in a request:
+
+        1. The handler of the first request asks. The first request is answered with the question.
+        2. The second request brings the answer. `continue_with` sets `answering` to it.
+        3. The handler returns. `run` of the first request answers the second request.
+
+        From step 2 on, the handler sees the params, the peer and the headers of the other request.
         Cancelling that request cancels the handler. If the handler has returned, the other request
         gets an error response.
         """
@@ -436,8 +442,8 @@ class IncomingRequest:
     def send(self, method: str, params: Result) -> None:
         """Send a notification that belongs to this request.
 
-        The notification is dropped if the request in `answering` has ended. Log messages are also dropped above
-        ``Limits.notification_rate``.
+        The notification is dropped if the request in `answering` has ended. Log messages are also
+        dropped above ``Limits.notification_rate``.
 
         Raises:
             Cancelled: The request was cancelled.

@@ -106,8 +106,8 @@ class Limits:
 class BoundedQueue(SimpleQueue[Any]):
     """A queue that drops the oldest items when the thread that reads it is too slow. Thread-safe.
 
-    Only items that were added by `offer` count and are dropped. Items that were added by `put` stay.
-    They may move behind newer items.
+    Only items that were added by `offer` count and are dropped. Items that were added by `put`
+    stay, but they may move behind newer items.
 
     Args:
         items: The plural of the items' name, for the one warning that is logged.

@@ -225,7 +225,9 @@ class Pool:
         while True:
             is_counted = job is None
             if job is None:
-                job = self._reach_queue(inbox)
+                with self._lock:
+                    self._thread_is_coming = False
+                    job = self._next(inbox, finished=False)
             while job is not None:
                 this_thread.pool = self if is_counted else None
                 try:
@@ -246,12 +248,6 @@ class Pool:
                         self._idle.remove(inbox)
                         return
                 job = inbox.get()  # it arrived after the timeout
-
-    def _reach_queue(self, inbox: SimpleQueue[Optional[Job]]) -> Optional[Job]:
-        """Take the first job of a thread that was woken or started for the queue; see `_next`."""
-        with self._lock:
-            self._thread_is_coming = False
-            return self._next(inbox, finished=False)
 
     def _next(self, inbox: SimpleQueue[Optional[Job]], *, finished: bool) -> Optional[Job]:
         """Take the next job from the queue, or mark the thread as idle and return None.

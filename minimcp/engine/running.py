@@ -124,8 +124,8 @@ class RunningRequests:
         on_finished: Called by the thread that ends a request; or None.
 
     Attributes:
-        lock: Protects the table, the states and `IncomingRequest.answering`. It is held only for a few
-            statements.
+        lock: Protects the table, the states and `IncomingRequest.answering`. It is held only for a
+            few statements.
         max_bytes: Maximum size of a response, in bytes.
 
     Thread-safe. May be used in signal handlers.
@@ -158,8 +158,8 @@ class RunningRequests:
         """Drop all requests, because the parent process answers them."""
         for request in self._table.values():
             request.state = DONE
-        # The key of a request is its id or the `key` of `add`. While the request is `FINISHING`, the
-        # key is the request itself. After that, and in `ENDED`, the request has no key.
+        # The key of a request is its id or the `key` of `add`. While the request is `FINISHING`,
+        # the key is the request itself. After that, and in `ENDED`, the request has no key.
         self._table = {}
         # The bytes that count towards `Limits.backlog_bytes`.
         self._bytes = 0
