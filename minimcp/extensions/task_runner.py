@@ -288,7 +288,7 @@ class TaskRequest(IncomingRequest):
 
 
 class _TaskChannel(QuestionChannel):
-    """Asks the questions of a task. Unlike the request before it, a task asks through its record."""
+    """Asks the questions of a task, through its record in the store."""
 
     _incoming: TaskRequest
 

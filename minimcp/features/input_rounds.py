@@ -194,7 +194,7 @@ class WaitingChannel(RerunChannel):
 
     def give_way(self) -> None:
         """Make the handler stop waiting, because too many others wait. Never blocks."""
-        self.gave_way = True  # first: other threads of the handler must not ask any more
+        self.gave_way = True  # first: other threads of the handler must not ask now
         self._endings.put((GAVE_WAY, {}))
 
     def cancel(self, reason: str) -> None:

@@ -754,7 +754,7 @@ class Endpoint(HttpService):
 
     def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
         """Close a response: now, or when it is done if its connection was released before."""
-        if response.detached and not response.done:
+        if response.left_at is not None and not response.done:
             response.when_done(partial(self._close_response, response, writer))
             return
         self._open.pop(writer, None)
@@ -764,7 +764,7 @@ class Endpoint(HttpService):
             response.place.leave()
         # The requests refer to their response. This breaks the reference cycle.
         response.incoming.clear()
-        if response.detached:
+        if response.left_at is not None:
             response.forget_client()
         session = response.session
         if isinstance(session, Session):

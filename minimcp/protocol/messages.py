@@ -468,8 +468,9 @@ _LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s
 def guess_from_ends(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
     """Describe a line that was not decoded by its two ends. Never raises.
 
-    The line was too long, or is not JSON. In the second case, it may be short. Some peers write the id first, and others write it last. One of them is enough to end the call
-    that the message responds to.
+    The line was too long, or is not JSON. In the second case, it may be short. Some peers write the
+    id first, and others write it last. One of them is enough to end the call that the message
+    responds to.
 
     Args:
         head: The beginning of the line.
