@@ -109,7 +109,7 @@ MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource
 READERS: Mapping[str, str] = {"scopes": "access"}
 
 # The feature that serves a method without any registered entry.
-SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
+METHOD_FEATURES: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
 
 # Extensions of the library that have decorators or options.
 EXTENSIONS = ("extensions.apps", "extensions.tasks")

@@ -18,7 +18,7 @@ from ..text import one_line
 from .feature import (
     FEATURES,
     MAKERS,
-    SERVERS,
+    METHOD_FEATURES,
     Destination,
     Feature,
     OpenSession,
@@ -176,8 +176,8 @@ class Registry:
         """
         if method not in peer.revision.requests_to_server:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
-        if method in SERVERS:
-            self.feature(SERVERS[method])
+        if method in METHOD_FEATURES:
+            self.feature(METHOD_FEATURES[method])
             return self._routes[method]
         kind = method.partition("/")[0]
         for capability in CAPABILITIES:

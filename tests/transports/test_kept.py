@@ -829,9 +829,9 @@ def test_a_session_that_could_not_be_read_back_is_not_written(
         deep: Any = []
         for _ in range(400):
             deep = [deep]
-        assert session.peer is not None and session.peer.session is not None
-        session.peer.session["deep"] = deep
+        assert session.peer is not None and session.peer.session_data is not None
+        session.peer.session_data["deep"] = deep
         session.before_answer()
         assert "the record of a session was not written" in caplog.text
-        del session.peer.session["deep"]
+        del session.peer.session_data["deep"]
         assert client.request("ping").status == 200
