@@ -744,12 +744,12 @@ class Link(Host):
             with suppress(McpError):  # the receiver has disconnected
                 callback()
 
-        self._dispatcher.put(run, size_of(notification.params, MAX_QUEUED_BYTES))
+        self._callbacks.put(run, size_of(notification.params, MAX_QUEUED_BYTES))
 
     def _flush(self) -> None:
         """Wait until the queued notifications are sent."""
         done = threading.Event()
-        self._dispatcher.put(done.set)
+        self._callbacks.put(done.set)
         with waiting():
             done.wait(FLUSH_SECONDS)
 

@@ -91,6 +91,10 @@ class Sink:
 
     Over stdio, the sink is the connection. Over HTTP, each response is a sink.
 
+    A response takes three steps. `IncomingRequest.answer` encodes a result or an exception,
+    `respond` ends the request, and `deliver` sends the line if no other thread has ended the
+    request. Other lines take one step: `send` waits until there is room for them, `post` does not.
+
     Attributes:
         requests: The requests whose responses go to this sink.
         pool: Runs the requests.

@@ -77,7 +77,10 @@ def load(module: str) -> Any:
 
 
 class LateFeature(NamedTuple):
-    """The place of a feature that is loaded on first use."""
+    """The place of a feature that is loaded on first use.
+
+    To add a feature, see "Adding a method" in examples/design.rst.
+    """
 
     module: str
     """A module of `LATE`."""

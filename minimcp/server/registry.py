@@ -37,7 +37,7 @@ SPECIFIED_METHODS = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
-# The capabilities that a server may have.
+# The capabilities that a server may have. To add one, see "Adding a method" in examples/design.rst.
 CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 
 # The groups of entries that an author registers.
