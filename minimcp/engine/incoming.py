@@ -301,7 +301,7 @@ class IncomingRequest:
         return self._trace_context
 
     def continue_with(self, other: IncomingRequest) -> None:
-        """Make the handler of this request, which has ended, answer another request.
+        """Let the handler of this request answer another request. This request has already ended.
 
         This is how a handler waits for an answer that arrives in a request:
 
@@ -411,7 +411,10 @@ class IncomingRequest:
         return self.sink.respond(self, line, wait)
 
     def start(self) -> None:
-        """Call the `start` function of the route. If it raises an RpcError, respond with that."""
+        """Call the `start` function of the route.
+
+        If it raises an RpcError, respond with that error.
+        """
         assert self.route.start is not None
         try:
             self.route.start(self)
@@ -463,7 +466,7 @@ class IncomingRequest:
         return rate is None or method != LOG_MESSAGE or rate.may_log()
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
-        """Send progress if the caller asked for it. Drop a report that does not increase.
+        """Send progress if the caller asked for it. Drop a report whose value does not increase.
 
         Raises:
             TypeError, ValueError: ``done`` or ``total`` is not a finite number, or ``message`` is
@@ -559,7 +562,8 @@ def current_request() -> Optional[IncomingRequest]:
 def current_trace_context() -> dict[str, str]:
     """Return the trace context for calls that this thread makes.
 
-    It comes from the request whose handler runs on this thread, or which it works for.
+    It belongs to the request whose handler runs on this thread, or on whose behalf this thread
+    runs.
     """
     incoming = current_request()
     if incoming is None:

@@ -235,7 +235,10 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
 
 
 def _file_tracer(file: Any) -> Callable[[str, str], object]:
-    """Return a function that writes to a text file, without its buffer if it has a descriptor."""
+    """Return a function that writes to a text file.
+
+    If the file has a descriptor, the function bypasses its buffer.
+    """
     outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
     if outlet is None:
         return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")

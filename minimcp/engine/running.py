@@ -108,7 +108,7 @@ class Tracked(Protocol):
 
 
 class RunningRequests:
-    """A table of the peer's requests that have no response or whose handlers are still running.
+    """A table of the peer's requests that are not answered or whose handlers are still running.
 
     A request is in the table from `add` until its state is `DONE` (or `ENDED`, if it was queued).
     Only `advance` changes the state of a request in the table. A request frees its id when it is
@@ -192,7 +192,7 @@ class RunningRequests:
         try:
             with self.lock:
                 if request.key in self._table:
-                    raise InvalidRequest(f"the id {request.request.id!r} is in use")
+                    raise InvalidRequest(f"the id {request.request.id!r} is already in use")
                 if self._refusal is not None:
                     raise InternalError(self._refusal)
                 if self._bytes and self._bytes + request.size > self._max_queued:

@@ -186,7 +186,7 @@ class _NoPoll:
         """Do nothing."""
 
     def poll(self, milliseconds: float = 0.0) -> list[tuple[int, int]]:
-        """Return an event if the caller may block, so that it tries the write."""
+        """Return an event if the caller may block, so that the caller tries to write."""
         return [(-1, 0)] if milliseconds else []
 
 
@@ -207,7 +207,7 @@ class _End:
     Attributes:
         lock: The lock that a thread holds while it uses the descriptor.
         unblocked: Whether the descriptor was made non-blocking. The open file may be shared with
-            other processes, so it must be restored.
+            other processes, so its mode must be restored.
         closed: Whether `close` was called. The descriptors stay open until no thread uses them.
             After that, `number` is -1.
     """
@@ -229,7 +229,8 @@ class _End:
     def close(self, seconds: float) -> None:
         """Wake the thread that uses the descriptor, and close it. Idempotent.
 
-        If the thread does not leave within `seconds`, the thread itself closes it.
+        If the thread still uses it after `seconds`, the thread itself closes it when it has
+        finished.
         """
         with self._closing:
             if not self.closed:
@@ -273,7 +274,7 @@ class StreamTransport(Transport):
         wakers: Two pipes for `close`; if empty, the transport creates them.
 
     Raises:
-        OSError: The process has too many open descriptors. None of them was closed.
+        OSError: The process has too many open descriptors. The given descriptors are not closed.
     """
 
     def __init__(
