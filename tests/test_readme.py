@@ -14,16 +14,17 @@ import threading
 from contextlib import closing
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 import pytest
 
 from minimcp import Image, RequestTimeout, Server, Text, ToolError, connect, connect_all, tool
 
 from .interop.embedding import PROGRAMS
-from .modules import PACKAGE
+from .modules import PACKAGE, read_package
 from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
+from .test_layers import core_modules
 
 BLOCKS = 39
 """Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
@@ -510,6 +511,41 @@ def test_the_reading_order_stays_short() -> None:
     )
 
 
+def _numbers(text: str) -> Set[int]:
+    """The numbers in "1, 3 to 5"."""
+    found: Set[int] = set()
+    for part in text.split(", "):
+        first, _, last = part.partition(" to ")
+        found.update(range(int(first), int(last or first) + 1))
+    return found
+
+
+def test_each_file_builds_on_the_files_with_the_numbers_in_parentheses() -> None:
+    text = " ".join(section("Reading order").split())
+    items = re.findall(r"(\d+)\. ``([\w/]+\.py)``: [^`]*?(?:\(([\d, to]+)\))?\.(?= |$)", text)
+    numbers = {path: int(number) for number, path, _ in items}
+    assert list(numbers.values()) == list(range(1, len(items) + 1)) and len(items) > 12
+    package = read_package()
+    imported = {
+        path: {
+            numbers[each.target]
+            for each in package[path].imports
+            if each.target in numbers and not each.late and not each.typing_only
+        }
+        for path in numbers
+    }
+    assert imported == {path: _numbers(given) if given else set() for _, path, given in items}
+    for path, found in imported.items():
+        assert max(found, default=0) < numbers[path], f"{path} needs a later file"
+
+
+def test_the_page_names_each_module_of_the_core() -> None:
+    modules = {name for names in core_modules().values() for name in names}
+    paths = {f"{name.replace('.', '/')}.py" for name in modules}
+    named = set(re.findall(r"``([\w/]+\.py)``", section("Reading order")))
+    assert sorted(path for path in paths - named if (PACKAGE / path).is_file()) == []
+
+
 def test_every_file_that_is_named_is_there() -> None:
     names = re.findall(r"``([\w/]+\.py)``", section("Reading order"))
     assert len(names) > 30 and [name for name in names if not (PACKAGE / name).is_file()] == []
@@ -528,9 +564,12 @@ def test_every_function_of_the_walk_is_there() -> None:
         assert callable(found), name
 
 
-def test_every_place_of_a_notification_is_there() -> None:
-    named = re.findall(r"``([\w/]+)\.py:([\w.]+)``", section("Adding a notification"))
-    assert len(named) > 20
+@pytest.mark.parametrize(
+    ("title", "least"), [("Adding a notification", 20), ("Adding a method", 15)]
+)
+def test_every_place_of_a_recipe_is_there(title: str, least: int) -> None:
+    named = re.findall(r"``([\w/]+)\.py:([\w.]+)``", section(title))
+    assert len(named) > least
     for path, name in named:
         found = importlib.import_module("minimcp." + path.replace("/", "."))
         for part in name.split("."):

@@ -29,6 +29,7 @@ from ..client.connect import ConnectOptions, Target, negotiate, read_target, wit
 from ..client.host import Host
 from ..client.session import MAX_BUSY_TRIES, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
+from ..engine.asking import ask_peer, wait_until_initialized
 from ..engine.calls import Calls
 from ..engine.incoming import DEFERRED, IncomingRequest, Route, Sink
 from ..engine.limits import Limits
@@ -155,7 +156,7 @@ def respond(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
     """
     if not isinstance(answer, Failure):
         return answer
-    latest = incoming.take_latest()
+    latest = incoming.take_answering()
     if latest is not None:
         latest.sink.respond(latest, encode(answer._replace(id=latest.request.id)))
     return DEFERRED
@@ -422,7 +423,7 @@ class Link(Host):
             ) from None
         finally:
             is_stream = answer is DEFERRED and incoming.request.method == LISTEN
-            if is_stream and incoming.latest is not None:
+            if is_stream and incoming.answering is not None:
                 # The stream stays open until the client cancels it; see also `lost`.
                 incoming.on_cancel(partial(self._finish, incoming))
             else:
@@ -569,8 +570,10 @@ class Link(Host):
             if answer.get("resultType") != INPUT_REQUIRED:
                 return respond(incoming, for_older_client(answer))
             questions = answer.get("inputRequests") or {}
-            outcome = incoming.ask(
-                [(each["method"], each.get("params", {})) for each in questions.values()], None
+            outcome = ask_peer(
+                incoming,
+                [(each["method"], each.get("params", {})) for each in questions.values()],
+                None,
             )
             if isinstance(outcome, Failure):
                 return respond(incoming, outcome)
@@ -657,7 +660,7 @@ class Link(Host):
         """
         # The last one is the newest call that has no open question.
         calls = sorted(
-            self._calls(), key=lambda each: each.latest is not None and each.latest.is_due
+            self._calls(), key=lambda each: each.answering is not None and each.answering.is_due
         )
         fronts = {each: self.running.get(each) for each in calls}
         clients = {
@@ -672,7 +675,7 @@ class Link(Host):
             with waiting(), fronts[calls[-1]] or self._lock:
                 return self._ask_by_result(calls[-1], question)
         if calls:
-            calls[-1].wait_until_initialized()
+            wait_until_initialized(calls[-1])
         channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
 
         def notify(method: str, params: Result) -> None:
@@ -690,7 +693,7 @@ class Link(Host):
             "inputRequests": {"1": {"method": method, "params": params}},
         }
         self._replies[state] = call, replies
-        latest = call.latest
+        latest = call.answering
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):
                 raise InternalError("the call that the question belongs to has finished")
@@ -742,12 +745,12 @@ class Link(Host):
             with suppress(McpError):  # the receiver has disconnected
                 callback()
 
-        self._dispatcher.put(run, size_of(notification.params, MAX_QUEUED_BYTES))
+        self._callbacks.put(run, size_of(notification.params, MAX_QUEUED_BYTES))
 
     def _flush(self) -> None:
         """Wait until the queued notifications are sent."""
         done = threading.Event()
-        self._dispatcher.put(done.set)
+        self._callbacks.put(done.set)
         with waiting():
             done.wait(FLUSH_SECONDS)
 

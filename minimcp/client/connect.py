@@ -28,8 +28,8 @@ from typing import (
 
 from .. import __version__ as VERSION
 from ..engine.limits import Limits, check_interval
+from ..engine.output import tracer
 from ..engine.timer import Deadline
-from ..engine.transport import tracer
 from ..errors import (
     Busy,
     Cancelled,

@@ -158,11 +158,11 @@ class Host:
         self.reported: set[str] = set()
         self.pool = Pool(limits.workers, name="minimcp-client")
         backlog_bytes = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
-        self._dispatcher = Dispatcher(backlog_bytes, self.context)
+        self._callbacks = CallbackThread(backlog_bytes, self.context)
 
     def close(self) -> None:
         """End the threads after their queued work. Idempotent."""
-        self._dispatcher.close()
+        self._callbacks.close()
         self.pool.close()
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
@@ -269,7 +269,7 @@ class Host:
         bytes."""
         function = self.functions.get(name)
         if function is not None:
-            self._dispatcher.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
+            self._callbacks.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
 
     def queue_callback(self, notification: Notification) -> None:
         """Queue the callback for a notification."""
@@ -285,15 +285,15 @@ class Host:
         except ValueError as error:
             log.debug("<-- invalid %s: %s", method, error)
         else:
-            self.call(name, *arguments, size=size_of(params, self._dispatcher.waiting.max_bytes))
+            self.call(name, *arguments, size=size_of(params, self._callbacks.waiting.max_bytes))
 
     def queue_for_extension(self, notification: Notification) -> bool:
         """Queue the handler of an extension for a notification. Return False if there is none."""
         method, params = notification
         function = self._notification_handlers.get(method)
         if function is not None:
-            size = size_of(params, self._dispatcher.waiting.max_bytes)
-            self._dispatcher.put(partial(function, params), NOTIFICATION_BYTES + size)
+            size = size_of(params, self._callbacks.waiting.max_bytes)
+            self._callbacks.put(partial(function, params), NOTIFICATION_BYTES + size)
         return function is not None
 
 
@@ -347,7 +347,7 @@ def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) 
 # ------------------------------------------------------------ the dispatcher
 
 
-class Dispatcher:
+class CallbackThread:
     """One thread that runs callbacks in order. It starts with the first callback. Thread-safe.
 
     Args:

@@ -50,6 +50,9 @@ PROGRESS_BYTES = 1024 * 1024
 # questions.
 MAX_PAUSES = 1000
 
+# The item of a call's queue that makes the waiting thread look at the deadline again.
+WAKE = None
+
 # The outcome of a call: its result, the peer's error, or the exception that the caller gets.
 Outcome = Union[Result, Failure, BaseException]
 
@@ -68,9 +71,9 @@ class PendingCall:
         method: The method of the request.
         on_item: Called with the params of each progress notification, in order, by the thread that
             waits for the call; None drops them.
-        queue: The queue of the waiting thread; None makes one. Its items are the params of progress notifications,
-            this object when the call has ended, and None when the deadline has changed. Calls that
-            the same thread waits for share one queue.
+        queue: The queue of the waiting thread; None makes one. Its items are the params of progress
+            notifications, this object when the call has ended, and `WAKE` when the deadline has
+            changed. Calls that the same thread waits for share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """
@@ -134,7 +137,8 @@ class Calls:
         self._table: dict[Id, PendingCall] = {}
         self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
-        self._was_used = False
+        # Whether a call was started since the last `were_idle`. A list, which `through` shares.
+        self._was_used = [False]
 
     def through(
         self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
@@ -199,8 +203,8 @@ class Calls:
 
         Pings and calls that stay open do not count.
         """
-        was_used = self._was_used
-        self._was_used = False
+        was_used = self._was_used[0]
+        self._was_used[0] = False
         return not was_used and all(call.stays_open for call in self.pending())
 
     def ping(self, method: str, make_params: MakeParams) -> PendingCall:
@@ -225,7 +229,9 @@ class Calls:
         *,
         deadline: Deadline = NEVER,
     ) -> PendingCall:
-        """Send a request; `wait` returns its response. Over HTTP, `wait` sends it.
+        """Send a request; `wait` returns its response.
+
+        Over HTTP, the thread in `wait` sends it and reads the response; see `http/client.py`.
 
         Args:
             method: The method of the request.
@@ -257,7 +263,7 @@ class Calls:
         lines: list[bytes] = []
         queue = queue_for(on_item)
         sent = False
-        self._was_used = True
+        self._was_used[0] = True
         try:
             for method, make_params in requests:  # Rule 4: register before writing.
                 call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)
@@ -313,35 +319,37 @@ class Calls:
             ProtocolViolation: The response was invalid.
         """
         call.deadline = deadline
+        # The call whose outcome ends the wait: `call`, or the first one of the group that fails.
+        awaited = call
+        # The deadline, or `NEVER` after it has passed: the call times out only once.
         left = deadline
         try:
             with waiting():
-                while call.outcome is None or not call.queue.empty():
-                    item = None
+                while awaited.outcome is None or not awaited.queue.empty():
+                    seconds = left.to_wait()
                     try:
-                        seconds = left.to_wait()
-                        item = call.queue.get(seconds > 0, max(seconds, MIN_WAIT_SECONDS))
+                        item = awaited.queue.get(seconds > 0, max(seconds, MIN_WAIT_SECONDS))
                     except Empty:
-                        pass
-                    if isinstance(item, PendingCall):
+                        item = WAKE
+                    if isinstance(item, PendingCall):  # this call has ended
                         failed = isinstance(item.outcome, (Failure, BaseException))
                         if failed and item in group:
-                            call = item
+                            awaited = item
                         continue
-                    on_item = call.on_item  # another thread may set it to None
-                    if item is not None and on_item is not None:
+                    on_item = awaited.on_item  # another thread may set it to None
+                    if item is not WAKE and on_item is not None:
                         on_item(item)
                     # Check this after a report, too: progress does not extend the deadline.
-                    if left.expired and call.outcome is None:
-                        self.time_out(call, about)
+                    if left.expired and awaited.outcome is None:
+                        self.time_out(awaited, about)
                         left = NEVER  # another thread may be about to settle the call
         except BaseException:
-            self.end(call, Cancelled("the caller gave up"))
+            self.end(awaited, Cancelled("the caller gave up"))
             raise
-        if isinstance(call.outcome, BaseException):
+        if isinstance(awaited.outcome, BaseException):
             # One lost connection ends many calls, and each caller needs its own exception.
-            raise copy(call.outcome)
-        return call.outcome
+            raise copy(awaited.outcome)
+        return awaited.outcome
 
     # ------------------------------------------------------------ outcomes
 
@@ -413,7 +421,7 @@ class Calls:
                 deadlines.popitem()[1].resume()
             for call in self.pending():
                 if call.queue.empty():  # otherwise the waiting thread wakes for the next item
-                    call.queue.put(None)
+                    call.queue.put(WAKE)
 
         return resume
 

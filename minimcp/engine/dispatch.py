@@ -143,7 +143,7 @@ def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
     sink.requests.add(incoming, key)
     # If the peer had already left, the requests in the table were cancelled before this one was
     # added.
-    if sink.answered and sink.requests.end(incoming):
+    if sink.is_closed and sink.requests.end(incoming):
         incoming.token.cancel("the peer has disconnected")
     route = incoming.route
     if route.gate is not None:

@@ -104,9 +104,10 @@ class Limits(FrozenRecord):
 
 
 class BoundedQueue(SimpleQueue[Any]):
-    """A queue that drops its oldest items when the thread that reads it is too slow. Thread-safe.
+    """A queue that drops the oldest items when the thread that reads it is too slow. Thread-safe.
 
-    It never drops items that were added by `put`.
+    Only items that were added by `offer` count and are dropped. Items that were added by `put`
+    stay, but they may move behind newer items.
 
     Args:
         items: A plural noun for the items, for the warning, which is logged only once.
@@ -120,19 +121,30 @@ class BoundedQueue(SimpleQueue[Any]):
         self._max_items = max_items
         self.max_bytes = max_bytes
         self._bytes = 0
+        self._offered = 0
         self._warned = False
         self._lock = threading.RLock()  # reentrant: a signal handler may use the queue
 
     def offer(self, item: Any, size: int) -> None:
         """Add an item, given its memory in bytes, and drop old items above the limits."""
-        with self._lock, suppress(Empty):  # another thread may take the last item
+        kept: list[Any] = []
+        with self._lock:
             fits = size <= self.max_bytes
             if fits:
                 self.put((item, size))
                 self._bytes += size
-            while self._bytes > self.max_bytes or self.qsize() > self._max_items:
-                fits = False
-                self.get(block=False)
+                self._offered += 1
+            with suppress(Empty):  # another thread may take the last item
+                while self._bytes > self.max_bytes or self._offered > self._max_items:
+                    fits = False
+                    oldest = super().get(block=False)
+                    if type(oldest) is tuple:
+                        self._bytes -= oldest[1]
+                        self._offered -= 1
+                    else:
+                        kept.append(oldest)
+            for each in kept:
+                self.put(each)
             if not (fits or self._warned):
                 self._warned = True
                 log.warning(
@@ -150,6 +162,7 @@ class BoundedQueue(SimpleQueue[Any]):
             return found
         with self._lock:
             self._bytes -= found[1]
+            self._offered -= 1
         return found[0]
 
 

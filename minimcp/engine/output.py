@@ -1,4 +1,4 @@
-"""`Outlet`: a stream that does not wait for its reader.
+"""`Outlet`: a stream that does not wait for its reader. `tracer`: writes each message to a stream.
 
 A thread that writes to a buffered stream holds the lock of its buffer. If no process reads the
 other end of the pipe, the thread never releases the lock, and other threads that print wait, too.
@@ -16,9 +16,10 @@ import sys
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
-from ..log import exit_gate
+from ..log import exit_gate, logger
+from ..text import printable
 from .pool import renewed_in_fork
 
 # Maximum number of queued bytes. Above this, new output is dropped.
@@ -200,6 +201,53 @@ def open_outlet(stream: Any) -> Optional[Outlet]:
         stream.flush()
         return Outlet(number)
     return None
+
+
+def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
+    """Return the function that a connection calls for each line, made from ``trace=``.
+
+    Args:
+        trace: A text file, or a function that receives "-->" for a sent line or "<--" for a
+            received line, and the line. None for no trace. The first exception that it raises is
+            logged, and the connection continues.
+
+    Raises:
+        TypeError: `trace` is neither a text file nor a function.
+    """
+    if trace is None:
+        return None
+    if not callable(trace) and not callable(getattr(trace, "write", None)):
+        raise TypeError(f"trace must be a text file or a callable, not {type(trace).__name__}")
+    call = trace if callable(trace) else _file_tracer(trace)
+    failed: list[Exception] = []
+
+    def record(arrow: str, line: bytes) -> None:
+        try:
+            with exit_gate:
+                call(arrow, line.decode("utf-8", "replace"))
+        except Exception as error:
+            if not failed:
+                logger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
+            failed[:] = [error]
+
+    return record
+
+
+def _file_tracer(file: Any) -> Callable[[str, str], object]:
+    """Return a function that writes to a text file.
+
+    If the file has a descriptor, the function bypasses its buffer.
+    """
+    outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
+    if outlet is None:
+        return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")
+    encoding = file.encoding
+    errors = file.errors or "strict"
+
+    def write(arrow: str, text: str) -> None:
+        outlet.write(f"{arrow} {printable(text)}\n".encode(encoding, errors))
+
+    return write
 
 
 @contextmanager

@@ -291,7 +291,8 @@ class Completions(Feature):
             raise InvalidParams("context must be an object, and its arguments an object of strings")
         completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
         found = suggestions(
-            owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}"
+            owner.run_middleware(Context(incoming), lambda: completer(text, chosen)),
+            f"completing {name!r}",
         )
         closed: dict[str, Json] = incoming.server.finalize_result(
             found.to_wire(), incoming.peer.revision

@@ -13,7 +13,8 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.incoming import BEGIN, DONE, Handler, IncomingRequest, Route
+from ..engine.incoming import Handler, IncomingRequest, Route
+from ..engine.running import BEGIN, DONE
 from ..errors import RpcError
 from ..log import exit_gate, logger
 from ..server.feature import Feature

@@ -14,7 +14,8 @@ import time
 from contextlib import suppress
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..engine.incoming import IncomingRequest, OnFinished, current_request
+from ..engine.incoming import IncomingRequest, current_request
+from ..engine.running import OnFinished
 from ..errors import Cancelled, ConnectionLost
 from ..log import logger
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json

@@ -29,10 +29,11 @@ from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.calls import Calls, MakeParams, PendingCall, queue_for
 from ..engine.dispatch import Dispatcher
-from ..engine.incoming import RunningRequests, Sink
+from ..engine.incoming import Sink
 from ..engine.limits import Limits
 from ..engine.liveness import Pinged
 from ..engine.pool import Pool, renewed_in_fork, waiting
+from ..engine.running import RunningRequests
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
     METHOD_NOT_FOUND,
@@ -327,7 +328,7 @@ class _HttpCalls(Calls):
             _Call(Request(id, method, make_params(id)), on_item, deadline)
             for id, method, make_params in numbered
         ]
-        self._was_used = True
+        self._was_used[0] = True
         for call in calls:
             call.spawned = len(calls) > 1
             self.add(call)
@@ -1011,7 +1012,7 @@ class _AnswerSink(Sink):
         self.context = session.host.context
 
     @property
-    def answered(self) -> bool:  # type: ignore[override]
+    def is_closed(self) -> bool:  # type: ignore[override]
         """Whether the connection has ended, so that a response would not be sent."""
         return self._session.cause is not None
 

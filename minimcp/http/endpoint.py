@@ -21,9 +21,10 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
 from ..engine.dispatch import Run, start
-from ..engine.incoming import IncomingRequest, Route, RunningRequests
+from ..engine.incoming import IncomingRequest, Route
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
+from ..engine.running import RunningRequests
 from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, InternalError, RpcError
@@ -756,7 +757,7 @@ class Endpoint(HttpService):
 
     def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
         """Close a response: now, or when it is done if its connection was released before."""
-        if response.detached and not response.done:
+        if response.left_at is not None and not response.done:
             response.when_done(partial(self._close_response, response, writer))
             return
         self._open.pop(writer, None)
@@ -766,7 +767,7 @@ class Endpoint(HttpService):
             response.place.leave()
         # The requests refer to their response. This breaks the reference cycle.
         response.incoming.clear()
-        if response.detached:
+        if response.left_at is not None:
             response.forget_client()
         session = response.session
         if isinstance(session, Session):

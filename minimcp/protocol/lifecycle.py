@@ -419,6 +419,10 @@ class Negotiation:
     A connection may have both eras at the same time, because each message shows its era.
 
     Thread-safe. Only `initialize` changes the state.
+
+    Attributes:
+        offer: The revisions that the server supports.
+        era: The newest handshake; None before `initialize`, and for clients without sessions.
     """
 
     def __init__(self, offer: Offer) -> None:
@@ -437,6 +441,8 @@ class Negotiation:
         offer = self.offer
         meta = request.params.get("_meta")
         has_metadata = type(meta) is dict and VERSION_KEY in meta
+        # Without revisions that have a handshake, `initialize` with metadata is a request like any
+        # other, with an unknown method. Without metadata, `opened_by` explains what is supported.
         if request.method == "initialize" and (offer.handshakes or not has_metadata):
             self.era = Handshake.opened_by(request.params, offer)
             return self.era.peer

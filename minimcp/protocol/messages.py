@@ -230,8 +230,9 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
     except (ValueError, RecursionError, StopIteration) as error:
         if len(line) <= DIAGNOSED_BYTES:
             return explain_decoding(line)
-        if type(error) is ValueError:
-            return diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
+        # The line is too long to decode it again.
+        if type(error) is ValueError:  # raised by a hook of `_strict`; the text is JSON otherwise
+            return guess_from_ends(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
         reason = "nested too deeply" if type(error) is RecursionError else "this is not JSON"
         return _unreadable(line, reason)
     if end < len(text):
@@ -364,6 +365,7 @@ def explain_decoding(line: bytes) -> InvalidMessage:
         details = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         return _unreadable(line, f"this is not JSON{details}")
     if all(len(dict(pairs)) == len(pairs) for pairs in objects):
+        # No member is there twice, so `_finite` is the hook of `_strict` that rejected the line.
         known = type(value) is dict and not value.keys().isdisjoint(("method", "result", "error"))
         return _invalid(
             value, INVALID_PARAMS if known else INVALID_REQUEST, "a number is too large"
@@ -378,7 +380,7 @@ def _unreadable(line: bytes, reason: str) -> InvalidMessage:
 
     The result has an id only if the line is a response, so that the call can end.
     """
-    likely = diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], reason)
+    likely = guess_from_ends(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], reason)
     if likely.kind != "response" or _HUGE_ID.match(line):
         return InvalidMessage(PARSE_ERROR, reason)
     return likely._replace(code=PARSE_ERROR)
@@ -463,11 +465,12 @@ _MEMBER = rf'"(\w+)"\s*:\s*{_SCALAR}'
 _LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$'
 
 
-def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
-    """Describe an oversized line by its two ends. Never raises.
+def guess_from_ends(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
+    """Describe a line that was not decoded by its two ends. Never raises.
 
-    Some peers write the id first, and others write it last. One of them is enough to end the call
-    that the message responds to.
+    The line was too long, or is not JSON. In the second case, it may be short. Some peers write the
+    id first, and others write it last. One of them is enough to end the call that the message
+    responds to.
 
     Args:
         head: The beginning of the line.

@@ -166,7 +166,7 @@ class WrittenSignature(NamedTuple):
         """Read a function. Names in its annotations may still be unknown."""
         is_plain = type(function) is FunctionType
         if is_plain and not {"__wrapped__", "__signature__"}.intersection(vars(function)):
-            return cls.of_plain(function)
+            return cls._of_plain(function)
         from inspect import signature
 
         if sys.version_info >= (3, 14):
@@ -176,8 +176,7 @@ class WrittenSignature(NamedTuple):
         return cls.converted(signature(function))
 
     @classmethod
-    def of_plain(cls, function: FunctionType) -> WrittenSignature:
-        """Read a function from its code, whatever its ``__signature__`` is."""
+    def _of_plain(cls, function: FunctionType) -> WrittenSignature:
         code = function.__code__
         by_name = code.co_kwonlyargcount
         names = list(code.co_varnames)
@@ -205,7 +204,7 @@ class WrittenSignature(NamedTuple):
         return cls(parameters, annotations.get("return", NOTHING))
 
     def inspected(self) -> Any:
-        """Return this as an `inspect.Signature`."""
+        """Return the parameters as an `inspect.Signature` without annotations."""
         from inspect import Parameter as Inspected, Signature
 
         kinds = (
@@ -220,12 +219,10 @@ class WrittenSignature(NamedTuple):
                 each.name,
                 kinds[each.kind],
                 default=Inspected.empty if each.default is NOTHING else each.default,
-                annotation=Inspected.empty if each.annotation is NOTHING else each.annotation,
             )
             for each in self.parameters
         ]
-        returns = Signature.empty if self.returns is NOTHING else self.returns
-        return Signature(parameters, return_annotation=returns)
+        return Signature(parameters)
 
     @classmethod
     def converted(cls, signature: Any) -> WrittenSignature:

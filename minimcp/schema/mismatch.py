@@ -13,6 +13,7 @@ from enum import Enum
 from functools import cached_property, wraps
 from io import IOBase
 from itertools import islice
+from types import FunctionType
 from typing import Any, NoReturn, Optional, TypeVar, Union
 
 from ..text import printable
@@ -364,16 +365,11 @@ def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
     """
 
     def make() -> Any:
-        import inspect
-
-        from .introspection import WrittenSignature
-
-        plain: Any = function
-        signature = WrittenSignature.of_plain(plain).inspected()
+        signature = own_signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         if of is not None:
             names = {each.name for each in own}
-            for each in inspect.signature(of).parameters.values():
+            for each in own_signature(of).parameters.values():
                 if each.kind is each.KEYWORD_ONLY and each.name not in names:
                     own.append(each)
         return signature.replace(parameters=own)
@@ -405,6 +401,23 @@ class _LazySignature:
 
     def __str__(self) -> str:
         return str(self._made)
+
+
+def own_signature(function: Any) -> Any:
+    """Return the `inspect.Signature` of a function as it is written, whatever its ``__signature__``
+    is."""
+    from inspect import signature
+
+    plain = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    plain.__kwdefaults__ = function.__kwdefaults__
+    plain.__annotations__ = function.__annotations__
+    return signature(plain)
 
 
 def with_signature(function: F, make: Callable[[], Any]) -> F:

@@ -77,7 +77,10 @@ def load(module: str) -> Any:
 
 
 class LateFeature(NamedTuple):
-    """The place of a feature that is loaded on first use."""
+    """The place of a feature that is loaded on first use.
+
+    To add a feature, see "Adding a method" in examples/design.rst.
+    """
 
     module: str
     """A module of `LATE`."""
@@ -109,7 +112,7 @@ MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource
 READERS: Mapping[str, str] = {"scopes": "access"}
 
 # The feature that serves a method without any registered entry.
-SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
+METHOD_FEATURES: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
 
 # Extensions of the library that have decorators or options.
 EXTENSIONS = ("extensions.apps", "extensions.tasks")
@@ -209,6 +212,7 @@ class Feature:
         capability: The capability of the specification that this feature serves: "prompts". Its
             routes exist only while something of it is offered. None for other features.
         identifier: The identifier of an extension; empty for other features.
+        settings: The settings to declare with the identifier.
         makers: By decorator ("tool", "prompt", ...), the class of its entries.
         tables: The entries of the feature, each kind in a `Table`.
         options: The options of decorators that this feature reads. An author's `Extension` may list
@@ -220,6 +224,7 @@ class Feature:
 
     capability: Optional[str] = None
     identifier: str = ""
+    settings: Mapping[str, Json] = {}
     makers: Mapping[str, Callable[..., Any]] = {}
     tables: Sequence[Any] = ()
     options: Union[Mapping[str, OptionSpec], Sequence[str]] = {}
@@ -240,7 +245,8 @@ class Feature:
         """Return the members that the feature adds to the server's capabilities.
 
         A member that exists already is merged: ``{"extensions": {"com.example/x": {}}}`` adds an
-        extension to the others.
+        extension to the others. An extension that declares something is declared itself, unless the
+        result has the member "extensions". None leaves a member out.
 
         Args:
             revision: The client's revision.

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, TypedDict, TypeVar,
 from ..engine.limits import Limits, check_interval, check_number
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
-from ..schema.introspection import WrittenSignature, annotations_of
-from ..schema.mismatch import nearest, with_signature
+from ..schema.introspection import annotations_of
+from ..schema.mismatch import nearest, own_signature, with_signature
 from ..schema.signature import refuse_async_and_stars
 from ..types.content import Annotations, Icon
 from ..types.meta import check_identifier
@@ -111,8 +111,7 @@ def with_option_signature(kind: str) -> Callable[[F], F]:
 def _with_options(function: Callable[..., Any], kind: str) -> Any:
     from inspect import Parameter, Signature
 
-    plain: Any = function
-    own = WrittenSignature.of_plain(plain).inspected().parameters.values()
+    own = own_signature(function).parameters.values()
     own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     if not {"uri", "function"}.intersection(each.name for each in own):
         own.append(Parameter("function", Parameter.POSITIONAL_OR_KEYWORD, default=None))

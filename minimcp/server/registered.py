@@ -19,8 +19,9 @@ from typing import (
     TypeVar,
 )
 
-from ..engine.incoming import IncomingRequest, OnFinished, Route
+from ..engine.incoming import IncomingRequest, Route
 from ..engine.limits import Limits
+from ..engine.running import OnFinished
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, RpcError, ToolError, UrlElicitationRequired
 from ..log import logger
@@ -207,13 +208,13 @@ class Registered:
             if overrides(feature, "around_call"):
                 handle = partial(self._around, feature, handle)
         self.route = route_to(handle, self.executor)
-        queue = self.route.start
-        if queue is not None and self.timeout is not None:
+        enqueue = self.route.start
+        if enqueue is not None and self.timeout is not None:
 
             def start(incoming: IncomingRequest) -> None:
                 # The timeout includes the time in the queue, which might never be emptied.
                 incoming.timeout = self._countdown("begin", incoming)
-                queue(incoming)
+                enqueue(incoming)
 
             self.route = self.route._replace(start=start)
         guards = [each for each in users if overrides(each, "before_call")]
@@ -245,7 +246,10 @@ class Registered:
         return any(not each.listed(self, incoming) for each in self.hidden_by)
 
     def serve(self, incoming: IncomingRequest) -> Any:
-        """Serve a request whose entry was found only when its handler ran."""
+        """Serve a request on this thread, if its entry was found only when its handler ran.
+
+        The reader thread finds most entries before that: it calls the gate, and a worker `handle`.
+        """
         route = incoming.route = self.route
         if route.gate is not None:
             route = route.gate(incoming)
@@ -280,40 +284,50 @@ class Registered:
                 server.
             BaseException: Any exception that `failed` raises.
         """
+        # 1. A retry brings the answers and the state of an earlier run.
         params = incoming.request.params
         if "requestState" in params or "inputResponses" in params:
             load("features.input_rounds").resume(incoming, self.function)
+        # 2. Replace the timeout for the time in the queue by the one for the run.
         if incoming.timeout is not None:
             incoming.timeout.stop()
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
+        # 3. Run the middleware and the function, and make a result from the value or exception.
         result: Any = None
         raised: Optional[BaseException] = None
         returned = False
         try:
             if any(self.middleware):
-                value = self.run(Context(incoming), partial(self.call, incoming))
+                value = self.run_middleware(Context(incoming), partial(self.call, incoming))
             else:
                 value = self.call(incoming)
             returned = True
             result = self.result(value, incoming)
         except BaseException as error:
-            try:
-                if isinstance(error, UrlElicitationRequired):
-                    load("features.input_rounds").url_required(incoming, error)
-                result = self.failed(error, incoming, returned)
-            except BaseException as other:
-                raised = other
+            result, raised = self._convert(error, incoming, returned)
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.stop()
+        # 4. If the function has asked the client, this may not be its last run.
         if incoming.asker is not None:
             return load("features.input_rounds").end_round(incoming, self.handle, result, raised)
         if raised is not None:
             raise raised
         return result
 
-    def run(self, context: Context, call: CallNext) -> Any:
+    def _convert(
+        self, error: BaseException, incoming: IncomingRequest, returned: bool
+    ) -> tuple[Any, Optional[BaseException]]:
+        """Return the result for an exception and None, or None and the exception to raise."""
+        try:
+            if isinstance(error, UrlElicitationRequired):
+                load("features.input_rounds").url_required(incoming, error)
+            return self.failed(error, incoming, returned), None
+        except BaseException as other:
+            return None, other
+
+    def run_middleware(self, context: Context, call: CallNext) -> Any:
         """Run the middleware around a call. Middleware that is registered later does not affect
         it."""
         for function in reversed([function for layer in self.middleware for function in layer]):

@@ -18,7 +18,7 @@ from ..text import one_line
 from .feature import (
     FEATURES,
     MAKERS,
-    SERVERS,
+    METHOD_FEATURES,
     Destination,
     Feature,
     OpenSession,
@@ -37,7 +37,7 @@ SPECIFIED_METHODS = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
-# The capabilities that a server may have.
+# The capabilities that a server may have. To add one, see "Adding a method" in examples/design.rst.
 CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 
 # The groups of entries that an author registers.
@@ -176,8 +176,8 @@ class Registry:
         """
         if method not in peer.revision.requests_to_server:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
-        if method in SERVERS:
-            self.feature(SERVERS[method])
+        if method in METHOD_FEATURES:
+            self.feature(METHOD_FEATURES[method])
             return self._routes[method]
         kind = method.partition("/")[0]
         for capability in CAPABILITIES:
@@ -251,9 +251,13 @@ class Registry:
         announced = self.config.capabilities
         declared = {name: value for name, value in announced.items() if name not in CAPABILITIES}
         for feature in list(self.config.features):
-            for name, members in feature.declare(revision, principal).items():
+            added = dict(feature.declare(revision, principal))
+            if added and feature.identifier:
+                added.setdefault("extensions", {feature.identifier: dict(feature.settings)})
+            for name, members in added.items():
                 more = declared.get(name, announced.get(name))
-                declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
+                if members is not None:
+                    declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
         # Sorted, so that the order does not depend on when features were loaded.
         return {name: declared[name] for name in sorted(declared, key=_place_of)}
 

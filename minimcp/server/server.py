@@ -17,10 +17,10 @@ from weakref import WeakSet
 from ..engine.connection import Connection
 from ..engine.incoming import current_request
 from ..engine.limits import Limits
-from ..engine.output import never_blocking
+from ..engine.output import never_blocking, tracer
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.timer import Deadline
-from ..engine.transport import Transport, memory_pair, tracer
+from ..engine.transport import Transport, memory_pair
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
 from ..protocol.versions import choose

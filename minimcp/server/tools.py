@@ -414,7 +414,11 @@ class RegisteredTool(RegisteredFunction):
 
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
         """Raise an exception that belongs to the protocol. Return a tool error for any other
-        exception."""
+        exception.
+
+        The first branch that applies decides. Texts that are written for the model are returned as
+        they are. ``mask_errors`` comes last, because it hides only the texts of bugs.
+        """
         revision = incoming.peer.revision
         config = incoming.server
         text = errors.describe(error)

@@ -8,8 +8,9 @@ from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
 from ..client.questions import read_question
-from ..engine.incoming import RUNNING, IncomingRequest, Route, Sink
+from ..engine.incoming import IncomingRequest, Route, Sink
 from ..engine.pool import this_thread
+from ..engine.running import RUNNING
 from ..features.questions import QuestionChannel, SentQuestion, read_result
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request

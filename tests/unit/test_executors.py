@@ -10,8 +10,9 @@ from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.engine.incoming import IncomingRequest, Route, RunningRequests, current_request
+from minimcp.engine.incoming import IncomingRequest, Route, current_request
 from minimcp.engine.limits import Limits
+from minimcp.engine.running import RunningRequests
 from minimcp.features.executors import Executor, Main, Serial, Submitting, executor_of
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request

@@ -16,7 +16,7 @@ import pytest
 import minimcp
 from minimcp import Answer, Audio, Image, Refused, Root, SampleResult, Text, ToolUse
 from minimcp.client import host as module
-from minimcp.client.host import Dispatcher, Host
+from minimcp.client.host import CallbackThread, Host
 from minimcp.client.questions import as_roots
 from minimcp.engine import timer as deadlines
 from minimcp.protocol.versions import REVISIONS
@@ -652,7 +652,7 @@ def test_a_server_is_notified_of_changed_roots_and_can_list_them(tmp_path: Path)
 def test_callbacks_run_in_order_on_one_thread_and_may_fail(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = CallbackThread(), [], threading.Event()  # type: ignore[var-annotated]
 
     def fail() -> None:
         raise SystemExit(3)
@@ -677,7 +677,7 @@ def test_a_slow_callback_loses_the_oldest(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "MAX_NOTIFICATIONS", 3)
-    dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher, begun, gate, seen = CallbackThread(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def slow() -> None:
         begun.set()
@@ -717,7 +717,7 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_without_a_thread_a_callback_waits_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = CallbackThread(), [], threading.Event()  # type: ignore[var-annotated]
     with no_threads(monkeypatch):
         dispatcher.put(lambda: seen.append(1))
     dispatcher.put(done.set)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from minimcp import Limits
-from minimcp.engine.limits import check_number
+from minimcp.engine.limits import BoundedQueue, check_number
 
 
 @pytest.mark.parametrize(("name", "value", "error", "words"), [
@@ -46,3 +46,23 @@ def test_valid_limits() -> None:
     )
     with pytest.raises(TypeError, match="port must be a whole number, not None"):
         check_number("port", None, optional=False)
+
+
+@pytest.mark.parametrize("most_bytes", [math.inf, 5], ids=["by number", "by size"])
+@pytest.mark.parametrize("place", range(4))
+def test_a_queue_drops_what_was_offered_and_keeps_what_was_put(
+    place: int, most_bytes: float
+) -> None:
+    """Whatever is in front of it, and however many items are offered after it."""
+    queue = BoundedQueue("items", 2, most_bytes)
+    for number in range(6):
+        if number == place:
+            queue.put("END")
+            queue.put("TOO")
+        queue.offer(number, 2)
+    queue.offer("large", 6)
+    found = [queue.get(block=False) for _ in range(queue.qsize())]
+    assert [each for each in found if isinstance(each, str) and each != "large"] == ["END", "TOO"]
+    kept = [each for each in found if isinstance(each, int)]
+    assert kept == ([5] if most_bytes == math.inf else [4, 5])
+    assert "large" in found if most_bytes == math.inf else "large" not in found
