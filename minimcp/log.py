@@ -33,7 +33,8 @@ class _ExitGate:
     seconds = 0.5
 
     def __init__(self) -> None:
-        self._closed = False
+        # Whether threads that enter are stopped.
+        self.closed = False
         # How often each thread has entered. Threads use different keys, so no lock is necessary.
         self._inside: dict[int, int] = {}
         # The other threads do not exist in a forked process.
@@ -43,7 +44,7 @@ class _ExitGate:
         me = threading.get_ident()
         depth = self._inside.get(me, 0)
         self._inside[me] = depth + 1
-        if self._closed and not depth and threading.current_thread() is not threading.main_thread():
+        if self.closed and not depth and threading.current_thread() is not threading.main_thread():
             del self._inside[me]
             threading.Event().wait()  # forever: the process is exiting
 
@@ -53,9 +54,15 @@ class _ExitGate:
         if depth > 1:
             self._inside[me] = depth - 1
 
+    def stop_if_closed(self) -> None:
+        """Stop the calling thread, which is inside, if the gate is closed."""
+        if self.closed:
+            self.__exit__()
+            self.__enter__()
+
     def close(self) -> None:
         """Stop threads from entering, and wait until all threads have left."""
-        self._closed = True
+        self.closed = True
         self.wait(self.seconds)
 
     def wait(self, seconds: float) -> bool:

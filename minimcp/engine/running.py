@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, Protocol, Union
 
 from ..errors import InternalError, InvalidRequest, RpcError
 from ..log import logger
@@ -86,6 +86,42 @@ QUEUED_BYTES = frozenset({QUEUED, ENDED})
 HELD_BYTES = QUEUED_BYTES | OCCUPYING
 
 
+class Step(NamedTuple):
+    """What a transition changes.
+
+    Args:
+        state: The next state.
+        slots: The change of the free slots of `Limits.requests`: -1, 0 or 1.
+        returns_bytes: Whether the bytes of the request no longer count.
+        frees_id: Whether no response is due any more, so the peer may use the id again.
+    """
+
+    state: str
+    slots: int
+    returns_bytes: bool
+    frees_id: bool
+
+
+def steps(counted: frozenset[str]) -> Mapping[str, Mapping[str, Step]]:
+    """Return the steps by state and event, given the states in which bytes count."""
+    return {
+        state: {
+            event: Step(
+                after,
+                (state in OCCUPYING) - (after in OCCUPYING),
+                state in counted and after not in counted,
+                after not in DUE,
+            )
+            for event, after in events.items()
+        }
+        for state, events in TRANSITIONS.items()
+    }
+
+
+SERVER_STEPS = steps(QUEUED_BYTES)
+CLIENT_STEPS = steps(HELD_BYTES)
+
+
 class Tracked(Protocol):
     """The part of an `IncomingRequest` that the table uses. Its docstring has the meanings."""
 
@@ -141,7 +177,7 @@ class RunningRequests:
     ) -> None:
         self._limits = limits
         self._cap = cap
-        self._counted = HELD_BYTES if until_answered else QUEUED_BYTES
+        self._steps = CLIENT_STEPS if until_answered else SERVER_STEPS
         self._on_finished = on_finished
         self.max_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
         self._max_queued = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
@@ -166,8 +202,9 @@ class RunningRequests:
         self._abandoned = False
         self._refusal: Optional[str] = None
         self.lock = threading.RLock()
-        # Notified when the table becomes empty.
+        # Notified when the table becomes empty, if threads wait for that.
         self._changed = threading.Condition(self.lock)
+        self._waiting = 0
 
     def add(self, request: Tracked, key: object = None) -> None:
         """Add a request to the table.
@@ -226,13 +263,12 @@ class RunningRequests:
         if event == LEAVE and request.place is not None:
             request.place.leave()
         with self.lock:
-            state = request.state
-            next_state = TRANSITIONS[state].get(event)
-            if next_state is None:
+            step = self._steps[request.state].get(event)
+            if step is None:
                 return False
             # 1. Take or return one of the slots of `Limits.requests`.
-            if self._cap is not None and (state in OCCUPYING) != (next_state in OCCUPYING):
-                if state in OCCUPYING:
+            if step.slots and self._cap is not None:
+                if step.slots > 0:
                     self._cap.append(None)
                 else:
                     try:
@@ -241,19 +277,19 @@ class RunningRequests:
                         limit = self._limits.requests
                         raise InternalError(f"{limit} requests are already running") from None
             # 2. Return the bytes of `Limits.backlog_bytes`.
-            if state in self._counted and next_state not in self._counted:
+            if step.returns_bytes:
                 self._bytes -= request.size
             # 3. Change the state.
-            request.state = next_state
+            request.state = step.state
             # 4. Free the id as soon as no response is due. From then on, the request has no key, or
             # itself as the key: another request with this id may be in the table.
-            if next_state not in DUE and request.key is not None:
+            if step.frees_id and request.key is not None:
                 del self._table[request.key]
                 request.key = None  # if the key was the request, this ends a reference cycle
-                if next_state == FINISHING:
+                if step.state == FINISHING:
                     request.key = request
                     self._table[request] = request
-            if not self._table:
+            if self._waiting and not self._table:
                 self._changed.notify_all()
         if event == END and self._on_finished is not None:
             # Rule 5: without the lock, because this is user code.
@@ -329,9 +365,13 @@ class RunningRequests:
     def wait_until_empty(self, deadline: Deadline) -> bool:
         """Wait until the table is empty or `abandon` is called. Return False on a timeout."""
         with self._changed:
-            return self._changed.wait_for(
-                lambda: self._abandoned or not self._table, deadline.to_wait()
-            )
+            self._waiting += 1
+            try:
+                return self._changed.wait_for(
+                    lambda: self._abandoned or not self._table, deadline.to_wait()
+                )
+            finally:
+                self._waiting -= 1
 
     @property
     def running(self) -> int:

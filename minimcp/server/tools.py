@@ -342,7 +342,8 @@ class RegisteredTool(RegisteredFunction):
                 if problem is not None:
                     raise problem
                 keywords = dict(arguments)
-            self.signature.completed(keywords)
+            if self.signature.defaults:
+                self.signature.completed(keywords)
         except Mismatch as error:
             if (
                 incoming.server.strict_arguments
