@@ -9,7 +9,7 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -49,13 +49,18 @@ ACTIONS = ("accept", "decline", "cancel")
 
 @dataclass(repr=False)
 class Answer:
-    """The user's answer to an elicitation. It is true if the user accepted, whatever the form
-    contains.
+    """The user's answer to an elicitation. It is true if the user accepted.
+
+    The answer to a form with a boolean field has no truth value, because a user can accept the form
+    without ticking the box.
 
     Args:
         action: "accept", "decline" (the user refused) or "cancel" (the user did not choose).
         content: The content of the form: a dict, or an instance of the requested class. None unless
             accepted.
+
+    Attributes:
+        has_booleans: Whether the form has a boolean field. The library sets it.
 
     Raises:
         ValueError: The action does not exist, or there is content without acceptance.
@@ -63,6 +68,7 @@ class Answer:
 
     action: str
     content: Any = None
+    has_booleans: bool = field(default=False, init=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -71,6 +77,12 @@ class Answer:
             raise ValueError(f"content needs the action accept, not {self.action}")
 
     def __bool__(self) -> bool:
+        if self.has_booleans:
+            raise TypeError(
+                "this answer has no truth value, because the form has a boolean field, which the "
+                "user can leave unticked: for a yes or no, write ctx.confirm(message); to test "
+                'whether the user accepted, write answer.action == "accept"'
+            )
         return self.action == "accept"
 
     def require(self) -> Any:
