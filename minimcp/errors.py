@@ -146,13 +146,19 @@ class InternalError(_Kind):
 
 
 class ResourceNotFound(_Kind):
-    """No resource has this URI (-32002 up to 2025-11-25, -32602 since 2026-07-28)."""
+    """No resource has this URI (-32002 up to 2025-11-25, -32602 since 2026-07-28).
+
+    In a tool, its message is a result with ``isError``, like that of `ToolError`.
+    """
 
     CODE = RESOURCE_NOT_FOUND
 
 
 class ResourceAccessDenied(_Kind):
-    """The resource exists, but the caller may not read it."""
+    """The resource exists, but the caller may not read it.
+
+    In a tool, its message is a result with ``isError``, like that of `ToolError`.
+    """
 
     CODE = RESOURCE_NOT_FOUND
 

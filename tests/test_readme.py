@@ -278,9 +278,10 @@ def test_a_tool_names_the_files_that_exist(files: Path) -> None:
     (files / "texts" / "a.txt").write_text("first\nsecond\n", encoding="utf-8")
     with connect(str(files / "files.py")) as client:
         assert client.call_tool("head", {"file": "a.txt"}).value == "first"
-        for file in ("b.txt", "../library.py"):
-            with pytest.raises(ToolError, match=r"There is no file .+\. The files are: a\.txt\."):
-                client.call_tool("head", {"file": file})
+        with pytest.raises(ToolError, match=r"There is no file b\.txt\. The files are: a\.txt\."):
+            client.call_tool("head", {"file": "b.txt"})
+        with pytest.raises(ToolError, match="Access denied.+goes up"):
+            client.call_tool("head", {"file": "../library.py"})
 
 
 def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:

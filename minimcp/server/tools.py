@@ -449,7 +449,7 @@ class RegisteredTool(RegisteredFunction):
             if incoming.asker is not None and incoming.asker.pending:
                 raise error  # the question is asked first
             is_ours = isinstance(error, errors.RpcError) and not error.from_peer
-            if is_ours and _is_known(error, revision):
+            if is_ours and _is_sent_as_error(error, revision):
                 raise error
             if is_ours or isinstance(error, errors.Declined):
                 # Not a bug, and the text is safe to send: it is not logged or masked.
@@ -477,8 +477,14 @@ class RegisteredTool(RegisteredFunction):
         return keep_members(wire, revision.tool_members)
 
 
-def _is_known(error: Any, revision: Revision) -> bool:
-    """Return whether clients of a revision understand this protocol error of an author."""
+def _is_sent_as_error(error: Any, revision: Revision) -> bool:
+    """Return whether a protocol error of an author is the response.
+
+    Otherwise its message is a result, because the model should read it, or because clients of the
+    revision do not know the error.
+    """
+    if isinstance(error, (errors.ResourceNotFound, errors.ResourceAccessDenied)):
+        return False
     if isinstance(error, errors.UrlElicitationRequired):
         return revision.url_errors
     if error.code in (PARAPHRASE_TOOL_FAILED, PARAPHRASE_INVALID_ARGUMENTS):
