@@ -24,6 +24,7 @@ from ..protocol.messages import (
 )
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
+from ..schema.kinds import is_foreign
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
 from ..schema.published import mapped
 from ..types.base import Wire
@@ -136,7 +137,19 @@ def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else to_json(write_any(value))
+    if isinstance(value, str):
+        return value
+    written = write_any(value)
+    return _table(value, written) or to_json(written)
+
+
+def _table(value: Any, written: Json) -> Optional[str]:
+    """Return a pandas `DataFrame` as a Markdown table, or None for any other value."""
+    if not is_foreign(type(value)):
+        return None
+    from ..schema.tables import markdown  # few servers have such values
+
+    return markdown(value, written)
 
 
 def _stand_in(value: Any) -> Any:
@@ -386,9 +399,8 @@ class RegisteredTool(RegisteredFunction):
             raise problem
         text = to_json(written)
         if blocks is None:
-            content = (
-                f'[{{"type":"text","text":{text if type(written) is str else to_json(text)}}}]'
-            )
+            shown = text if type(written) is str else to_json(_table(value, written) or text)
+            content = f'[{{"type":"text","text":{shown}}}]'
         if revision.structured == "none" or self.structured is False:
             return f'{{"content":{content}{closing}'
         is_object = (
