@@ -52,17 +52,8 @@ hosts_log = logger("minimcp.hosts")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 
-# Hosts prepend "mcp__server__" to a name, and models accept at most 64 characters.
-GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,45}")
-ODD_NAME = (
-    "has a name that some hosts truncate or drop: use 1 to 45 characters from A-Z a-z 0-9 _ -"
-)
-GOOD_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-ODD_PARAMETER = (
-    "has the parameter {!r:.80}, and some hosts drop a tool with such a name: use A-Z a-z 0-9 _ -"
-)
-# Characters that hosts replace with "_" in names.
-REPLACED = r"[^A-Za-z0-9_-]"
+# Names that every host accepts. `schema.hosts` judges all others.
+PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,45}")
 # Keywords that describe an object even if the root has no "type".
 _OBJECT_KEYWORDS = frozenset(
     {"properties", "required", "patternProperties", "additionalProperties"}
@@ -533,23 +524,24 @@ class Tools(Feature):
         self._offers = offers
         self.table: Table[RegisteredTool] = Table("tool", "tools", "tools", has_prefix=True)
         self.tables = (self.table,)
-        # The first tool with each name, by the name that some hosts use instead.
-        self._plain_names: dict[str, str] = {}
+        self._has_odd_tools = False
 
     def added(self, entry: Any) -> None:
-        """Log a warning about names that hosts drop or change without a message."""
-        table = self.table
-        key = entry.key
-        if not GOOD_NAME.fullmatch(key):
-            table.warn_once(key, ODD_NAME, hosts_log)
-        for name in entry.listing.input_schema.get("properties", ()):
-            if not GOOD_PARAMETER.fullmatch(name):
-                table.warn_once(key, ODD_PARAMETER.format(name), hosts_log)
-        plain = re.sub(REPLACED, "_", key)
-        first = self._plain_names.setdefault(plain, key)
-        if first != key and first in table.items:
-            problem = f"is called {plain!r:.80} by some hosts, as is {first!r:.80}: rename one"
-            table.warn_once(key, problem, hosts_log)
+        """Log a warning about names and schemas that hosts drop or change without a message."""
+        inputs = entry.listing.input_schema
+        # Schemas from annotations are sent in a form that every host accepts.
+        output = entry.listing.output_schema if entry.options.get("output_schema") else None
+        is_plain = output is None or output.get("type") == "object"
+        if is_plain and not self._has_odd_tools:
+            names = (entry.key, *inputs.get("properties", ()))
+            if all(map(PLAIN_NAME.fullmatch, names)):
+                return
+        self._has_odd_tools = True
+        from ..schema.hosts import host_problems
+
+        problem = host_problems(entry.key, inputs, output, list(self.table.items))
+        if problem is not None:
+            self.table.warn_once(entry.key, problem, hosts_log)
 
     def routes(self) -> Mapping[str, Destination]:
         """Return the routes of `tools/list` and `tools/call`."""
