@@ -15,7 +15,7 @@ from .. import errors
 from ..http.headers import media_type
 from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
 from ..schema.checker import SchemaNotSupported, compile_peer_check
-from ..schema.hosts import host_problems
+from ..schema.hosts import host_problems, listed_size
 from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .probe import LISTS, TEMPLATES, Failed, NotApplicable, Probe, Reply, ServerCheck
 
@@ -596,6 +596,19 @@ def _hosts(probe: Probe) -> str:
             found.append(f"{name:.80} {problem}")
     expect(not found, "\n".join(found))
     return f"{len(tools)} tools"
+
+
+@check("the tools fit into the budget", "size", "size", must=False)
+def _size(probe: Probe) -> str:
+    sizes = [(listed_size(each)[1], each.get("name")) for each in probe.listed("tools/list")]
+    total = sum(tokens for tokens, _ in sizes)
+    largest = max(sizes, default=(0, ""), key=lambda each: each[0])
+    expect(
+        total <= probe.budget,
+        f"{len(sizes)} tools have about {total:,} tokens (characters / 4), more than "
+        f"{probe.budget:,}; the largest is {largest[1]!r:.80} with {largest[0]:,}: see list --size",
+    )
+    return f"about {total:,} tokens"
 
 
 @check("a list has the same order each time", None, "M:TOOL-3", must=False)

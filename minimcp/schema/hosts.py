@@ -1,10 +1,11 @@
-"""What some hosts drop or change without a message: names and schemas of tools.
+"""Names and schemas of tools that some hosts drop or change without a message.
 
 Measured with Claude Code, Codex and Gemini CLI. Imported with the first name that is not plain.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from functools import lru_cache
 from typing import Any, Iterable, Optional
@@ -54,6 +55,12 @@ def host_problems(
             "its server: return an object"
         )
     return "; it ".join(found) or None
+
+
+def listed_size(tool: Any) -> tuple[int, int]:
+    """Return the bytes of a tool in a list, and an estimate of its tokens: characters / 4."""
+    text = json.dumps(tool, ensure_ascii=False, separators=(",", ":"))
+    return len(text.encode("utf-8", "replace")), -(-len(text) // 4)
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""What hosts drop, as an author hears of it: when a tool is registered, and from check."""
+"""Warnings about tools that hosts drop: when a tool is registered, and from check."""
 
 from __future__ import annotations
 
