@@ -180,6 +180,24 @@ class CallToolResult(ToolOutcome):
     meta: Optional[Json] = None
     value: Any = member(init=False, default=None)
 
+    def as_anthropic(self) -> list[Json]:
+        """Return the list for ``content`` of a tool_result block of Anthropic's messages API.
+
+        Text and images are as they are, a link is its name and URI, and other blocks are described.
+        """
+        from .display import for_anthropic
+
+        return for_anthropic(self)
+
+    def as_openai(self) -> list[Json]:
+        """Return the list for ``content`` of a tool message of OpenAI's chat completions API.
+
+        As `as_anthropic`. An image is a data URL.
+        """
+        from .display import for_openai
+
+        return for_openai(self)
+
     if not TYPE_CHECKING:  # a type checker would then accept any subscript
 
         def __getitem__(self, key: Any) -> Any:
