@@ -57,6 +57,12 @@ class McpError(Exception):
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         return _blank, (type(self),), {**self.__dict__, "args": self.args}
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the traceback that IPython shows: without the frames of this package."""
+        from .types.display import notebook_traceback
+
+        return notebook_traceback(self)
+
 
 class RpcError(McpError):
     """A JSON-RPC error response.

@@ -50,12 +50,13 @@ TABLES: Mapping[str, Iterable[str]] = {"client": connect.LATE, "server": feature
 """By folder, the modules of other folders that it may import inside a function."""
 
 UPWARD = {
+    "errors.py": "types",
     "server/server.py": "stdio",
     "server/run.py": "stdio",
     "http/fetch.py": "auth",
 }
 """What these import inside a function, beside what the tables list: the transports that a server is
-asked for by name, and tokens."""
+asked for by name, tokens, and what notebooks show."""
 
 MOST_FILES, MOST_ENTRIES = 161, 20
 

@@ -362,7 +362,16 @@ def media_type(name: str, data: bytes) -> Optional[str]:
     )
 
 
-class _Media(Wire):
+class _Displayed(Wire):
+    """An object that a notebook shows as a picture, a sound or text."""
+
+    def _repr_mimebundle_(self, **_: Any) -> Json:
+        from .display import mimebundle
+
+        return mimebundle(self)
+
+
+class _Media(_Displayed):
     """The base class of `Image` and `Audio`."""
 
     data: Bytes
@@ -465,7 +474,7 @@ class ResourceLink(Resource):
     type: ClassVar[Literal["resource_link"]] = "resource_link"
 
 
-class EmbeddedResource(Wire):
+class EmbeddedResource(_Displayed):
     """The content of a resource inside a message.
 
     Args:
@@ -661,7 +670,7 @@ base.MEMBER_TYPES[list[Content]] = base.MEMBER_TYPES[list[Content]]._replace(
 )
 
 
-class WithContent(Wire):
+class WithContent(_Displayed):
     """An object with one or several content blocks in ``content``."""
 
     @property

@@ -1,15 +1,24 @@
-"""Content in the forms of the APIs of models. Imported with the first such use."""
+"""Content in other forms: for the APIs of models, and for notebooks.
+
+Imported with the first such use.
+"""
 
 from __future__ import annotations
 
+import html
 import json
+import os
+import traceback
 from base64 import b64encode
-from typing import Any, Callable
+from typing import Any, Callable, Optional
 
 from .base import Json
 
-# The types of images that models read.
+# The types of images that models read, and that a notebook shows without HTML.
 _MODEL_IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_NOTEBOOK_IMAGES = ("image/png", "image/jpeg", "image/gif")
+
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def for_anthropic(result: Any) -> list[Json]:
@@ -65,3 +74,44 @@ def text_of(block: Any) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# ------------------------------------------------------------ notebooks
+
+
+def mimebundle(shown: Any) -> Json:
+    """Return a content block, or an object with content, in the forms that a notebook shows."""
+    bundle: Json = {"text/plain": repr(shown)}
+    if getattr(shown, "type", "") == "image" and shown.mime_type in _NOTEBOOK_IMAGES:
+        bundle[shown.mime_type] = b64encode(shown.data).decode()
+        return bundle
+    content = getattr(shown, "content", shown)
+    blocks = content if isinstance(content, list) else [content]
+    bundle["text/html"] = "\n".join(map(_html, blocks))
+    return bundle
+
+
+def _html(block: Any) -> str:
+    """Return a content block as HTML. It comes from a peer, so nothing in it is HTML or a script:
+    an SVG image in `img` does not run scripts."""
+    data = getattr(block, "data", None)
+    kind = str(getattr(block, "mime_type", None)).partition("/")[0]
+    if isinstance(data, bytes) and kind in ("image", "audio"):
+        url = html.escape(f"data:{block.mime_type};base64,{b64encode(data).decode()}")
+        return f'<img src="{url}">' if kind == "image" else f'<audio controls src="{url}"></audio>'
+    return f"<pre>{html.escape(text_of(block))}</pre>"
+
+
+def notebook_traceback(error: BaseException) -> list[str]:
+    """Return the traceback of an exception without the frames of this package and of IPython."""
+    shown = traceback.TracebackException.from_exception(error)
+    part: Optional[traceback.TracebackException] = shown
+    while part is not None:
+        frames = [each for each in part.stack if not _is_internal(each.filename)]
+        part.stack[:] = frames or part.stack[-1:]
+        part = part.__cause__ or (None if part.__suppress_context__ else part.__context__)
+    return "".join(shown.format()).splitlines()
+
+
+def _is_internal(file: str) -> bool:
+    return file.startswith(os.path.join(_PACKAGE, "")) or os.sep + "IPython" + os.sep in file
