@@ -126,7 +126,7 @@ class ScriptedPipe(Transport):
             if self.failing is not None:
                 raise self.failing
             if self.closed:
-                raise self.lost("closed")
+                raise self.loss("closed")
             data = bytes(data)
             taken = len(data) if self.room is None else min(self.room, len(data))
             if self.room is not None:
@@ -215,7 +215,7 @@ class ScriptedRole(ConnectionRole):
     def notified(self, notification: Notification) -> None:
         self.noticed(notification)
 
-    def lost(self, cause: ConnectionLost) -> None:
+    def connection_lost(self, cause: ConnectionLost) -> None:
         self.losses.append(cause)
 
 

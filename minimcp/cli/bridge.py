@@ -640,8 +640,8 @@ class Link(Host):
         """Return the route of every request of the server. Called by `ClientSession.admit`."""
         return Route(self._ask)
 
-    def lost(self, peer: Peer) -> None:
-        """End the streams over a lost connection. Called by `ClientSession.lost`."""
+    def peer_lost(self, peer: Peer) -> None:
+        """End the streams over a lost connection. Called by `ClientSession.connection_lost`."""
         for incoming in [each for each in list(self.running) if each.request.method == LISTEN]:
             self._changes.end_streams(incoming.sink)
             self._finish(incoming)
@@ -779,7 +779,7 @@ class Front(ServerRole):
     sink: Any = None
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
-        peer = self.session.admit(request)
+        peer = self.negotiation.admit(request)
         if not peer.revision.handshake:
             return peer, self._registry.route(request, peer)
         check_method(request, peer)
@@ -797,8 +797,8 @@ class Front(ServerRole):
         return self.link.serve_front(self, incoming)
 
     def notified(self, notification: Notification) -> None:
-        if notification.method == "notifications/initialized" and self.session.era is not None:
-            self.begin(self.session.era.peer)
+        if notification.method == "notifications/initialized" and self.negotiation.era is not None:
+            self.begin(self.negotiation.era.peer)
         if self.link is not None:
             self.link.notify(notification)
 
@@ -807,9 +807,9 @@ class Front(ServerRole):
         for link in list(self._registry.links.values()):
             link.stop_waiting(sink)
 
-    def lost(self, cause: ConnectionLost) -> None:
+    def connection_lost(self, cause: ConnectionLost) -> None:
         self._leave()
-        super().lost(cause)
+        super().connection_lost(cause)
 
     def _leave(self) -> None:
         link = self.link

@@ -123,7 +123,7 @@ class Transport:
         """
         return True
 
-    def lost(self, reason: str) -> ConnectionLost:
+    def loss(self, reason: str) -> ConnectionLost:
         """Return the exception that describes how the connection ended.
 
         Args:
@@ -353,7 +353,7 @@ class StreamTransport(Transport):
             except BlockingIOError:
                 pass
             except OSError as error:
-                raise self.lost(f"cannot send: {error.strerror or error}") from error
+                raise self.loss(f"cannot send: {error.strerror or error}") from error
         self.sent += written
         return written
 

@@ -92,10 +92,10 @@ class HostTasks(TaskRunner):
         self._sessions[incoming.peer] = session
         result = self.create(route, incoming)
         if session.ended.cancelled:  # perhaps before `lost` could find the task
-            self.lost(incoming.peer)
+            self.peer_lost(incoming.peer)
         return result
 
-    def lost(self, peer: Peer) -> None:
+    def peer_lost(self, peer: Peer) -> None:
         """Cancel the tasks of a server whose connection has ended. Never blocks."""
         self._sessions.pop(peer, None)
         for running in list(self._running.values()):

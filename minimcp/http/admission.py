@@ -37,7 +37,7 @@ from .. import errors
 from ..engine.incoming import Route
 from ..engine.shares import ShareExceeded
 from ..errors import HeaderMismatch, InvalidRequest, RpcError
-from ..protocol.lifecycle import VERSION_KEY, Offer, Peer, PerRequest, ServerSession
+from ..protocol.lifecycle import VERSION_KEY, Negotiation, Offer, Peer, PerRequest
 from ..protocol.messages import Json, Message, Notification, Request
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import HeaderParam, from_header, plain_text
@@ -124,7 +124,7 @@ class Admission:
         self._route = route
         self._named_by = named_by
         self._header_params = header_params
-        self._stateless = ServerSession(offer)
+        self._stateless = Negotiation(offer)
         # The revision of a message in no session whose header does not name one.
         self._assumed: Optional[Revision] = None
         if offer.handshakes:
@@ -323,8 +323,8 @@ class Admission:
         """
         opens = request.method == "initialize"
         if session is None:
-            peer = ServerSession(self._offer).admit(request) if opens else Peer(revision)
-            peer.session = None
+            peer = Negotiation(self._offer).admit(request) if opens else Peer(revision)
+            peer.session_data = None
             return Admitted(None, peer, self._route(request, peer))
         admitted = session.role.admit(request)
         assert admitted is not None

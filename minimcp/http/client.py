@@ -574,7 +574,9 @@ class HttpClientSession(ClientSession, Pinged):
         self._abort_aside()
         self._asked.abandon("the connection has ended")
         self._ended.set()
-        self.lost(cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause)))
+        self.connection_lost(
+            cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause))
+        )
 
     # ------------------------------------------------------------ messages without a response
 

@@ -87,7 +87,7 @@ class SseTransport(Transport):
     def _write(self, data: bytes) -> None:
         with self._write_lock:
             if self._ended.is_set():
-                raise self.lost("the event stream has ended")
+                raise self.loss("the event stream has ended")
             self._writer.write(data)
 
     def end_idle(self) -> bool:

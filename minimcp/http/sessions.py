@@ -183,7 +183,7 @@ class Session(Pinged):
             response.spawn(response.finish)
         if self.unsolicited is not None:
             self.unsolicited.spawn(self.unsolicited.finish)
-        self.role.lost(cause)
+        self.role.connection_lost(cause)
 
     def __repr__(self) -> str:
         # The id is a secret.

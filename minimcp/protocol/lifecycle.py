@@ -89,7 +89,7 @@ class Peer:
 
     Attributes:
         initialized: False until a client has sent `notifications/initialized`.
-        session: A dict that lives as long as a handshake session; None without a session.
+        session_data: A dict that lives as long as a handshake session; None without a session.
         principal: The authenticated principal; None without authentication.
     """
 
@@ -103,7 +103,7 @@ class Peer:
         self.log_rank = log_rank
         self.info: Mapping[str, Json] = info or {}
         self.capabilities: Mapping[str, Json] = capabilities or {}
-        self.session: Optional[dict[str, Any]] = {} if revision.handshake else None
+        self.session_data: Optional[dict[str, Any]] = {} if revision.handshake else None
         self.principal: Optional[str] = None
 
     def supports(self, name: str) -> bool:
@@ -412,7 +412,7 @@ class Offer:
         self.names = [revision.name for revision in reversed(self.revisions)]
 
 
-class ServerSession:
+class Negotiation:
     """The state of a server's connection or HTTP session: the revision that was agreed on.
 
     A connection may have both eras at the same time, because each message shows its era.

@@ -43,7 +43,7 @@ log = logger("minimcp.stdio")
 # How long a server may take to exit after the end of its input, and again after SIGTERM.
 CLOSE_SECONDS = 2.0
 
-# How long `ChildTransport.lost` waits for the exit code and the end of stderr.
+# How long `ChildTransport.loss` waits for the exit code and the end of stderr.
 SETTLE_SECONDS = 0.5
 
 # How long `close` waits for a killed process, which may hang in the kernel.
@@ -351,7 +351,7 @@ class ChildTransport(StreamTransport):
         """Return whether the server has read anything. It is known after `lost` was called."""
         return self._peer_has_read is not False
 
-    def lost(self, reason: str) -> ConnectionLost:
+    def loss(self, reason: str) -> ConnectionLost:
         """Return the exception, with the command, the exit code and the end of stderr.
 
         The first call waits up to half a second for the exit code and the end of stderr.

@@ -312,7 +312,7 @@ class SharedSession(Session):
             "rank": peer.log_rank,
             "principal": self.principal,
             "begun": self.initialized,
-            "session": peer.session,
+            "session": peer.session_data,
             "uris": sorted(self.shared.subscriptions.uris(peer)),
             "stream": self.holder,
             "position": self.log_position,
@@ -381,7 +381,7 @@ class SharedSession(Session):
         A key of ``ctx.session`` is set only if it differs from its value in `before`.
         """
         peer = self.peer
-        assert peer is not None and peer.session is not None
+        assert peer is not None and peer.session_data is not None
         for name, owner, attribute in (
             ("info", peer, "info"),
             ("capabilities", peer, "capabilities"),
@@ -395,11 +395,11 @@ class SharedSession(Session):
                 setattr(owner, attribute, changed[name])
         if "session" in changed:
             kept = deepcopy(changed["session"])
-            peer.session.update(
+            peer.session_data.update(
                 {key: kept[key] for key in kept if key not in before or before[key] != kept[key]}
             )
             for key in before.keys() - kept.keys():
-                peer.session.pop(key, None)
+                peer.session_data.pop(key, None)
         if changed.get("begun"):
             role: Any = self.role  # a `ServerRole`
             role.begin(peer)

@@ -60,7 +60,7 @@ class ScriptedPeer:
         for frames in iter(self.pipe.receive, []):
             for frame in frames:
                 self._take(frame)
-        self._received.put(self.pipe.lost("the peer closed the connection"))
+        self._received.put(self.pipe.loss("the peer closed the connection"))
 
     def _take(self, frame: Any) -> None:
         try:
@@ -127,7 +127,7 @@ class ScriptedPeer:
                 taken = self.pipe.send(data, self.stuck_seconds)
                 data = data[taken:]
                 if not taken:
-                    raise self.pipe.lost("the peer does not read")
+                    raise self.pipe.loss("the peer does not read")
 
     def send(self, message: Any) -> None:
         """Write a message, or any other value, as a line of JSON; a str is the line itself.

@@ -16,7 +16,7 @@ from . import flooding
 from .conftest import quoted
 
 PROGRAM = str(Path(flooding.__file__))
-MOST_MEGABYTES = 256
+MAX_MEGABYTES = 256
 
 # Prints the most memory that the command had, after it.
 MEASURED = """
@@ -51,7 +51,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         stdin=subprocess.DEVNULL,
     )
     assert "MEMORY" in done.stderr, done.stderr[-2000:]
-    assert int(done.stderr.rpartition("MEMORY ")[2]) < MOST_MEGABYTES * 1024
+    assert int(done.stderr.rpartition("MEMORY ")[2]) < MAX_MEGABYTES * 1024
     return done
 
 

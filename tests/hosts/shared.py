@@ -39,7 +39,7 @@ HEADERS = {
 SESSIONS = 1000
 AT_ONCE = 3  # scenes: much of the time is spent waiting
 FOREIGN = ("python-sdk-1", "python-sdk-2", "typescript-sdk-2")
-MOST_BYTES = 2048  # of Redis for each of them
+MAX_BYTES = 2048  # of Redis for each of them
 
 ROUND_ROBIN = """
 upstream mcp { {servers} }
@@ -246,7 +246,7 @@ def any_process(stage: Stage) -> str:
         if stage.redis is None:
             return f"{SESSIONS} sessions"
         each = (int(stage.redis.numbers("memory")["used_memory"]) - before) / SESSIONS
-        assert each < MOST_BYTES, each
+        assert each < MAX_BYTES, each
         return f"{SESSIONS} sessions, {each:.0f} bytes each"
 
 

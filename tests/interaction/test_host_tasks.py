@@ -209,7 +209,7 @@ def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
         threading.Event(),
         list[Any](),
     )
-    create, tell = HostTasks.create, HostTasks.lost
+    create, tell = HostTasks.create, HostTasks.peer_lost
 
     def late(self: HostTasks, *arguments: Any) -> Any:
         asked.set()
@@ -224,7 +224,7 @@ def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
         lost.set()
 
     monkeypatch.setattr(HostTasks, "create", late)
-    monkeypatch.setattr(HostTasks, "lost", told)
+    monkeypatch.setattr(HostTasks, "peer_lost", told)
     server, go = Server("asks"), threading.Event()
 
     @server.tool

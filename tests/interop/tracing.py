@@ -31,7 +31,7 @@ from .environments import InstallFailed
 from .roster import PEERS
 
 SECONDS = 120.0
-MOST_MILLISECONDS, LEAST_SHARE = 0.3, 0.5
+MAX_MILLISECONDS, MIN_SHARE = 0.3, 0.5
 ROUNDS, CALLS, LONG_CALLS = 5, 200, 20
 PEER = {peer.name: peer for peer in PEERS}
 HERE = Path(__file__).resolve().parent
@@ -139,11 +139,11 @@ def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any
         more = min(through - direct for direct, through in short) * 1000
         yield (
             f"{name}: {more:.3f} ms more per call at the median",
-            more <= MOST_MILLISECONDS or more,
+            more <= MAX_MILLISECONDS or more,
         )
         long = [medians("x" * 1_000_000, LONG_CALLS) for _ in range(ROUNDS)]
         share = max(direct / through for direct, through in long)
-        yield f"{name}: 1 MB messages at {share:.2f} of the rate", share >= LEAST_SHARE or share
+        yield f"{name}: 1 MB messages at {share:.2f} of the rate", share >= MIN_SHARE or share
 
 
 def exchange(count: int) -> Transcript:

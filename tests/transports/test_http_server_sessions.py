@@ -419,7 +419,7 @@ def test_a_session_whose_end_fails_does_not_keep_the_others(
     core = core_of(server, session_ttl=0.05, keepalive=None)
     core.options = replace(core.options, session_ttl=2 * WAIT)  # until they are there
     Shaken(core)
-    monkeypatch.setattr(next(iter(core.sessions.values())).role, "lost", fail)
+    monkeypatch.setattr(next(iter(core.sessions.values())).role, "connection_lost", fail)
     Shaken(core)
     core.options = replace(core.options, session_ttl=0.05)
     assert eventually(lambda: not core.sessions)

@@ -110,7 +110,7 @@ def test_where_another_thread_takes_the_last_descriptor_nothing_is_left_behind(
 
 
 def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
-    lost = start("import minimcp\nserver = minimcp.Server('s')\nserver.tool(lambda a: a)").lost("x")
+    lost = start("import minimcp\nserver = minimcp.Server('s')\nserver.tool(lambda a: a)").loss("x")
     shown = str(lost).partition("its stderr ended with:\n")[2]
     assert (
         "TypeError: <lambda>" in shown
@@ -122,13 +122,13 @@ def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
 def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
     transport = start("import sys; print('\\x1b[2Jlast words', file=sys.stderr); sys.exit(3)")
     assert transport.receive() == []
-    lost = transport.lost("the peer closed the connection")
+    lost = transport.loss("the peer closed the connection")
     assert lost.exit_code == 3 and lost.signal is None and lost.stderr_tail == "\x1b[2Jlast words\n"
     assert "exited with code 3\nits stderr ended with:\n    \\x1b[2Jlast words" in str(lost)
     assert not transport.peer_has_read() or transport.sent
     killed = start("import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)")
     killed.send(b"x\n", 0)
-    assert killed.receive() == [] and killed.lost("x").signal == 9 and killed.peer_has_read()
+    assert killed.receive() == [] and killed.loss("x").signal == 9 and killed.peer_has_read()
     assert "exited with code 3" in repr(transport) and "was killed by signal" in repr(killed)
 
 
@@ -137,7 +137,7 @@ def test_one_that_never_read_what_was_sent(start: Start) -> None:
     transport.send(b"unread\n", 0)
     os.kill(transport.pid, signal.SIGKILL)
     assert transport.receive() == []
-    transport.lost("x")
+    transport.loss("x")
     assert not transport.peer_has_read()
 
 

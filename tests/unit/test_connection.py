@@ -382,7 +382,7 @@ def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
 
 def test_a_failed_write_waits_for_what_the_reader_knows() -> None:
     class Leaving(ScriptedPipe):
-        def lost(self, reason: str) -> ConnectionLost:
+        def loss(self, reason: str) -> ConnectionLost:
             return ConnectionLost(f"exit code 3: {reason}")
 
     pipe = Leaving()

@@ -26,10 +26,10 @@ from minimcp.protocol.lifecycle import (
     SERVER_KEY,
     VERSION_KEY,
     Handshake,
+    Negotiation,
     Offer,
     Peer,
     PerRequest,
-    ServerSession,
     judge_probe,
     lacks,
     log_rank,
@@ -88,7 +88,9 @@ def test_a_capability_is_an_object_or_a_part_that_is_true() -> None:
         "<Peer 'someone'"
     )
     assert (
-        Peer(R5).session is None and Peer(R4).session == {} and Peer(R4).session is not peer.session
+        Peer(R5).session_data is None
+        and Peer(R4).session_data == {}
+        and Peer(R4).session_data is not peer.session_data
     )
 
 
@@ -148,8 +150,8 @@ def test_log_levels_have_a_rank() -> None:
 # ---------------------------------------------------------------- a server's session
 
 
-def session(names: Optional[list[str]] = None, **options: Any) -> ServerSession:
-    return ServerSession(Offer(choose(names), **options))
+def session(names: Optional[list[str]] = None, **options: Any) -> Negotiation:
+    return Negotiation(Offer(choose(names), **options))
 
 
 def initialize(protocolVersion: Any = "2025-06-18", **changes: Any) -> Request:

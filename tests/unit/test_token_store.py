@@ -16,7 +16,7 @@ import pytest
 from minimcp import AuthorizationError, ConnectionLost, TokenFile, TokenMemory
 from minimcp.auth import store
 from minimcp.auth.authorizer import Authorizer, Grant
-from minimcp.auth.discovery import Place
+from minimcp.auth.discovery import ProtectedResource
 from minimcp.auth.dpop import ProofKey
 from minimcp.auth.tokens import Token
 from minimcp.http.fetch import AbortableRequest
@@ -367,7 +367,9 @@ def test_scopes_that_a_call_has_given_up_on_are_asked_for_by_the_next(
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("minimcp.auth.authorizer.discover", lambda *_: Place("r", "i", {}))
+    monkeypatch.setattr(
+        "minimcp.auth.authorizer.discover", lambda *_: ProtectedResource("r", "i", {})
+    )
     monkeypatch.setattr(grant, "obtain", obtain)
     head = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="more"'}
     sent = {"Authorization": "Bearer old"}

@@ -268,7 +268,7 @@ class SocketTransport(Transport):
         try:
             return self._socket.send(data)
         except OSError as error:
-            raise self.lost("it is closed") from error
+            raise self.loss("it is closed") from error
 
     def close(self) -> None:
         try:
