@@ -7,12 +7,20 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Callable
 
 from ..errors import ProtocolViolation
 from ..schema.annotations import kind_of
+from ..schema.kinds import Kind
 from ..schema.mismatch import Mismatch
 from ..types import CallToolResult
+
+
+@lru_cache(maxsize=128)
+def _kind(returns: Any, text: str) -> Kind:
+    """Return the kind of a type. `text` tells unions apart whose members have another order."""
+    return kind_of(returns)
 
 
 def converter(returns: Any) -> Callable[[str, CallToolResult], None]:
@@ -25,9 +33,12 @@ def converter(returns: Any) -> Callable[[str, CallToolResult], None]:
         TypeError: The type has no JSON form.
     """
     try:
-        kind = kind_of(returns)
-    except TypeError as error:
-        raise TypeError(f"returns: {error}") from error
+        kind = _kind(returns, repr(returns))
+    except TypeError:
+        try:
+            kind = kind_of(returns)  # an annotation that has no hash
+        except TypeError as error:
+            raise TypeError(f"returns: {error}") from error
 
     def convert(name: str, result: CallToolResult) -> None:
         value = result.value

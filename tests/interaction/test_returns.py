@@ -151,6 +151,19 @@ def test_a_type_without_json_form_is_refused_before_anything_is_sent() -> None:
         assert len(sent) == before
 
 
+def test_equal_unions_of_another_order_and_types_without_a_hash() -> None:
+    server = Server("dates")
+    server.add_tool(lambda: {"day": "2026-01-02"}, name="day")
+    with connect(server) as client:
+        for returns, day in (
+            (Union[date, str], date(2026, 1, 2)),
+            (Union[str, date], "2026-01-02"),
+            (Annotated[Union[date, str], []], date(2026, 1, 2)),
+        ):
+            result = client.call_tool("day", returns=dict[str, returns])  # type: ignore[valid-type]
+            assert result.value == {"day": day}
+
+
 def test_a_value_is_converted_without_a_check_and_on_another_thread() -> None:
     server = Server("wrong")
     server.add_tool(
