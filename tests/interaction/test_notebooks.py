@@ -64,10 +64,15 @@ PACKAGE = os.path.dirname(minimcp.__file__)
     ],
 )
 def test_content_is_drawn(shown: Any, mime_type: str, data: str) -> None:
-    assert shown._repr_mimebundle_(include=None, exclude=None) == {
+    assert ask(shown, "repr_mimebundle", include=None, exclude=None) == {
         "text/plain": repr(shown),
         mime_type: data,
     }
+
+
+def ask(thing: Any, name: str, **given: Any) -> Any:
+    """Call a method as IPython does, whose names have an underscore at each end."""
+    return getattr(thing, f"_{name}_")(**given)
 
 
 def rejected(call: Any) -> McpError:
@@ -91,7 +96,7 @@ def test_the_traceback_of_a_rejected_call_has_only_frames_of_the_program(tmp_pat
         (lambda: connect(str(tmp_path / "none.py")), "ConnectionFailed", ""),
     ):
         error = rejected(call)
-        lines = error._render_traceback_()
+        lines = ask(error, "render_traceback")
         files = [line for line in lines if line.startswith("  File ")]
         assert lines[0] == "Traceback (most recent call last):"
         assert files and all(__file__ in line for line in files), lines
@@ -106,9 +111,9 @@ def test_causes_are_shown_and_an_exception_of_the_library_alone_keeps_a_frame() 
         except ValueError as error:
             raise minimcp.ToolError("a bad number") from error
 
-    text = "\n".join(rejected(fail)._render_traceback_())
+    text = "\n".join(ask(rejected(fail), "render_traceback"))
     assert "ValueError: invalid literal" in text and "direct cause" in text
     assert text.endswith("ToolError: a bad number")
-    assert minimcp.ToolError("never raised")._render_traceback_() == [
+    assert ask(minimcp.ToolError("never raised"), "render_traceback") == [
         "minimcp.errors.ToolError: never raised"
     ]
