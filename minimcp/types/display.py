@@ -21,6 +21,22 @@ _NOTEBOOK_IMAGES = ("image/png", "image/jpeg", "image/gif")
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
+def model_tool(tool: Any, name: Optional[str], member: str) -> Json:
+    """Return a tool for the API of a model.
+
+    Args:
+        tool: The `Tool`.
+        name: The name for the model; None uses the tool's name.
+        member: The member that holds the input schema.
+    """
+    # Some APIs require these members of the schema.
+    schema = {"type": "object", "properties": {}, **tool.input_schema}
+    made: Json = {"name": name or tool.name, member: schema}
+    if tool.description is not None:
+        made["description"] = tool.description
+    return made
+
+
 def for_anthropic(result: Any) -> list[Json]:
     """Return the ``content`` of a tool_result block of Anthropic's messages API."""
 

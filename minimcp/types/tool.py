@@ -118,10 +118,9 @@ class Tool(Named):
                 accept up to 64 letters, digits, "_" and "-": give tools with other names a new one,
                 and keep the mapping.
         """
-        function: Json = {"name": name or self.name, "parameters": self._parameters()}
-        if self.description is not None:
-            function["description"] = self.description
-        return {"type": "function", "function": function}
+        from .display import model_tool
+
+        return {"type": "function", "function": model_tool(self, name, "parameters")}
 
     def as_anthropic(self, name: Optional[str] = None) -> Json:
         """Return the tool for ``tools`` of Anthropic's messages API.
@@ -129,14 +128,9 @@ class Tool(Named):
         Args:
             name: As for `as_openai`.
         """
-        tool: Json = {"name": name or self.name, "input_schema": self._parameters()}
-        if self.description is not None:
-            tool["description"] = self.description
-        return tool
+        from .display import model_tool
 
-    def _parameters(self) -> Json:
-        """Return the input schema with members that some APIs require."""
-        return {"type": "object", "properties": {}, **self.input_schema}
+        return model_tool(self, name, "input_schema")
 
 
 class ToolOutcome(WithContent):
