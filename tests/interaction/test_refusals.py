@@ -23,7 +23,7 @@ from minimcp import (
 
 from ..answering import REVISIONS
 
-OUTSIDE = "Access denied: the path is rejected, because it goes up"
+OUTSIDE = "Access denied: the path is not allowed, because it has a '..' segment"
 
 
 def files(folder: Path, **options: Any) -> Server:
