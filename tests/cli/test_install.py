@@ -189,7 +189,7 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
     assert done.code == 2 and shop in done.out, done
     assert f"+++ {HOSTS['claude'].user_path} with this change" in done.out
     assert done.err.endswith(minimcp("install", shop, "--client", "claude").err)
-    assert "Claude Desktop seems not to be installed: there is no folder" in done.err
+    assert "Claude Desktop does not seem to be installed: there is no folder" in done.err
     assert not Path(HOSTS["claude"].user_path).parent.exists()
 
 
