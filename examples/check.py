@@ -333,9 +333,7 @@ def check_14(path: Path) -> None:
         url = f"http://127.0.0.1:{host.server_port}/mcp"
         try:
             for revision in ("2026-07-28", "2025-11-25"):
-                with connect(
-                    url, revision=revision, elicit=lambda request: {"sure": True}
-                ) as client:
+                with connect(url, revision=revision, elicit=lambda request: {}) as client:
                     said = client.call_tool("forget_visits", raise_on_error=False).text
                     want(said == "forgotten", f"{revision}: {said}")
         finally:

@@ -279,12 +279,16 @@ def test_a_tool_names_the_files_that_exist(files: Path) -> None:
     (files / "texts" / "a.txt").write_text("first\nsecond\n", encoding="utf-8")
     with connect(str(files / "files.py")) as client:
         assert client.call_tool("head", {"file": "a.txt"}).value == "first"
-        for file in ("b.txt", "../library.py"):
-            with pytest.raises(ToolError, match=r"There is no file .+\. The files are: a\.txt\."):
-                client.call_tool("head", {"file": file})
+        with pytest.raises(ToolError, match=r"There is no file b\.txt\. The files are: a\.txt\."):
+            client.call_tool("head", {"file": "b.txt"})
+        with pytest.raises(ToolError, match="Access denied: the path is not allowed"):
+            client.call_tool("head", {"file": "../library.py"})
 
 
 def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
+    with connect(str(files / "shop.py")) as client:
+        with pytest.raises(ToolError, match=r"There is no database .+shop\.db\."):
+            client.call_tool("tables")
     with closing(sqlite3.connect(str(files / "shop.db"))) as db, db:
         db.execute("create table orders (id integer, price real)")
         db.executemany("insert into orders values (?, ?)", [(1, 2.5), (2, 4.0), (3, 1.0)])
@@ -296,6 +300,7 @@ def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
         assert first["more"] == "There are more rows: use offset=2."
         last = client.call_tool("query", {**sql, "offset": 2}).value
         assert last == {"rows": [{"id": 3, "price": 1.0}], "more": ""}
+        assert client.call_tool("query", {"sql": f"{sql['sql']};\n"}).value["rows"][2]["id"] == 3
         for statement in ("delete from orders", "select price from order"):
             with pytest.raises(ToolError, match="The tool 'tables' lists tables and columns"):
                 client.call_tool("query", {"sql": statement})
@@ -507,7 +512,7 @@ def test_the_reading_order_stays_short() -> None:
     names = re.findall(r"^\d+\. ``(.+?)``: ", section("Reading order"), re.M)
     assert len(names) == len(set(names)) >= 12
     assert (
-        sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 7200
+        sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 7300
     )
 
 

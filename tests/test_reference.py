@@ -34,6 +34,7 @@ def public_functions() -> Iterator[Any]:
         "Server.add": ["*handlers"],
         "connect_all": ["**keywords"],
         "Client.submit": ["*args", "**keywords"],
+        "Image.from_figure": ["**options"],
         "Transcript.assert_flow": ["*expected"],
         "ScriptedPeer.expect": ["*names"],
     }

@@ -21,6 +21,7 @@ from . import Parser, UsageError, clean, exit_code, one_line, print_stderr
 from .checks import CHECKS
 from .commands import add_target, config_of, find_tool, web_of
 from .probe import (
+    BUDGET_TOKENS,
     TOTAL_SECONDS,
     Failed,
     Flooded,
@@ -159,6 +160,13 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
         help="limit for each response (default: 10)",
     )
     parser.add_argument(
+        "--budget",
+        type=int,
+        default=BUDGET_TOKENS,
+        metavar="TOKENS",
+        help=f"warn if the tools together have more estimated tokens (default: {BUDGET_TOKENS})",
+    )
+    parser.add_argument(
         "--total",
         type=float,
         default=TOTAL_SECONDS,
@@ -203,6 +211,7 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     try:
         for revision in revisions_of(connect, options.revision):
             probe = Probe(connect, revision)
+            probe.budget = options.budget
             intake = Intake(total)
             try:
                 if options.call:

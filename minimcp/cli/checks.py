@@ -15,6 +15,7 @@ from .. import errors
 from ..http.headers import media_type
 from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
 from ..schema.checker import SchemaNotSupported, compile_peer_check
+from ..schema.hosts import host_problems, listed_size
 from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .probe import LISTS, TEMPLATES, Failed, NotApplicable, Probe, Reply, ServerCheck
 
@@ -580,6 +581,34 @@ def _tool_names(probe: Probe) -> str:
     others = [name for name in names if not PLAIN_NAME.fullmatch(name)]
     expect(not others, f"names with other characters: {others!r:.100}")
     return f"{len(names)} names"
+
+
+@check("hosts accept all tools: names and schemas", "hosts", "hosts", must=False)
+def _hosts(probe: Probe) -> str:
+    tools = {str(each.get("name")): each for each in probe.listed("tools/list")}
+    found = []
+    for name, tool in tools.items():
+        output = tool.get("outputSchema")
+        if probe.is_stateless and isinstance(output, dict):
+            output = None  # hosts with stateless revisions accept any such schema
+        problem = host_problems(name, tool.get("inputSchema"), output, tools)
+        if problem is not None:
+            found.append(f"{name:.80} {problem}")
+    expect(not found, "\n".join(found))
+    return f"{len(tools)} tools"
+
+
+@check("the tools fit into the budget", "size", "size", must=False)
+def _size(probe: Probe) -> str:
+    sizes = [(listed_size(each)[1], each.get("name")) for each in probe.listed("tools/list")]
+    total = sum(tokens for tokens, _ in sizes)
+    largest = max(sizes, default=(0, ""), key=lambda each: each[0])
+    expect(
+        total <= probe.budget,
+        f"{len(sizes)} tools have about {total:,} tokens (characters / 4), more than "
+        f"{probe.budget:,}; the largest is {largest[1]!r:.80} with {largest[0]:,}: see list --size",
+    )
+    return f"about {total:,} tokens"
 
 
 @check("a list has the same order each time", None, "M:TOOL-3", must=False)

@@ -16,7 +16,7 @@ ROLES = ("server", "client")
 
 MORE: Mapping[str, Sequence[str]] = {
     "subscriptions": ("client/subscriptions.py",),
-    "questions": ("client/questions.py", "types/questions.py"),
+    "questions": ("client/questions.py", "client/returns.py", "types/questions.py"),
     "http": ("http/client.py", "http/client_sse.py"),
     "auth": (
         "auth/bearer.py",

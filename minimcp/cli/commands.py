@@ -34,6 +34,7 @@ from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
 from ..errors import CapabilityNotSupported, McpError, MethodNotFound
 from ..extensions.client_tasks import ENDED, IDENTIFIER as TASKS, Task
+from ..schema.hosts import listed_size
 from ..schema.mismatch import nearest
 from ..stdio.child import knows_python
 from . import Parser, UsageError, clean, exit_code, one_line, print_error, print_stderr
@@ -364,6 +365,8 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     extensions = client.capabilities.get("extensions")
     if extensions:
         heading.append("  " + one_line(f"extensions: {', '.join(extensions)}"))
+    if options.size:
+        return _sizes(lists["tools"], heading[0], code)
     texts = [
         title + "\n".join(map(_described, lists[name]))
         for name, title, *_ in SECTIONS
@@ -374,6 +377,20 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     text = "\n\n".join(["\n".join(heading), *texts])
     listed = {name: [each.to_wire() for each in lists[name]] for name in lists}
     return {**listed, "extensions": extensions or {}}, [text], code
+
+
+def _sizes(tools: Sequence[Tool], heading: str, code: int) -> Found:
+    """Return the size of each tool in a list, the largest first, and the total."""
+    sizes: list[dict[str, Any]] = []
+    for tool in tools:
+        size, tokens = listed_size(tool.to_wire())
+        sizes.append({"name": tool.name, "bytes": size, "tokens": tokens})
+    sizes.sort(key=lambda each: -each["bytes"])
+    total = {name: sum(each[name] for each in sizes) for name in ("bytes", "tokens")}
+    lines = [heading, f"{'bytes':>8} {'tokens (estimate)':>18}  tool"]
+    for each in [*sizes, {"name": f"total of {len(sizes)} tools", **total}]:
+        lines.append(f"{each['bytes']:8,} {each['tokens']:18,}  {one_line(each['name'])}")
+    return {"tools": sizes, "total": total}, ["\n".join(lines)], code
 
 
 def _signature(tool: Tool) -> str:
@@ -616,7 +633,9 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
             "Show a server's tools, resources and prompts with their arguments. "
             "list --all shows the servers of all hosts instead."
         )
-        return _run(_list, about, (), arguments, prog)
+        size = "show the bytes and the estimated tokens of each tool in the list, and the total"
+        more = (("--size", {"action": "store_true", "help": size}),)
+        return _run(_list, about, more, arguments, prog)
     from .install import list_all
 
     parser = Parser(

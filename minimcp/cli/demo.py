@@ -378,7 +378,20 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "--step", action="store_true", help="show all chapters, and wait for Enter after each"
     )
+    parser.add_argument(
+        "--agent",
+        nargs="?",
+        type=int,
+        const=-1,
+        metavar="PORT",
+        help="show a scripted model that calls tools; with PORT, serve this model to other "
+        "programs, as OpenAI's chat completions API",
+    )
     options = parser.parse_intermixed_args(arguments)
+    if options.agent is not None:
+        from . import agent
+
+        return agent.show(demo_server()) if options.agent < 0 else agent.serve(options.agent)
     if sys.flags.optimize > 1:
         raise UsageError(
             "python -OO removes docstrings, which the demo prints: use python or python -O"

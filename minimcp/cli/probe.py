@@ -50,6 +50,10 @@ MAX_PINGS = 100
 # Maximum number of invalid lines whose reasons are kept.
 MAX_INVALID = 100
 
+# Default budget for the tools of a server: how many tokens their entries may have in a host's
+# context.
+BUDGET_TOKENS = 10_000
+
 # Default time limit of a whole run.
 TOTAL_SECONDS = 120.0
 
@@ -358,6 +362,7 @@ class Probe:
     Attributes:
         call: The name and the arguments of the tool that may be called; None calls no tool.
         tool: The entry of that tool in ``tools/list``.
+        budget: The maximum of estimated tokens of all tools together.
         is_stateless: Whether the revision has no handshake.
         ping: A method that every server of the revision answers.
         opening: The result of `initialize` or `server/discover`; None before it is received.
@@ -375,6 +380,7 @@ class Probe:
         self.revision = revision
         self.call: Optional[tuple[str, dict[str, Any]]] = None
         self.tool: Any = {}
+        self.budget = BUDGET_TOKENS
         self.is_stateless = not revision.handshake
         self.ping = "server/discover" if self.is_stateless else "ping"
         self.opening: Any = None

@@ -375,6 +375,7 @@ class Client:
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
         validate: Optional[bool] = None,
+        returns: Any = None,
         **misplaced: NoReturn,
     ) -> CallToolResult:
         """Call a tool and return its result.
@@ -390,13 +391,17 @@ class Client:
                 result, whose ``is_error`` is True.
             validate: Whether to check the structured result against the output schema of a listed
                 tool. None uses ``validate_results`` of `connect`.
+            returns: The type of the result's ``value``, such as ``list[Day]``, which is converted
+                by the rules for arguments of a tool. If there is only text, it may be JSON. None
+                leaves the value as decoded.
 
         Raises:
             ToolError: The tool failed; ``result`` is its result.
             InvalidParams: The server does not have the tool or rejected the arguments.
             CapabilityNotSupported: The server does not declare tools.
-            ProtocolViolation: The structured result does not match the output schema, or the schema
-                cannot be checked. ``result`` is the result.
+            ProtocolViolation: The structured result does not match the output schema or
+                ``returns``, or the schema cannot be checked. ``result`` is the result.
+            TypeError: ``returns`` has no JSON form.
             McpError: As `request`.
 
         Some revisions wrap a value as ``{"result": value}``. Only the output schema shows that, so
@@ -405,10 +410,18 @@ class Client:
         """
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
+        convert = None
+        if returns is not None:
+            from .returns import converter  # few programs need it
+
+            convert = converter(returns)
         call = Call(self._sessions, timeout, cancel, "tools")
         validate = self._validates(validate)
         params = self._with_task(call, self._call_params(name, arguments))
-        return self._carry_out(call, params, None, on_progress, raise_on_error, validate)
+        result = self._carry_out(call, params, None, on_progress, raise_on_error, validate)
+        if convert is not None and not result.is_error:
+            convert(name, result)
+        return result
 
     def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
         """Return the params of a tool call. Raise InvalidParams if the config does not offer the

@@ -160,6 +160,7 @@ class Group:
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
         validate: Optional[bool] = None,
+        returns: Any = None,
     ) -> CallToolResult:
         """Call a tool by its name in this group.
 
@@ -174,6 +175,7 @@ class Group:
             on_progress=on_progress,
             raise_on_error=raise_on_error,
             validate=validate,
+            returns=returns,
         )
 
     @overload

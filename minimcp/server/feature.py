@@ -35,6 +35,7 @@ LATE: Mapping[str, str] = {
     "features.executors": "executors",
     "features.input_rounds": "questions",
     "features.logging": "logging",
+    "features.max_result": "logging",
     "features.methods": "methods",
     "features.mounting": "mount",
     "features.observers": "logging",
@@ -96,6 +97,7 @@ FEATURES: Mapping[str, LateFeature] = {
     "completions": LateFeature("features.completion", "Completions"),
     "executors": LateFeature("features.executors", "Executors"),
     "logging": LateFeature("features.logging", "Logging"),
+    "max_result": LateFeature("features.max_result", "MaxResult"),
     "methods": LateFeature("features.methods", "Methods"),
     "mounting": LateFeature("features.mounting", "Mounting"),
     "prompts": LateFeature("features.prompts", "Prompts"),
@@ -109,7 +111,10 @@ FEATURES: Mapping[str, LateFeature] = {
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
 # The feature that reads an option, for options that the decorator's own feature does not read.
-READERS: Mapping[str, str] = {"scopes": "access"}
+READERS: Mapping[str, str] = {
+    "max_result": "max_result",
+    "scopes": "access",
+}
 
 # The feature that serves a method without any registered entry.
 METHOD_FEATURES: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}

@@ -82,6 +82,7 @@ class ToolOptions(_CommonOptions, total=False):
     executor: ExecutorOption
     headers: Optional[Mapping[str, str]]
     scopes: Sequence[str]
+    max_result: Optional[int]
     task: Optional[str]
     ui: Optional[str]
     visibility: Union[str, Sequence[str], None]

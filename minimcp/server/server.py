@@ -272,19 +272,18 @@ class Server:
         Args:
             function: Its annotations become schemas. A `Context` parameter receives the context.
             name: The tool's name; None uses the function's name.
-            title: A name for people; None sends none.
+            title, icons, meta: A name for people, icons, and the ``_meta``; None sends none.
             description: What the tool does, for the model; None uses the docstring.
             annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
             input_schema: JSON Schema of the arguments; None uses the parameters' annotations.
             output_schema: JSON Schema of the result; None uses the return annotation.
-            icons: Icons of the tool; None sends none.
-            meta: The tool's ``_meta``; None sends none.
             structured: Whether to send structured content; None sends it if there is a schema.
             timeout: Maximum seconds of running, without waits for the client; None: no limit.
             executor: Where calls run, as for `Server`; None uses the server's executor.
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
             scopes: Scopes that a token needs in addition to those of ``Server(auth=...)``.
+            max_result: Maximum characters of a result; None: no limit. Longer text is truncated.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
             ui: With `Apps()`: the URI of a page, registered with `app`, that shows the result.
             visibility: With `Apps()`: who may call it, "model", "app" or both; None means both.

@@ -24,7 +24,7 @@ from typing import (
 
 from ..errors import Declined
 from ..protocol.urls import parse_web_url
-from ..record import Record
+from ..record import Record, declare
 from .base import (
     ABSENT,
     MEMBER_TYPES,
@@ -48,13 +48,18 @@ ACTIONS = ("accept", "decline", "cancel")
 
 
 class Answer(Record):
-    """The user's answer to an elicitation. It is true if the user accepted, whatever the form
-    contains.
+    """The user's answer to an elicitation. It is true if the user accepted.
+
+    The answer to a form with a boolean field has no truth value, because a user can accept the form
+    without ticking the box.
 
     Args:
         action: "accept", "decline" (the user refused) or "cancel" (the user did not choose).
         content: The content of the form: a dict, or an instance of the requested class. None unless
             accepted.
+
+    Attributes:
+        has_booleans: Whether the form has a boolean field. The library sets it.
 
     Raises:
         ValueError: The action does not exist, or there is content without acceptance.
@@ -62,6 +67,7 @@ class Answer(Record):
 
     action: str
     content: Any = None
+    has_booleans: bool = declare(False, init=False)
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -77,6 +83,12 @@ class Answer(Record):
     __hash__ = None  # type: ignore[assignment]
 
     def __bool__(self) -> bool:
+        if self.has_booleans:
+            raise TypeError(
+                "this answer has no truth value, because the form has a boolean field, which the "
+                "user can leave unticked: for a yes or no, write ctx.confirm(message); to test "
+                'whether the user accepted, write answer.action == "accept"'
+            )
         return self.action == "accept"
 
     def require(self) -> Any:

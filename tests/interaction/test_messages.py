@@ -240,7 +240,7 @@ CALLS: List[Tuple[str, Any, str]] = [
                                  "(None: is a return missing in a branch?)"),
     ("broken", {"what": "dict"}, "broken returned an invalid value: expected a Place, got an object with name, latitude (-> Place)"),
     ("broken", {"what": "name"}, "broken returned an invalid value: name: expected a string, got the number 5 (-> Place)"),
-    ("broken", {"what": "nan"}, "broken returned an invalid value: latitude: expected a number, got the number nan (-> Place)"),
+    ("broken", {"what": "nan"}, "broken returned an invalid value: latitude: expected a number, got nan, which JSON does not have: use None (-> Place)"),
 ]  # fmt: skip
 
 NAMES: List[Tuple[str, str]] = [
