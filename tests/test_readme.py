@@ -386,7 +386,7 @@ def test_the_help_of_vendor_is_the_one_that_is_shown() -> None:
 
 def test_a_conversation_can_be_typed_by_hand() -> None:
     """Each line gets the response that the page describes."""
-    typed = blocks("typed")["by hand"].replace("\n ", "")
+    typed = blocks("typed")["by hand"]
     done = run_python(
         ["-m", "minimcp", "run", "examples/02_hello.py"], stdin=typed.encode(), cwd=ROOT
     )
@@ -547,7 +547,9 @@ def test_lines_are_short_and_plain() -> None:
         **PAGES,
         "CHANGES.rst": (ROOT / "CHANGES.rst").read_text(encoding="utf-8"),
     }.items():
-        assert max(map(len, text.splitlines())) <= 120, name
+        # A message that a reader pastes into a terminal must be one line.
+        lines = [line for line in text.splitlines() if not line.startswith('    {"jsonrpc"')]
+        assert max(map(len, lines)) <= 120, name
         assert text.isascii(), name
 
 

@@ -12,11 +12,11 @@ import json
 import os
 import sys
 import textwrap
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib.machinery import PathFinder
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Callable, Collection, Generator, Mapping, NamedTuple, Sequence
 
 from .. import (
     Cancelled,
@@ -66,8 +66,8 @@ def _starting(client: Client, transcript: Transcript) -> None:
     server/discover: The client asks what the server offers. _meta has the client's revision, name
     and capabilities. Every request has this metadata; from here on it is shown as {...}.
 
-    answer to server/discover: The server lists the revisions and features that it supports. The
-    answer has the id of the request, so answers may arrive in any order.
+    response to server/discover: The server lists the revisions and features that it
+    supports. The response has the id of the request, so responses may arrive in any order.
     """
 
 
@@ -79,9 +79,9 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 
     tools/list: Please list your tools.
 
-    answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of
+    response to tools/list: Each tool has a name, a description for the model, and a JSON Schema of
     its arguments. minimcp derives them from a function's name, docstring and annotations. ttlMs
-    says how long the client may cache the answer, and cacheScope for whom.
+    says how long the client may cache the response, and cacheScope for whom.
     """
     client.list_tools()
 
@@ -93,7 +93,7 @@ def _calling(client: Client, transcript: Transcript) -> None:
 
     tools/call: Call the tool named price with these arguments.
 
-    answer to tools/call: The result of the tool: as text for the model, and as structuredContent
+    response to tools/call: The result of the tool: as text for the model, and as structuredContent
     for programs. The host gives it to the model, which continues to write.
     """
     client.call_tool("price", {"bread": "rye", "loaves": 2})
@@ -107,13 +107,13 @@ def _progress(client: Client, transcript: Transcript) -> None:
     tools/call: Bake three loaves, and report progress with this token.
 
     notifications/progress: The tool reports its progress: 1 of 3. This is a notification: it has no
-    id and gets no answer.
+    id and gets no response.
 
     notifications/progress: 2 of 3.
 
     notifications/progress: 3 of 3.
 
-    answer to tools/call: Done. No progress is reported after the answer.
+    response to tools/call: Done. No progress is reported after the response.
     """
     client.call_tool("bake", {"loaves": 3}, on_progress=lambda progress: None)
 
@@ -125,7 +125,7 @@ def _failing(client: Client, transcript: Transcript) -> None:
 
     tools/call: What does banana bread cost?
 
-    answer to tools/call: isError says that the tool failed, and the text says why.
+    response to tools/call: isError says that the tool failed, and the text says why.
     """
     client.call_tool("price", {"bread": "banana"}, raise_on_error=False)
 
@@ -137,7 +137,7 @@ def _wrong_arguments(client: Client, transcript: Transcript) -> None:
 
     tools/call: The schema requires a number of loaves, but the client sends a word.
 
-    answer to tools/call: The server names the argument, the expected type and the received value.
+    response to tools/call: The server names the argument, the expected type and the received value.
     Nothing was baked.
     """
     client.call_tool("bake", {"loaves": "many"}, raise_on_error=False)
@@ -150,11 +150,11 @@ def _reading(client: Client, transcript: Transcript) -> None:
 
     resources/list: Please list your resources.
 
-    answer to resources/list: There is one, with its URI, name, description and type.
+    response to resources/list: There is one, with its URI, name, description and type.
 
     resources/read: Please send its content.
 
-    answer to resources/read: The content: a text of the type that the list named.
+    response to resources/read: The content: a text of the type that the list named.
     """
     client.list_resources()
     client.read_resource(SHELF)
@@ -167,11 +167,11 @@ def _prompting(client: Client, transcript: Transcript) -> None:
 
     prompts/list: Please list your prompts.
 
-    answer to prompts/list: There is one. Its argument is a kind of bread.
+    response to prompts/list: There is one. Its argument is a kind of bread.
 
     prompts/get: Please send that prompt, for rye.
 
-    answer to prompts/get: The messages for the model.
+    response to prompts/get: The messages for the model.
     """
     client.list_prompts()
     client.get_prompt("advertise", {"bread": "rye"})
@@ -181,19 +181,19 @@ def _asking(client: Client, transcript: Transcript) -> None:
     """A question to the user
 
     A tool may need information that only a person has. Asking the user is called elicitation. In
-    this revision a server does not send requests: it answers a call with its questions, and the
-    client repeats the call with the answers.
+    this revision a server does not send requests: its response to a call has its questions, and
+    the client repeats the call with the user's answers.
 
     tools/call: Please order rye bread.
 
-    answer to tools/call: This is not a result yet. inputRequests has the question, with a schema
+    response to tools/call: This is not a result yet. inputRequests has the question, with a schema
     for the form to fill in. requestState is data for the server that the client sends back. It is
     signed, so that the client cannot change it.
 
     tools/call: The client has shown the question to its user. It repeats the call as a new request,
     with the answer and the requestState.
 
-    answer to tools/call: The tool waited at its question, and has now finished. Over HTTP it would
+    response to tools/call: The tool waited at its question, and has now finished. Over HTTP it would
     run again from its first line and get the answer where it asked before. This is why a tool
     should ask first and act last.
     """
@@ -213,10 +213,11 @@ def _listening(client: Client, transcript: Transcript) -> None:
 
     tools/call: Bake two loaves, which are then put on the shelf.
 
-    answer to tools/call: They are ready.
+    response to tools/call: They are ready.
 
     notifications/resources/updated: The shelf has changed, and the client may read it again. _meta
-    names the request that this belongs to. The notification may also arrive before the answer.
+    names the request that this belongs to. The notification may also arrive before the
+    response.
 
     notifications/cancelled: The client needs no more notifications, and ends the open request.
     """
@@ -235,7 +236,7 @@ def _cancelling(client: Client, transcript: Transcript) -> None:
     notifications/progress: The tool has started.
 
     notifications/cancelled: The client no longer waits for that request. The server cancels the
-    tool and does not answer the request.
+    tool and does not respond to the request.
     """
     token = CancelToken()
     many = {"loaves": 1000, "seconds_each": 60}
@@ -255,9 +256,9 @@ def _pinging(client: Client, transcript: Transcript) -> None:
 
     This revision has no ping, so the client repeats its first request.
 
-    server/discover: Any answer shows that the server still runs.
+    server/discover: Any response shows that the server still runs.
 
-    answer to server/discover: The server is there, and no longer bakes the thousand loaves.
+    response to server/discover: The server is there, and no longer bakes the thousand loaves.
     """
     client.ping()
 
@@ -271,7 +272,7 @@ def _shaking_hands(client: Client, transcript: Transcript) -> None:
 
     initialize: The client proposes a revision, and sends its name and capabilities.
 
-    answer to initialize: The server accepts the revision and describes what it offers.
+    response to initialize: The server accepts the revision and describes what it offers.
 
     notifications/initialized: The client is ready. The session is open, so requests do not repeat
     any of this.
@@ -285,12 +286,12 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
 
     tools/list: Please list your tools, as in chapter 2. _meta is not needed.
 
-    answer to tools/list: The same tools in the form of this revision. Here a structured result must
+    response to tools/list: The same tools in the form of this revision. Here a structured result must
     be an object, so minimcp wraps the number that price returns, and declares this in the schema.
 
     tools/call: The same call as in chapter 3.
 
-    answer to tools/call: The same answer. The client unwraps the number.
+    response to tools/call: The same response. The client unwraps the number.
     """
     client.list_tools()
     client.call_tool("price", {"bread": "rye", "loaves": 2})
@@ -304,11 +305,11 @@ def _asking_in_a_session(client: Client, transcript: Transcript) -> None:
     tools/call: Please order rye bread, as in chapter 9.
 
     elicitation/create: This is a request from the server to the client. The tool waits for the
-    answer.
+    response.
 
-    answer to elicitation/create: The user accepts and orders two loaves.
+    response to elicitation/create: The user accepts and orders two loaves.
 
-    answer to tools/call: The tool continued where it had waited. Its code is the same as in chapter
+    response to tools/call: The tool continued where it had waited. Its code is the same as in chapter
     9.
     """
     client.call_tool("order", {"bread": "rye"})
@@ -321,7 +322,7 @@ def _pinging_in_a_session(client: Client, transcript: Transcript) -> None:
 
     ping: Are you there?
 
-    answer to ping: Yes.
+    response to ping: Yes.
     """
     client.ping()
 
@@ -352,6 +353,73 @@ CONVERSATIONS = (
 )
 
 
+class Message(NamedTuple):
+    """A message of a chapter."""
+
+    entry: Entry
+    explanation: str
+    in_full: bool
+    """Whether its ``_meta`` is shown."""
+
+    @property
+    def label(self) -> str:
+        """The method, or the method that this responds to."""
+        return (
+            self.entry.method
+            if "method" in self.entry.message
+            else f"response to {self.entry.method}"
+        )
+
+
+class Chapter(NamedTuple):
+    """A chapter as it is shown."""
+
+    number: int
+    title: str
+    introduction: str
+    messages: list[Message]
+
+
+def _play(shown: Collection[int]) -> Generator[Chapter, None, None]:
+    """Run the conversations and yield the chapters with these numbers, in order."""
+    number = 0
+    for revision, chapters in CONVERSATIONS:
+        first = number + 1
+        number += len(chapters)
+        wanted = [at for at in shown if first <= at <= number]
+        if not wanted:
+            continue
+        # The first request and the first response of a connection are shown with their _meta.
+        shortened_kinds = set() if first in wanted else {True, False}
+        transcript = Transcript()
+        with _connected(revision, transcript) as client:
+            # Run the earlier chapters too, because later ones depend on their effects.
+            for at, chapter in enumerate(chapters[: max(wanted) - first + 1], first):
+                chapter(client, transcript)
+                title, introduction, *explanations = _paragraphs(chapter)
+                messages = []
+                for entry, explanation in zip(in_order(list(transcript)), explanations):
+                    is_response = "method" not in entry.message
+                    in_full = is_response not in shortened_kinds
+                    shortened_kinds.add(is_response)
+                    messages.append(Message(entry, explanation.partition(": ")[2], in_full))
+                transcript.clear()
+                if at in wanted:
+                    introduction = introduction.replace("{revision}", client.revision)
+                    yield Chapter(at, title, introduction, messages)
+
+
+def _connected(revision: str, transcript: Transcript) -> Client:
+    return connect(
+        demo_server(),
+        revision=revision,
+        client_info={"name": "demo-client", "version": VERSION},
+        timeout=20,
+        trace=transcript,
+        elicit=lambda question: {"loaves": 2},
+    )
+
+
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
@@ -361,7 +429,7 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     host without a model and makes the choices itself. The server is a bakery, in a child process.
 
     Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
-    (no. 1 below) and a method, and its answer has the same id. The JSON is shortened: ... replaces
+    (no. 1 below) and a method, and its response has the same id. The JSON is shortened: ... replaces
     what is left out.
 
     That is all: the client closes the server's stdin, and the server exits.
@@ -376,7 +444,9 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     )
     parser.add_argument("--all", action="store_true", help="show all chapters")
     parser.add_argument(
-        "--step", action="store_true", help="show all chapters, and wait for Enter after each"
+        "--step",
+        action="store_true",
+        help="wait for Enter before each message (default chapters: all)",
     )
     options = parser.parse_intermixed_args(arguments)
     if sys.flags.optimize > 1:
@@ -389,42 +459,21 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     if not set(shown) <= set(range(1, 1 + len(titles))):
         raise UsageError(f"there is no such chapter: the chapters are 1 to {len(titles)}")
     color = wants_color(sys.stdout)
-    title, *introduction, closing = _paragraphs(demo_command)
+    title, *introduction, ending = _paragraphs(demo_command)
     if not options.chapters:
         print(styled(title, "bold", color))
         _print_wrapped(*introduction)
-    number = 0
-    for revision, chapters in CONVERSATIONS:
-        first = number + 1
-        number += len(chapters)
-        wanted = [at for at in shown if first <= at <= number]
-        if not wanted:
-            continue
-        transcript = Transcript()
-        seen = set() if first in wanted else {"message", "answer"}
-        with connect(
-            demo_server(),
-            revision=revision,
-            client_info={"name": "demo-client", "version": VERSION},
-            timeout=20,
-            trace=transcript,
-            elicit=lambda question: {"loaves": 2},
-        ) as client:
-            # Run the earlier chapters too, because later ones depend on their effects.
-            for at, chapter in enumerate(chapters[: max(wanted) - first + 1], first):
-                chapter(client, transcript)
-                _, introduction_of_chapter, *explanations = _paragraphs(chapter)
-                if at in wanted:
-                    print("\n" + styled(f"{at}. {titles[at - 1]}", "bold", color))
-                    _print_wrapped(introduction_of_chapter.replace("{revision}", client.revision))
-                    for entry, explanation in zip(in_order(list(transcript)), explanations):
-                        _print_message(entry, explanation.partition(": ")[2], seen, color)
-                transcript.clear()
-                if options.step and at < len(titles) and not _wait_for_enter():
+    with closing(_play(shown)) as chapters:
+        for chapter in chapters:
+            print("\n" + styled(f"{chapter.number}. {chapter.title}", "bold", color))
+            _print_wrapped(chapter.introduction)
+            for message in chapter.messages:
+                if options.step and not _wait_for_enter():
                     return 0
+                _print_message(message, color)
     if not options.chapters:
         print()
-        _print_wrapped(closing)
+        _print_wrapped(ending)
         others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
         if others:
             _print_wrapped(
@@ -440,7 +489,7 @@ def _wait_for_enter() -> bool:
     sys.stdout.flush()
     with suppress(EOFError):
         if sys.stdin is not None and sys.stdin.isatty():
-            read_line("\n(Enter continues, Ctrl-D quits) ")
+            read_line("\n(Enter shows the next message, Ctrl-D quits) ")
         return True
     print_stderr("")
     return False
@@ -558,25 +607,16 @@ def in_order(entries: list[Entry]) -> list[Entry]:
     return [*staying[:end], *moving, *staying[end:]]
 
 
-def _print_message(entry: Entry, explanation: str, seen: set[str], color: bool) -> None:
-    """Print a message and its explanation.
-
-    Args:
-        entry: The message.
-        explanation: The text below the message.
-        seen: Kinds of messages of this connection whose ``_meta`` was shown in full.
-        color: Whether to print in color.
-    """
-    kind = "message" if "method" in entry.message else "answer"
-    label = entry.method if kind == "message" else f"answer to {entry.method}"
+def _print_message(message: Message, color: bool) -> None:
+    """Print a message and its explanation."""
+    entry = message.entry
     number = f"no. {entry.message['id']}" if "id" in entry.message else "notification"
     style = "cyan" if entry.direction == "-->" else "green"
     arrow = styled(f"client {entry.direction} server", style, color)
-    print(f"\n  {arrow}   {label} ({number})")
-    for line in shortened(entry.message, in_full=kind not in seen):
+    print(f"\n  {arrow}   {message.label} ({number})")
+    for line in shortened(entry.message, in_full=message.in_full):
         print(INDENT + styled(line, "dim", color))
-    seen.add(kind)
-    _print_wrapped(explanation, indent=INDENT)
+    _print_wrapped(message.explanation, indent=INDENT)
 
 
 def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:

@@ -48,7 +48,7 @@ def test_the_chapters_and_messages_in_order(printed: str) -> None:
     assert re.findall(r"^\d+\. (.*)$", printed, re.M) == titles
 
     def both(method: str) -> List[Tuple[str, str]]:
-        return [("-->", method), ("<--", f"answer to {method}")]
+        return [("-->", method), ("<--", f"response to {method}")]
 
     call, discover = both("tools/call"), both("server/discover")
     progress = ("<--", "notifications/progress")
@@ -80,13 +80,13 @@ def test_the_chapters_and_messages_in_order(printed: str) -> None:
         ("-->", "notifications/cancelled"),
         *discover,
         ("-->", "initialize"),
-        ("<--", "answer to initialize"),
+        ("<--", "response to initialize"),
         ("-->", "notifications/initialized"),
         *both("tools/list"),
         *call,
         call[0],
         ("<--", "elicitation/create"),
-        ("-->", "answer to elicitation/create"),
+        ("-->", "response to elicitation/create"),
         call[1],
         *both("ping"),
     ]
@@ -219,18 +219,32 @@ def test_it_says_which_python_a_host_has_to_start(
             )
 
 
-@pytest.mark.parametrize(("keys", "chapters"), [(b"\n\x04", 2), (b"\n" * 15, 16)])
-def test_a_step_waits_for_enter_at_a_terminal(keys: bytes, chapters: int, printed: str) -> None:
+@pytest.mark.parametrize(
+    ("chapters", "enters", "shown"),
+    [
+        ([], 3, ["server/discover", "response to server/discover", "tools/list"]),
+        (["13"], 3, ["initialize", "response to initialize", "notifications/initialized"]),
+        (
+            ["3", "4"],
+            4,
+            ["tools/call", "response to tools/call", "tools/call", "notifications/progress"],
+        ),
+    ],
+)
+def test_a_step_waits_for_enter_before_each_message(
+    chapters: List[str], enters: int, shown: List[str]
+) -> None:
     ours, theirs = os.openpty()
-    os.write(ours, keys)
+    os.write(ours, b"\n" * enters + b"\x04")
     try:
-        done = run_process("demo", "--step", stdin=theirs, input=None)
+        done = run_process("demo", "--step", *chapters, stdin=theirs, input=None)
     finally:
         os.close(ours)
         os.close(theirs)
-    assert (done.code, done.err.count("(Enter continues")) == (0, min(chapters, 15))
-    assert len(re.findall(r"^\d+\. [A-Z?]", told(done.out), re.M)) == chapters
-    assert ("What to do next" in done.out) is (chapters == 16)
+    is_over = chapters == ["13"]
+    assert (done.code, done.err.count("(Enter shows the next")) == (0, enters + (not is_over))
+    assert re.findall(r"^  client \S+ server   (.*) \(.*\)$", done.out, re.M) == shown
+    assert "What to do next" not in done.out
 
 
 def test_a_step_waits_for_nobody_where_there_is_no_terminal(

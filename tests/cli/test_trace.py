@@ -322,15 +322,16 @@ def test_wrong_usage_is_answered_with_what_to_type(
 ) -> None:
     (tmp_path / "server.py").write_text("print()")
     page = str(tmp_path / "page.html")
+    text = str(tmp_path / "server.txt")
+    for path in (text, page):
+        Path(path).write_text("print()")
     for arguments, said in (
-        ([], "-- python server.py"),
-        (["--"], "trace -- python server.py"),
-        (["server.py"], "trace -- python server.py"),
-        (["python", "server.py"], "trace -- python server.py"),
-        (["x", "--", "cat"], "trace -- x cat"),
-        (["--html", page, "--"], "-- python server.py"),
+        ([], "trace python server.py"),
+        (["--"], "trace python server.py"),
+        (["--html", page, "--"], "trace python server.py"),
         (["--htm", "x"], "--htm"),
-        (["--html", page, str(tmp_path / "server.py")], "line 1 is not a line of a transcript"),
+        (["--html", page, text], "line 1 is not a line of a transcript"),
+        (["--html", page, text, page], "server.txt: line 1 is not a line of a transcript"),
     ):
         done = minimcp("trace", *arguments)
         assert (
@@ -344,11 +345,9 @@ def test_wrong_usage_is_answered_with_what_to_type(
         assert done.code == 3 and str(tmp_path) in done.err
 
 
-def test_a_server_that_cannot_be_started() -> None:
-    with tracing("--", "no-such-program") as process:
+@pytest.mark.parametrize("words", [["--", "no-such-program"], ["no-such-program", "--", "x"]])
+def test_a_server_that_cannot_be_started(words: List[str]) -> None:
+    with tracing(*words) as process:
         out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, out) == (2, b"")
-    assert (
-        b"cannot start no-such-program: No such file or directory: after -- write the program"
-        in err
-    )
+    assert b"cannot start no-such-program: No such file or directory: write the program" in err
