@@ -18,7 +18,7 @@ import pytest
 
 from minimcp import connect
 from minimcp.cli import trace
-from minimcp.testing import Transcript
+from minimcp.testing import Entry, Transcript
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line
@@ -312,6 +312,37 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert [row["breaches"] for row in rows[1:]] == [[]] * 4
     (row,) = record(tmp_path, *[b"x" * 60] * 3, b"\n")
     assert row["message"] == "a line host --> server has more than 100 bytes"
+
+
+@pytest.mark.parametrize("words", [["shop.py"], [sys.executable, "shop.py"], ["--", "shop.py"]])
+def test_a_command_needs_no_dashes_and_a_file_no_python(words: List[str], shop: str) -> None:
+    with connect([*command_line("trace"), *words], stderr=lambda line: None) as client:
+        assert client.call_tool("order", {"item": "tea"}).value["item"] == "tea"
+
+
+@pytest.mark.parametrize("dashes", [[], ["--"]])
+def test_a_url_is_traced(dashes: List[str], shop_url: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    command = [*command_line("trace"), "--json", "--output", str(rows), *dashes, shop_url]
+    with connect(command, env={"PYTHONPATH": str(ROOT)}, stderr=lambda line: None) as client:
+        assert client.call_tool("order", {"item": "tea"}).value["item"] == "tea"
+    assert "tools/call" in Transcript.load(rows).methods()
+
+
+@pytest.mark.parametrize(
+    ("time", "clock"),
+    [(1.9996, "01:00:02.000"), (1.0004, "01:00:01.000"), (59.9999, "01:01:00.000")],
+)
+def test_the_clock_carries_milliseconds(
+    time: float, clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC-1")
+    trace.time.tzset()
+    try:
+        assert trace.as_text(Entry("", "a note", "", time=time), False) == f"{clock} a note\n"
+    finally:
+        monkeypatch.undo()
+        trace.time.tzset()
 
 
 # ------------------------------------------------------------ wrong usage

@@ -14,6 +14,7 @@ import base64
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -65,6 +66,9 @@ def echo(message: str) -> str:
     return message
 server.run()
 """
+
+# An image of one pixel.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 BREAKS = "document.title='broken'"
 HOSTILE = f'</script><script>{BREAKS}</script><!-- \u2028\u2029 <img src=x onerror="{BREAKS}">'
@@ -219,8 +223,81 @@ def exchange(count: int) -> Transcript:
     return transcript
 
 
+def colorful() -> Transcript:
+    """One with a failed result, an image and a run of progress reports."""
+    transcript, at = Transcript(), 1_790_000_000.0
+    image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    fake = {"type": "image", "data": "x" * 300 + '"', "mimeType": 'image/png" onerror="alert(1)'}
+
+    def call(id: int, name: str, reports: int, **result: Any) -> None:
+        messages: List[Tuple[str, Dict[str, Any]]] = [
+            ("-->", {"id": id, "method": "tools/call", "params": {"name": name}}),
+            *(
+                (
+                    "<--",
+                    {
+                        "method": "notifications/progress",
+                        "params": {"progressToken": id, "progress": number},
+                    },
+                )
+                for number in range(reports)
+            ),
+            ("<--", {"id": id, "result": {"content": [], **result}}),
+        ]
+        for arrow, message in messages:
+            transcript.record(arrow, json.dumps({"jsonrpc": "2.0", **message}).encode(), at)
+
+    call(1, "price", 0, isError=True)
+    call(2, "bake", 48)
+    call(3, "picture", 4, content=[image, fake])
+    return transcript
+
+
+def _visit_colors(browser: Chromium, page: Path, folder: Path) -> Iterator[Tuple[str, Any]]:
+    browser.load(page.as_uri())
+    summary = str(browser.evaluate("document.querySelector('#summary').innerText"))
+    yield (
+        "the date is an ISO date",
+        bool(re.search(r"\b2026-09-2\d \d\d:13:20\b", summary)) or summary,
+    )
+    results = "[...document.querySelectorAll('.row.result')]"
+    names = browser.evaluate(f"{results}.map(e => e.querySelector('.what').innerText).join()")
+    yield (
+        "a result names its tool, and a failed one says so",
+        names == "failed: price,result: bake,result: picture" or names,
+    )
+    colors = browser.evaluate(
+        f"{results}.map(e => getComputedStyle(e.querySelector('.what')).color).join(' ')"
+    )
+    red, green, other = re.findall(r"rgb\((\d+), (\d+), \d+\)", str(colors))
+    yield (
+        "a failed result is red, and others are green",
+        int(red[0]) > 2 * int(red[1]) and int(green[1]) > 2 * int(green[0]) and other == green,
+    )
+    shown = "[...document.querySelectorAll('.row.notification:not([hidden])')].length"
+    yield "of 48 reports 2 are shown, of 4 all", browser.evaluate(shown) == 6
+    fold = "document.querySelector('.fold:not([hidden]) button')"
+    yield "a fold counts them", browser.evaluate(f"{fold}.innerText") == "46 more reports"
+    browser.evaluate(f"{fold}.click()")
+    yield (
+        "a click unfolds them",
+        browser.evaluate(shown) == 52 and browser.evaluate(f"{fold}") is None,
+    )
+    browser.evaluate(f"{results}[2].click()")
+    widths = browser.evaluate(
+        "[...document.images].map(e => e.naturalWidth + e.parentElement.className).join()"
+    )
+    yield "an image is drawn beside its row and its JSON", widths == "1pictures,1result" or widths
+    picture = base64.b64decode(browser.ask("Page.captureScreenshot")["data"])
+    (folder / "colors.png").write_bytes(picture)
+
+
 def look(folder: Path) -> Iterator[Tuple[str, Any]]:
     """Open the pages, click, filter, and read what they show."""
+    colors = folder / "colors.html"
+    colorful().save_html(colors)
+    with Chromium() as browser:
+        yield from _visit_colors(browser, colors, folder)
     pages = {"between": folder / "between.html"}
     for count in (5, 5000):
         pages[str(count)] = folder / f"{count}.html"
@@ -252,7 +329,7 @@ def _visit(
     begun = time.monotonic()
     browser.load(page.as_uri())
     seconds = time.monotonic() - begun
-    rows = look("document.querySelectorAll('.row:not(.note)').length")
+    rows = look("document.querySelectorAll('.row:not(.note):not(.fold)').length")
     summary = str(look("document.querySelector('#summary').innerText"))
     yield (
         f"{name}: opened in {seconds:.1f} s, {summary}",
