@@ -494,7 +494,7 @@ def test_the_demo_has_what_is_shown() -> None:
 
 def test_the_commands_run(files: Path) -> None:
     commands = [line[2:] for block in blocks("runs").values() for line in block.splitlines()]
-    assert len(commands) == 8
+    assert len(commands) == 12
     for command in commands:
         words = shlex.split(command)
         assert words[0] == "python3"

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import textwrap
 from contextlib import closing, suppress
 from importlib.machinery import PathFinder
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Callable, Collection, Generator, Mapping, NamedTuple, Sequence
+from typing import Callable, Collection, Generator, Optional, Sequence
 
 from .. import (
     Cancelled,
@@ -26,22 +27,21 @@ from .. import (
     __version__ as VERSION,
     connect,
 )
+from ..errors import McpError
 from ..stdio.child import this_python
 from ..testing import Entry, Transcript
+from ..testing.transcript import save_side_by_side
 from . import Parser, UsageError, print_stderr
+from .demo_views import (
+    WIDTH,
+    Chapter,
+    Message,
+    print_columns,
+    print_message,
+    print_wrapped,
+    write_slides,
+)
 from .terminal import read_line, styled, wants_color
-
-# Columns of the output. It does not depend on the terminal, because the README shows these lines.
-WIDTH = 79
-
-INDENT = " " * 6
-
-# Maximum number of lines for the JSON of one message.
-MAX_LINES = 5
-
-# Maximum nesting, list items and characters of a string that are shown of a message. The first
-# entry with which the message fits into `MAX_LINES` is used.
-DETAIL = ((7, 9, 70), (7, 2, 50), (6, 2, 40), (5, 1, 40), (4, 1, 40), (3, 1, 30), (2, 1, 30))
 
 # This notification may arrive before or after the response of the call that caused it. The demo
 # shows it after the response.
@@ -353,33 +353,6 @@ CONVERSATIONS = (
 )
 
 
-class Message(NamedTuple):
-    """A message of a chapter."""
-
-    entry: Entry
-    explanation: str
-    in_full: bool
-    """Whether its ``_meta`` is shown."""
-
-    @property
-    def label(self) -> str:
-        """The method, or the method that this responds to."""
-        return (
-            self.entry.method
-            if "method" in self.entry.message
-            else f"response to {self.entry.method}"
-        )
-
-
-class Chapter(NamedTuple):
-    """A chapter as it is shown."""
-
-    number: int
-    title: str
-    introduction: str
-    messages: list[Message]
-
-
 def _play(shown: Collection[int]) -> Generator[Chapter, None, None]:
     """Run the conversations and yield the chapters with these numbers, in order."""
     number = 0
@@ -420,6 +393,9 @@ def _connected(revision: str, transcript: Transcript) -> Client:
     )
 
 
+CHAPTERS = [chapter for _, chapters in CONVERSATIONS for chapter in chapters]
+
+
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
@@ -438,11 +414,22 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "chapters",
         nargs="*",
-        type=int,
         metavar="CHAPTER",
-        help=f"the number of a chapter to show (default: 1 to {FIRST})",
+        help="the number of a chapter to show, or a word of its title or of one of its methods "
+        f"(default: 1 to {FIRST})",
     )
     parser.add_argument("--all", action="store_true", help="show all chapters")
+    parser.add_argument(
+        "--compare",
+        nargs=2,
+        metavar=("REVISION", "REVISION"),
+        help="show the chapters in two revisions of the protocol, named by dates, side by side",
+    )
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write a page for a projector; with --compare, a page with a diagram of each revision",
+    )
     parser.add_argument(
         "--step",
         action="store_true",
@@ -453,35 +440,101 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
         raise UsageError(
             "python -OO removes docstrings, which the demo prints: use python or python -O"
         )
-    titles = [_paragraphs(chapter)[0] for _, chapters in CONVERSATIONS for chapter in chapters]
+    titles = [_paragraphs(chapter)[0] for chapter in CHAPTERS]
     last_shown = len(titles) if options.all or options.step else FIRST
-    shown = options.chapters or range(1, 1 + last_shown)
-    if not set(shown) <= set(range(1, 1 + len(titles))):
-        raise UsageError(f"there is no such chapter: the chapters are 1 to {len(titles)}")
-    color = wants_color(sys.stdout)
+    shown: list[int] = list(range(1, 1 + last_shown))
+    if options.chapters:
+        first = len(CONVERSATIONS[0][1]) if options.compare else len(titles)
+        shown = sorted({at for word in options.chapters for at in _find(word, first)})
+    if options.compare:
+        return _compare(shown, options.compare, options.html)
     title, *introduction, ending = _paragraphs(demo_command)
+    if options.html:
+        with closing(_play(shown)) as chapters:
+            write_slides(options.html, title, introduction, chapters)
+        print(f"{options.html}: {len(shown)} chapters; Space shows the next message")
+        return 0
+    color = wants_color(sys.stdout)
     if not options.chapters:
         print(styled(title, "bold", color))
-        _print_wrapped(*introduction)
+        print_wrapped(*introduction)
     with closing(_play(shown)) as chapters:
         for chapter in chapters:
             print("\n" + styled(f"{chapter.number}. {chapter.title}", "bold", color))
-            _print_wrapped(chapter.introduction)
+            print_wrapped(chapter.introduction)
             for message in chapter.messages:
                 if options.step and not _wait_for_enter():
                     return 0
-                _print_message(message, color)
+                print_message(message, color)
     if not options.chapters:
         print()
-        _print_wrapped(ending)
+        print_wrapped(ending)
         others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
         if others:
-            _print_wrapped(
+            print_wrapped(
                 f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: "
                 f"{prog} --all, or --step."
             )
         _print_next_steps(prog.rpartition(" ")[0], color)
     return 0
+
+
+def _find(word: str, first: int) -> list[int]:
+    """Return the numbers of the chapters that a word of the command line names.
+
+    Args:
+        word: A number, or the beginning of a word in a title or in a method's name.
+        first: Number of chapters that are searched before the others.
+
+    Raises:
+        UsageError: No chapter fits.
+    """
+    if word.isdecimal() and 1 <= int(word) <= len(CHAPTERS):
+        return [int(word)]
+    pages = [_paragraphs(chapter) for chapter in CHAPTERS]
+    titles = [title for title, *_ in pages]
+    methods = [" ".join(text.partition(": ")[0] for text in page[2:]) for page in pages]
+    for texts in (titles, methods):
+        begins = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+        fits = [at for at, text in enumerate(texts, 1) if begins.search(text)]
+        fits = [at for at in fits if at <= first] or fits
+        if fits and not word.isdecimal():
+            return fits
+    known = "; ".join(f"{at} {title}" for at, title in enumerate(titles, 1))
+    raise UsageError(f"there is no chapter {word!r}: the chapters are {known}")
+
+
+def _compare(shown: Sequence[int], revisions: Sequence[str], html: Optional[str]) -> int:
+    """Show chapters in two revisions side by side: print them, or write a page."""
+    color = wants_color(sys.stdout)
+    both: tuple[list[Entry], list[Entry]] = ([], [])
+    for at in shown:
+        columns = [_in_revision(at, revision) for revision in revisions]
+        if html is None:
+            print("\n" + styled(f"{at}. {_paragraphs(CHAPTERS[at - 1])[0]}", "bold", color))
+            print_columns(revisions, columns, color)
+        for entries, column in zip(both, columns):
+            entries += column
+    if html is not None:
+        save_side_by_side(html, list(zip(revisions, both)))
+        print(f"{html}: {len(both[0])} and {len(both[1])} messages")
+    return 0
+
+
+def _in_revision(at: int, revision: str) -> list[Entry]:
+    """Return the messages of one chapter in a revision. Only the first chapter of a connection
+    includes its opening."""
+    transcript = Transcript()
+    try:
+        with _connected(revision, transcript) as client:
+            if at not in (1, 1 + len(CONVERSATIONS[0][1])):
+                client.list_tools()
+                transcript.clear()
+            with suppress(McpError):  # some revisions do not have what a chapter shows
+                CHAPTERS[at - 1](client, transcript)
+            return in_order(list(transcript))
+    except ValueError as error:
+        raise UsageError(f"--compare: {error}") from None
 
 
 def _wait_for_enter() -> bool:
@@ -591,72 +644,9 @@ def demo_server() -> StdioServer:
     )
 
 
-# ------------------------------------------------------------ printing messages
-
-
-def _print_wrapped(*texts: str, indent: str = "") -> None:
-    for text in texts:
-        print(textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent))
-
-
 def in_order(entries: list[Entry]) -> list[Entry]:
     """Return the messages, with the unordered notifications after the last response."""
     moving = [entry for entry in entries if entry.method == UNORDERED]
     staying = [entry for entry in entries if entry.method != UNORDERED]
     end = 1 + max((at for at, entry in enumerate(staying) if entry.kind == "result"), default=-1)
     return [*staying[:end], *moving, *staying[end:]]
-
-
-def _print_message(message: Message, color: bool) -> None:
-    """Print a message and its explanation."""
-    entry = message.entry
-    number = f"no. {entry.message['id']}" if "id" in entry.message else "notification"
-    style = "cyan" if entry.direction == "-->" else "green"
-    arrow = styled(f"client {entry.direction} server", style, color)
-    print(f"\n  {arrow}   {message.label} ({number})")
-    for line in shortened(entry.message, in_full=message.in_full):
-        print(INDENT + styled(line, "dim", color))
-    _print_wrapped(message.explanation, indent=INDENT)
-
-
-def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:
-    """Return a message as at most `MAX_LINES` lines of JSON, with ... for omitted parts.
-
-    Args:
-        message: The message.
-        in_full: Whether to show its ``_meta``.
-    """
-    lines: list[str] = []
-    for nesting, items, characters in DETAIL:
-        text = _shorten(message, nesting, items, characters, in_full)
-        lines = textwrap.wrap(
-            text, WIDTH - len(INDENT), break_long_words=False, break_on_hyphens=False
-        )
-        if len(lines) <= MAX_LINES:
-            break
-    return lines
-
-
-def _shorten(value: Any, nesting: int, items: int, characters: int, in_full: bool) -> str:
-    if isinstance(value, str) and len(value) > characters:
-        return json.dumps(value[:characters] + "...")
-    if not value or not isinstance(value, (dict, list)):
-        return json.dumps(value)
-    if not nesting:
-        return "{...}" if isinstance(value, dict) else "[...]"
-    if isinstance(value, list):
-        parts = [_shorten(each, nesting - 1, items, characters, in_full) for each in value[:items]]
-        return "[" + ", ".join(parts + ["..."] * (len(value) > items)) + "]"
-    parts = []
-    for name, member in value.items():
-        if name == "requestState":
-            text = '"..."'  # its signature differs each time
-        elif name == "_meta" and not in_full:
-            token = ""
-            if "progressToken" in member:
-                token = f'"progressToken": {member["progressToken"]}, '
-            text = f"{{{token}...}}"
-        else:
-            text = _shorten(member, nesting - 1, items, characters, in_full)
-        parts.append(f'"{name}": {text}')
-    return "{" + ", ".join(parts) + "}"

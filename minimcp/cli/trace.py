@@ -23,7 +23,7 @@ from ..schema.mismatch import cut
 from ..stdio.child import this_python
 from ..stdio.streams import is_shared
 from ..testing import Entry, Transcript
-from ..testing.transcript import page_head, page_row
+from ..testing.transcript import page_head, page_row, save_side_by_side
 from ..text import printable
 from . import Parser, UsageError, split_command
 from .terminal import styled, wants_color
@@ -64,7 +64,7 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
     )
     parser.usage = (
         f"{prog} [--html FILE] [--json] [--output FILE] [--] COMMAND ...\n       {prog} [...] URL\n"
-        f"       {prog} --html FILE JSONL [JSONL]"
+        f"       {prog} --html FILE JSONL ..."
     )
     parser.add_argument(
         "--html", metavar="FILE", help="also draw the messages, as a page to open in a browser"
@@ -77,8 +77,8 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
         "words",
         metavar="COMMAND",
         nargs=REMAINDER,
-        help="the server's command, its file (server.py) or its URL; after --html FILE also one "
-        "file that --json has written, or two, which the page shows side by side",
+        help="the server's command, its file (server.py) or its URL; after --html FILE also "
+        "files that --json has written, which the page shows side by side",
     )
     own, command = split_command(arguments)
     options = parser.parse_args(own)
@@ -87,7 +87,7 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
     command = [*options.words, *command]
     if not command:
         raise UsageError(USAGE_HINT.format(prog))
-    if options.html and options.words == command and all(map(_is_recording, command[:3])):
+    if options.html and options.words == command and all(map(_is_recording, command)):
         return _draw(command, options.html, prog)
     return _trace(_program(command), Recorder(options.output, options.html, options.json))
 
@@ -117,7 +117,10 @@ def _draw(paths: list[str], html: str, prog: str) -> int:
         except ValueError as error:
             hint = USAGE_HINT.format(prog)
             raise UsageError(f"{error}: {prog} --json writes one; {hint}") from None
-    transcripts[0].save_html(html)
+    if len(transcripts) == 1:
+        transcripts[0].save_html(html)
+    else:
+        save_side_by_side(html, list(zip(paths, transcripts)))
     entries = sum(map(len, transcripts))
     breaches = sum(len(transcript.breaches()) for transcript in transcripts)
     print(f"{html}: {entries} entries, {breaches} breaches")

@@ -345,6 +345,21 @@ def test_the_clock_carries_milliseconds(
         trace.time.tzset()
 
 
+def test_two_recordings_share_a_page(tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    for name, method in (("a", "ping"), ("b", "tools/list")):
+        transcript = Transcript()
+        transcript("-->", json.dumps({"jsonrpc": "2.0", "id": 1, "method": method}))
+        transcript.save(tmp_path / f"{name}.jsonl")
+    page, *rows = (str(tmp_path / name) for name in ("page.html", "a.jsonl", "b.jsonl"))
+    done = minimcp("trace", "--html", page, *rows)
+    assert (done.code, done.out) == (0, f"{page}: 2 entries, 0 breaches\n")
+    text = Path(page).read_text("utf-8")
+    assert re.findall("<h1>(.*?)</h1>", text) == rows
+    left, right = re.findall('srcdoc="(.*?)"', text, re.S)
+    assert "&quot;method&quot;:&quot;ping&quot;" in left
+    assert "&quot;method&quot;:&quot;tools/list&quot;" in right
+
+
 # ------------------------------------------------------------ wrong usage
 
 

@@ -11,6 +11,7 @@ nothing can be installed. Screenshots stay in FOLDER, if one is named.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import random
@@ -36,6 +37,7 @@ MAX_MILLISECONDS, MIN_SHARE = 0.3, 0.5
 ROUNDS, CALLS, LONG_CALLS = 5, 200, 20
 PEER = {peer.name: peer for peer in PEERS}
 HERE = Path(__file__).resolve().parent
+DEMO = [sys.executable, "-m", "minimcp", "demo"]
 TRACE = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "minimcp", "trace"]
 
 # Keeps what passes both ways, beside what it starts.
@@ -292,12 +294,46 @@ def _visit_colors(browser: Chromium, page: Path, folder: Path) -> Iterator[Tuple
     (folder / "colors.png").write_bytes(picture)
 
 
+def _visit_slides(browser: Chromium, folder: Path) -> Iterator[Tuple[str, Any]]:
+    slides = folder / "slides.html"
+    subprocess.run([*DEMO, "--html", str(slides)], check=True, stdout=subprocess.DEVNULL)
+    browser.load(slides.as_uri())
+    shown = (
+        "[...document.querySelectorAll('section:not(.later)')].map("
+        "e => e.querySelectorAll('article:not(.later)').length).join()"
+    )
+    seen = []
+    for _ in range(4):
+        seen.append(browser.evaluate(shown))
+        for kind in ("keyDown", "keyUp"):
+            browser.ask("Input.dispatchKeyEvent", type=kind, key=" ", code="Space")
+    yield "Space shows one message after the other", seen == ["0", "0", "1", "2"] or seen
+
+
+def _visit_both(browser: Chromium, folder: Path) -> Iterator[Tuple[str, Any]]:
+    both = folder / "both.html"
+    command = [*DEMO, "--compare", "2025-11-25", "2026-07-28", "question", "--html", str(both)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    page = both.read_text("utf-8")
+    # The frames are sandboxed, so their content is reached only from inside: they report it here.
+    report = "<script>onload = () => parent.postMessage(document.querySelectorAll('.row').length, '*')</script>"
+    listen = "<script>seen = []; onmessage = event => seen.push(event.data)</script>"
+    page = page.replace("<style>", f"{listen}<style>", 1)
+    page = page.replace('"></iframe>', f'{html.escape(report)}"></iframe>')
+    both.write_text(page, "utf-8")
+    browser.load(both.as_uri())
+    seen = browser.evaluate("seen.join()")
+    yield "two frames draw four messages each", seen == "4,4" or seen
+
+
 def look(folder: Path) -> Iterator[Tuple[str, Any]]:
     """Open the pages, click, filter, and read what they show."""
     colors = folder / "colors.html"
     colorful().save_html(colors)
     with Chromium() as browser:
         yield from _visit_colors(browser, colors, folder)
+        yield from _visit_slides(browser, folder)
+        yield from _visit_both(browser, folder)
     pages = {"between": folder / "between.html"}
     for count in (5, 5000):
         pages[str(count)] = folder / f"{count}.html"
