@@ -48,7 +48,7 @@ SEND_SECONDS = 60.0
 
 INDENT = " " * 13
 
-EXIT_CODES = "The exit code is that of the server, or 2 if the server cannot be started."
+EXIT_CODES = "The exit code is the server's exit code, or 2 if the server cannot be started."
 
 USAGE_HINT = "to trace a server, write its command, as in: {} python server.py"
 
@@ -116,7 +116,7 @@ def _draw(paths: list[str], html: str, prog: str) -> int:
             transcripts.append(Transcript.load(path))
         except ValueError as error:
             hint = USAGE_HINT.format(prog)
-            raise UsageError(f"{error}: {prog} --json writes one; {hint}") from None
+            raise UsageError(f"{error}: create a transcript with {prog} --json; {hint}") from None
     if len(transcripts) == 1:
         transcripts[0].save_html(html)
     else:
