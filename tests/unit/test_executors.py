@@ -113,7 +113,7 @@ def test_names_and_objects() -> None:
 
 
 def waits(main: Main) -> bool:
-    """Whether somebody waits in `pump`."""
+    """Return whether a thread waits in `pump`."""
     return bool(waits_on(main))
 
 
@@ -159,22 +159,26 @@ def test_a_request_that_nobody_pumps_is_logged_once(
     main.start(third)
     assert eventually(lambda: third.sink.aside), "again after a pump"
     assert told(third) == 1 and main.pump() == 1
-    assert eventually(lambda: not main._is_watched)
 
 
 def test_a_request_that_waits_for_a_pumped_handler_is_not_logged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("minimcp.features.executors.PUMP_SECONDS", 0.05)
-    main, goes_on, late = Main(), threading.Event(), exchange()
-    main.start(exchange(lambda _: {"n": goes_on.wait(WAIT)}))
+    main, begun, goes_on, late = Main(), threading.Event(), threading.Event(), exchange()
+
+    def work(_: IncomingRequest) -> Any:
+        begun.set()
+        return {"n": goes_on.wait(WAIT)}
+
+    main.start(exchange(work))
     pumping = Task(main.pump, None)
-    assert eventually(lambda: main._pumping)
+    assert begun.wait(WAIT)
     main.start(late)
     time.sleep(0.3)
     goes_on.set()
     assert pumping.result() == 1 and not late.sink.aside
-    assert main.pump() == 1 and eventually(lambda: not main._is_watched)
+    assert main.pump() == 1
 
 
 def test_on_pump_needed_is_called_once_between_two_pumps(caplog: pytest.LogCaptureFixture) -> None:
