@@ -84,6 +84,8 @@ if __name__ == "__main__":
             except minimcp.McpError as error:
                 print(f"  {type(error).__name__}: {error}")
 
-# Exercise: add a tool `taxi(ctx: Context) -> str` to both servers. It asks for how many people
-# ({"people": int}), then whether now ({"now": bool}), and orders exactly one taxi on both servers:
-# `taxis.append(people)`. Define `taxis = []`. Check it with  python3 examples/check.py 8
+# Exercise: define `taxis = []`, and add a tool `taxi(ctx: Context) -> str` to both servers. It asks
+# two questions: for how many people, with the form {"people": int}, and whether the taxi should
+# come now, with {"now": bool}. `ctx.elicit(question, form).require()["people"]` is an answer. Then it
+# appends the number of people to `taxis`. One call must append once, on each server.
+# Check it with  python3 examples/check.py 8

@@ -34,6 +34,7 @@ COMMANDS = {
     "whoami": ("commands", "describe the stored token of a server"),
     "trace": ("trace", "record the messages between a host and a server, and check them"),
     "check": ("check", "check a server against the specification"),
+    "apps": ("commands", "show the pages of a server's tools in a browser, and the messages"),
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
     "install": ("install", "add a server to a host's config file"),
     "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),

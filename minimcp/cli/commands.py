@@ -101,6 +101,7 @@ def _run(
     arguments: Sequence[str],
     prog: str,
     task: bool = False,
+    apps: bool = False,
 ) -> int:
     """Connect to the server named on the command line, run a command, and print its result.
 
@@ -115,6 +116,7 @@ def _run(
         arguments: The arguments after the command's name.
         prog: The name of the program and the command.
         task: Whether to declare support for tasks. ``--task`` does so too.
+        apps: Whether to declare support for apps.
     """
     parser = Parser(prog, about, EXIT_CODES)
     add_target(parser)
@@ -162,7 +164,7 @@ def _run(
             connect_timeout=options.timeout,
             elicit=prompter,
             **web_of(options, options.target),
-            extensions=_tasks_extension() if options.task else None,
+            extensions=_extensions(options.task, apps),
             stderr=None if options.verbose or is_url else written.append,
         )
     except (TypeError, ValueError) as error:
@@ -223,10 +225,13 @@ def _with_exception_class(text: str, written: Iterable[str]) -> str:
     return text
 
 
-def _tasks_extension() -> list[Any]:
-    from .. import Tasks
+def _extensions(task: bool, apps: bool) -> Optional[list[Any]]:
+    from .. import Apps, Tasks
 
-    return [Tasks()]
+    extensions: list[Any] = [Tasks()] if task else []
+    if apps:
+        extensions.append(Apps())
+    return extensions or None
 
 
 def _as_header(text: str) -> tuple[str, str]:
@@ -626,6 +631,13 @@ def _ping(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     return {"seconds": seconds, "revision": client.revision, "serverInfo": info}, [text], 0
 
 
+def _show_apps(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    from .apps import serve_apps
+
+    serve_apps(client, options)
+    return {}, [], 0
+
+
 def list_command(arguments: Sequence[str], prog: str) -> int:
     """List what a server offers, or with ``--all`` the servers in the hosts' config files."""
     if "--all" not in arguments:
@@ -733,6 +745,29 @@ prompt_command = partial(
 )
 ping_command = partial(
     _run, _ping, "Check that a server answers, and measure how long it takes.", ()
+)
+
+apps_command = partial(
+    _run,
+    _show_apps,
+    "Show the pages of a server's tools in a small host page, with the messages between the host "
+    "and the page. Ctrl-C ends.",
+    (
+        (
+            "--port",
+            {
+                "type": int,
+                "default": 0,
+                "metavar": "PORT",
+                "help": "the port on 127.0.0.1 (default: a free one)",
+            },
+        ),
+        (
+            "--no-browser",
+            {"action": "store_true", "help": "print the address, and do not open a browser"},
+        ),
+    ),
+    apps=True,
 )
 
 _ID = (

@@ -33,6 +33,14 @@ WORDS = {
 AGREEMENT: Mapping[str, Any] = {"properties": {"agree": {"type": "boolean"}}, "required": ["agree"]}
 
 # Names of "string" with a format.
+# The members of a number's schema that bound it, and the words for them.
+BOUNDS = {
+    "minimum": "from",
+    "exclusiveMinimum": "above",
+    "maximum": "up to",
+    "exclusiveMaximum": "below",
+}
+
 FORMATS = {"date": "date", "time": "time", "date-time": "date and time"}
 
 # Maximum number of consecutive ``$ref``; beyond it a schema counts as circular.
@@ -411,7 +419,7 @@ def parameters(schema: Any, root: Mapping[str, Any], deep: bool = True, max_dept
     """
     fields = []
     for name, field in properties(schema).items():
-        text = f"{name}: {kind(field, root, deep, max_depth)}"
+        text = f"{name}: {kind(field, root, deep, max_depth)}{_bounds(_resolved(field, root))}"
         if isinstance(field, Mapping) and "default" in field:
             text += f" = {json.dumps(field['default'], ensure_ascii=False)}"
         elif name not in required(schema):
@@ -453,6 +461,18 @@ def kind(schema: Any, root: Mapping[str, Any] = {}, deep: bool = True, max_depth
     if named == "string":
         return FORMATS.get(str(schema.get("format")), "string")
     return named if isinstance(named, str) else "any"
+
+
+def _bounds(schema: Mapping[str, Any]) -> str:
+    """Return the bounds of a number: " 1 to 9", " from 1", " below 5"; "" if it has none."""
+    found = {
+        word: json.dumps(schema[member])
+        for member, word in BOUNDS.items()
+        if type(schema.get(member)) in (int, float)
+    }
+    if list(found) == ["from", "up to"]:
+        return f" {found['from']} to {found['up to']}"
+    return "".join(f" {word} {bound}" for word, bound in found.items())
 
 
 def _resolved(schema: Any, root: Any) -> Mapping[str, Any]:

@@ -397,7 +397,10 @@ class ConnectOptions(NamedTuple):
             only = f" (only {self.wanted[0].name} was permitted)" if len(self.wanted) == 1 else ""
             hint = next((hint for text, hint in HINTS.items() if text in lost.stderr_tail), "")
             if lost.exit_code == 0:
-                hint = "a server runs until its stdin ends: does this program call server.run()?"
+                hint = (
+                    "a server runs until its stdin ends: does this program call server.run()? "
+                    "For a file that does not, the target is 'minimcp run FILE' in quotes"
+                )
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"
             raise ConnectionFailed(

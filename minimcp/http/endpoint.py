@@ -245,6 +245,7 @@ class HttpService:
                 log.error("a request failed: %s", error, exc_info=error)
                 error = HttpError(500, "the server failed", code=errors.INTERNAL_ERROR)
             response = error.response()
+            log.debug("%s: rejected with %d: %s", request.client, response.status, error)
             with suppress(ConnectionLost):
                 writer.send(response.status, response.headers, response.body)
 

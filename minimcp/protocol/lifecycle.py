@@ -467,7 +467,10 @@ class Negotiation:
         meta = meta if type(meta) is dict else {}
         if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
             missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
-            raise InvalidParams(f"every request must have {' and '.join(missing)} in params._meta")
+            raise InvalidParams(
+                f"every request must have {' and '.join(missing)} in params._meta, "
+                "or come after initialize"
+            )
         version = meta[VERSION_KEY]
         capabilities = read_capabilities(meta[CAPABILITIES_KEY])
         info = meta.get(CLIENT_KEY)

@@ -51,8 +51,8 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
         (["ping", "http:///mcp"], "a URL must begin with http:// or https://"),
         (["ping", ""], "the command must not be empty"),
-        (["demo", "now"], "invalid int value: 'now'"),
-        (["demo", "17"], "the chapters are 1 to 16"),
+        (["demo", "now"], "there is no chapter 'now'"),
+        (["demo", "17"], "there is no chapter '17': the chapters are 1 Starting; 2 "),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(

@@ -468,3 +468,28 @@ def test_members_of_objects_are_shown() -> None:
     words = "array of object (due: date or null, done: any = false, [where: object])"
     schema = {"properties": {"all": todos, "at": at}, "required": ["at"]}
     assert parameters(schema, root) == f"[all: {words}], at: date and time"
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"minimum": 1, "maximum": 1000}, "integer 1 to 1000"),
+        ({"minimum": 1}, "integer from 1"),
+        ({"maximum": 0.5, "type": "number"}, "number up to 0.5"),
+        ({"exclusiveMinimum": 0, "type": "number"}, "number above 0"),
+        ({"exclusiveMinimum": 0, "maximum": 9}, "integer above 0 up to 9"),
+        ({"minimum": 0, "exclusiveMaximum": 1, "type": "number"}, "number from 0 below 1"),
+        ({"minimum": "1", "maximum": None, "exclusiveMinimum": True}, "integer"),
+        ({"minimum": 1_234_567}, "integer from 1234567"),
+    ],
+)
+def test_a_number_has_its_bounds(schema: Any, shown: str) -> None:
+    field = {"type": "integer", **schema}
+    root = {"$defs": {"N": field}, "required": ["n"], "properties": {"n": {"$ref": "#/$defs/N"}}}
+    assert parameters(root, root) == f"n: {shown}"
+
+
+def test_a_signature_has_the_bounds_and_the_default() -> None:
+    limit = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    root = {"type": "object", "properties": {"limit": limit}}
+    assert parameters(root, root) == "limit: integer 1 to 1000 = 100"

@@ -214,7 +214,7 @@ def test_advice_is_about_the_value(make: Callable[[], Any], annotation: Any, tex
 
 
 class Figure:
-    """What matplotlib's figures have in common with this one is `savefig`."""
+    """A figure of matplotlib, of which only `savefig` is used."""
 
     def savefig(self, file: Any, *, format: str, **options: Any) -> None:
         file.write(f"{format} {options}".encode())
