@@ -928,7 +928,8 @@ class HttpClientSession(ClientSession, Pinged):
             try:
                 data = response.read()
             except ConnectionLost as error:
-                return f": {error}"
+                told = str(error)
+                return f": {told.partition(f'{self.name}: ')[2] or told}"
             if not data:
                 return ""
             for event in reader.feed(data):
