@@ -18,7 +18,7 @@ from typing import NoReturn, Optional, Sequence
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout
 from ..schema.mismatch import nearest
-from ..text import printable
+from ..terminal import escape, one_line as one_line, print_stderr as print_stderr
 
 # For each command, the module with its function and a summary for --help.
 COMMANDS = {
@@ -39,6 +39,8 @@ COMMANDS = {
     "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
+
+clean = escape
 
 INTERRUPTED = 130
 # A shell reports this code for a program that ended by SIGPIPE, because the reader of its output
@@ -174,22 +176,6 @@ def _drop_stdout() -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-
-
-def clean(text: str) -> str:
-    """Escape the control characters in a server's text, except line feeds and tabs."""
-    return printable(text, "\n\t")
-
-
-def one_line(text: str) -> str:
-    """Join the lines of a text with " | ", and escape control characters."""
-    return clean(" | ".join(text.strip().splitlines())).replace("\t", " ")
-
-
-def print_stderr(text: str) -> None:
-    """Print a text on stderr, if the process has one."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr)
 
 
 def print_error(prog: str, text: str) -> None:

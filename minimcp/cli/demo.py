@@ -27,9 +27,10 @@ from .. import (
     connect,
 )
 from ..stdio.child import this_python
+from ..terminal import read_line
 from ..testing import Entry, Transcript
 from . import Parser, UsageError, print_stderr
-from .terminal import read_line, styled, wants_color
+from .terminal import styled, wants_color
 
 # Columns of the output. It does not depend on the terminal, because the README shows these lines.
 WIDTH = 79
