@@ -369,6 +369,38 @@ def test_on_restart(late: Any) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize("ending", ["cancel", "loss", "close"])
+def test_a_question_over_http_becomes_void_with_its_call(ending: str, revision: str) -> None:
+    asked = threading.Event()
+    void = threading.Event()
+
+    def elicit(request: minimcp.ElicitRequest) -> None:
+        request.on_cancel(void.set)
+        asked.set()
+        assert void.wait(WAIT)
+
+    server = minimcp.Server("asks")
+
+    @server.tool
+    def ask(ctx: minimcp.Context) -> str:
+        "Ask."
+        return ctx.elicit("?", {"name": str}).action
+
+    with server.start_http() as running:
+        with minimcp.connect(running.url, elicit=elicit, revision=revision) as client:
+            call = client.submit(client.call_tool, "ask")
+            assert asked.wait(WAIT)
+            if ending == "cancel":
+                call.cancel()
+            elif ending == "loss":
+                client.submit(client.ping).result(WAIT)
+                running.close()
+            else:
+                client.close()
+            assert void.wait(WAIT)
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 @pytest.mark.parametrize("ending", ["die", "cancel", "close"])
 def test_a_host_is_notified_when_a_question_becomes_void(ending: str, revision: str) -> None:
     """Without polling `cancelled`."""
