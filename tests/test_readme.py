@@ -25,7 +25,7 @@ from .modules import PACKAGE
 from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
 
-BLOCKS = 39
+BLOCKS = 40
 """Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
 
 
@@ -83,7 +83,16 @@ def test_the_name_of_a_file_stands_in_the_text_above_it() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["ask.py", "client.py", "pack.py", "visit.py", "pages.py", "rounds.py", "malformed.py"],
+    [
+        "ask.py",
+        "client.py",
+        "pack.py",
+        "visit.py",
+        "own_form.py",
+        "pages.py",
+        "rounds.py",
+        "malformed.py",
+    ],
 )
 def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
     assert _run([name], files) == blocks("prints")[name]

@@ -36,7 +36,7 @@ COMMANDS = {
     "check": ("check", "check a server against the specification"),
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
     "install": ("install", "write a server into a host's config file"),
-    "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
+    "bridge": ("gateway", "serve a stdio server over HTTP, a URL over stdio, or several as one"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
 

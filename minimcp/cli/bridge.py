@@ -15,18 +15,15 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import threading
-from argparse import Namespace
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .. import Tasks, __version__ as VERSION, errors
-from ..client.config import Servers, read_servers
-from ..client.connect import ConnectOptions, Target, negotiate, read_target, with_stored_token
+from ..client.connect import ConnectOptions, Target, negotiate
 from ..client.host import Host
 from ..client.session import MAX_BUSY_TRIES, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
@@ -47,8 +44,6 @@ from ..errors import (
     SessionGone,
 )
 from ..features.subscriptions import Subscriptions
-from ..http.headers import LOOPBACK
-from ..http.options import HttpOptions
 from ..protocol import lifecycle
 from ..protocol.lifecycle import (
     INPUT_REQUIRED,
@@ -64,9 +59,6 @@ from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Rev
 from ..server.registry import SPECIFIED_METHODS, Registry, ServerRole
 from ..server.server import Server
 from ..types import Tool
-from . import Parser, UsageError, print_error, split_command
-from .commands import TOKEN_VARIABLE, add_web, web_of
-from .run import address
 
 log = errors.logger("minimcp.bridge")
 
@@ -999,157 +991,3 @@ class Bridge(Registry):
             del self.links[key]
         link.close_soon()
         return True
-
-
-# ------------------------------------------------------------ the command
-
-
-def bridge_command(arguments: Sequence[str], prog: str) -> int:
-    """Serve a stdio server over HTTP, a server with a URL over stdio, or the servers of a config."""
-    parser = Parser(
-        prog,
-        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or serve a "
-        "server with a URL over stdin and stdout to the program that started this command (URL). "
-        "Or serve all servers of a host's file as one (mcp.json): tools and prompts are called "
-        "SERVER__NAME. All messages are forwarded in both directions.",
-    )
-    parser.add_argument(
-        "words",
-        metavar="URL|FILE",
-        nargs="*",
-        help="the URL of the server, or the file with the servers, to serve over stdin and stdout",
-    )
-    parser.add_argument(
-        "--http",
-        type=address,
-        metavar="[HOST:]PORT",
-        help="serve COMMAND or FILE at this address, at /mcp; port 0 selects a free port (default host: "
-        "127.0.0.1)",
-    )
-    parser.add_argument(
-        "--shared",
-        action="store_true",
-        help="start one process for all clients (default: one per session)",
-    )
-    parser.add_argument(
-        "--idle",
-        type=float,
-        metavar="SECONDS",
-        help="end a process after this time without a call; the next call starts a new one",
-    )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="NAME",
-        help="a name that other machines use for this one, if they can reach HOST; may be repeated",
-    )
-    add_web(
-        parser,
-        "send this bearer token with every request to URL (default: the token stored by minimcp "
-        "login); with --http, serve only clients that send it",
-    )
-    own, command = split_command(arguments)
-    options = parser.parse_args(own)
-    where: dict[str, Any] = {}
-    try:
-        config = _config(options, command, prog)
-        if options.http is None:
-            _refuse_http_options(options, prog)
-            server = Server("minimcp-bridge", version=VERSION)
-            if config is not None:
-                bridge = _gateway(server, config, is_local=True)
-            else:
-                bridge = Bridge(server, _url(options, command, prog), is_local=True)
-        else:
-            host, port = options.http
-            where = {"transport": "http", "host": host, "port": port}
-            target = None if config is not None else _command(options, command, prog)
-            http, auth = _http(options)
-            server = Server("minimcp-bridge", version=VERSION, http=http, auth=auth)
-            settings: dict[str, Any] = {"shared": options.shared, "idle": options.idle}
-            if config is not None:
-                bridge = _gateway(server, config, **settings)
-            else:
-                bridge = Bridge(server, target, **settings)
-    except (TypeError, ValueError) as error:
-        raise UsageError(str(error)) from None
-    try:
-        server.run(**where)
-    except OSError as error:
-        print_error(prog, error.strerror or str(error))
-        return 3
-    finally:
-        bridge.end()
-    return 0
-
-
-def _gateway(server: Server, config: Servers, **settings: Any) -> Bridge:
-    from .gateway import Gateway
-
-    return Gateway(server, config, **settings)
-
-
-def _config(options: Namespace, command: Sequence[str], prog: str) -> Optional[Servers]:
-    """Return the servers of the file that the command names, or None if it names no file."""
-    path = options.words[0] if len(options.words) == 1 else ""
-    if command or not path.endswith((".json", ".toml")) or "://" in path:
-        return None
-    if options.header is not None:
-        raise UsageError(f"--header is only for a URL: write headers into {path}")
-    try:
-        config = read_servers(path)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from None
-    if not config.names:
-        raise UsageError(f"{path} has no servers")
-    return config
-
-
-def _refuse_http_options(options: Namespace, prog: str) -> None:
-    if options.shared or options.idle is not None or options.allow_host:
-        raise UsageError(
-            f"--shared, --idle and --allow-host need --http, as in {prog} --http 8000 -- COMMAND"
-        )
-
-
-def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
-    url = " ".join(options.words)
-    if not url or command:
-        raise UsageError(
-            f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL"
-        )
-    if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
-        raise UsageError(f"{url!r} is not a URL: to serve a command: {prog} --http 8000 -- {url}")
-    found = read_target(url, web=web_of(options, url))
-    if found.object.has_auth:
-        return found
-    return found._replace(object=with_stored_token(found.object))
-
-
-def _command(options: Namespace, command: Sequence[str], prog: str) -> Target:
-    if options.words or options.header is not None or not command:
-        hint = "--header is only for a URL: " if options.header else ""
-        words = " ".join([*options.words, *command]) or "COMMAND"
-        raise UsageError(f"{hint}write {prog} --http 8000 -- {words}")
-    target = read_target(command[0] if len(command) == 1 else list(command))
-    if target.is_web:
-        raise UsageError(
-            f"--http serves a command, and {command[0]} is a URL: write {prog} {command[0]}"
-        )
-    return target
-
-
-def _http(options: Namespace) -> tuple[HttpOptions, Any]:
-    """Return the options of the HTTP server and its authentication."""
-    token = options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE) or None
-    if options.http[0] not in LOOPBACK and not (token and options.allow_host):
-        raise UsageError(
-            f"other machines can reach {options.http[0]}: set {TOKEN_VARIABLE} or write --token "
-            "TOKEN, which clients must send, and --allow-host NAME, their name for this machine"
-        )
-    if options.idle is not None and not 0 < options.idle < float("inf"):
-        raise UsageError("--idle must be a number of seconds above 0, as in --idle 600")
-    from .. import Bearer
-
-    http = HttpOptions(allowed_hosts=options.allow_host, max_sessions=MAX_LINKS)
-    return http, None if token is None else Bearer.static(token)

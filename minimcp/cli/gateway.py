@@ -1,4 +1,4 @@
-"""The gateway of ``minimcp bridge mcp.json``: the servers of a config, served as one server.
+"""``minimcp bridge``, and its gateway: the servers of a config, served as one server.
 
 A `Gateway` is a `Bridge` with several servers behind. Each client has a `Switch`, which has a
 `Part`, a connection of its own, for each server. Tools and prompts are called ``server__name``, and
@@ -7,27 +7,33 @@ the URIs of resources begin with ``gateway:server/``. Tasks and extensions are n
 
 from __future__ import annotations
 
+import os
+from argparse import Namespace
 from concurrent.futures import wait
 from functools import partial
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional
+from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 from urllib.parse import quote
 
 from .. import __version__ as VERSION, errors
 from ..client.client import spawn
-from ..client.config import Servers
+from ..client.config import Servers, read_servers
 from ..client.connect import Target, read_target, with_stored_token
 from ..engine.cancel import CancelToken
 from ..engine.incoming import DEFERRED, IncomingRequest
 from ..engine.pool import waiting
 from ..engine.timer import Deadline
 from ..errors import InternalError, InvalidParams, McpError, MethodNotFound
+from ..http.headers import LOOPBACK
+from ..http.options import HttpOptions
 from ..protocol import lifecycle
 from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import Failure, Json, Notification, Result
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 from ..server.server import Server
-from . import clean, one_line, print_stderr
-from .bridge import CONNECT_SECONDS, PER_REQUEST, Bridge, Front, Link, respond, with_meta
+from . import Parser, UsageError, clean, one_line, print_error, print_stderr, split_command
+from .bridge import CONNECT_SECONDS, MAX_LINKS, PER_REQUEST, Bridge, Front, Link, respond, with_meta
+from .commands import TOKEN_VARIABLE, add_web, web_of
+from .run import address
 
 log = errors.logger("minimcp.bridge")
 
@@ -420,3 +426,156 @@ def _passed_on(declared: Json) -> Result:
     """Return the capabilities of a client that are passed on."""
     declared = declared if isinstance(declared, dict) else {}
     return {name: value for name, value in declared.items() if name in PASSED_ON}
+
+
+# ------------------------------------------------------------ the command
+
+
+def bridge_command(arguments: Sequence[str], prog: str) -> int:
+    """Serve a stdio server over HTTP, a server with a URL over stdio, or the servers of a config."""
+    parser = Parser(
+        prog,
+        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or serve a "
+        "server with a URL over stdin and stdout to the program that started this command (URL). "
+        "Or serve all servers of a host's file as one (mcp.json): tools and prompts are called "
+        "SERVER__NAME. All messages are forwarded in both directions.",
+    )
+    parser.add_argument(
+        "words",
+        metavar="URL|FILE",
+        nargs="*",
+        help="the URL of the server, or the file with the servers, to serve over stdin and stdout",
+    )
+    parser.add_argument(
+        "--http",
+        type=address,
+        metavar="[HOST:]PORT",
+        help="serve COMMAND or FILE at this address, at /mcp; port 0 selects a free port (default host: "
+        "127.0.0.1)",
+    )
+    parser.add_argument(
+        "--shared",
+        action="store_true",
+        help="start one process for all clients (default: one per session)",
+    )
+    parser.add_argument(
+        "--idle",
+        type=float,
+        metavar="SECONDS",
+        help="end a process after this time without a call; the next call starts a new one",
+    )
+    parser.add_argument(
+        "--allow-host",
+        action="append",
+        metavar="NAME",
+        help="a name that other machines use for this one, if they can reach HOST; may be repeated",
+    )
+    add_web(
+        parser,
+        "send this bearer token with every request to URL (default: the token stored by minimcp "
+        "login); with --http, serve only clients that send it",
+    )
+    own, command = split_command(arguments)
+    options = parser.parse_args(own)
+    where: dict[str, Any] = {}
+    bridge: Bridge
+    try:
+        config = _config(options, command, prog)
+        if options.http is None:
+            _refuse_http_options(options, prog)
+            server = Server("minimcp-bridge", version=VERSION)
+            if config is not None:
+                bridge = Gateway(server, config, is_local=True)
+            else:
+                bridge = Bridge(server, _url(options, command, prog), is_local=True)
+        else:
+            host, port = options.http
+            where = {"transport": "http", "host": host, "port": port}
+            if config is None:
+                _check_command(options, command, prog)
+            http, auth = _http(options)
+            server = Server("minimcp-bridge", version=VERSION, http=http, auth=auth)
+            settings: dict[str, Any] = {"shared": options.shared, "idle": options.idle}
+            if config is not None:
+                bridge = Gateway(server, config, **settings)
+            else:
+                bridge = Bridge(server, _command(command, prog), **settings)
+    except (TypeError, ValueError) as error:
+        raise UsageError(str(error)) from None
+    try:
+        server.run(**where)
+    except OSError as error:
+        print_error(prog, error.strerror or str(error))
+        return 3
+    finally:
+        bridge.end()
+    return 0
+
+
+def _config(options: Namespace, command: Sequence[str], prog: str) -> Optional[Servers]:
+    """Return the servers of the file that the command names, or None if it names no file."""
+    path = options.words[0] if len(options.words) == 1 else ""
+    if command or not path.endswith((".json", ".toml")) or "://" in path:
+        return None
+    if options.header is not None:
+        raise UsageError(f"--header is only for a URL: write headers into {path}")
+    try:
+        config = read_servers(path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    if not config.names:
+        raise UsageError(f"{path} has no servers")
+    return config
+
+
+def _refuse_http_options(options: Namespace, prog: str) -> None:
+    if options.shared or options.idle is not None or options.allow_host:
+        raise UsageError(
+            f"--shared, --idle and --allow-host need --http, as in {prog} --http 8000 -- COMMAND"
+        )
+
+
+def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
+    url = " ".join(options.words)
+    if not url or command:
+        raise UsageError(
+            f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL"
+        )
+    if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
+        raise UsageError(f"{url!r} is not a URL: to serve a command: {prog} --http 8000 -- {url}")
+    found = read_target(url, web=web_of(options, url))
+    if found.object.has_auth:
+        return found
+    return found._replace(object=with_stored_token(found.object))
+
+
+def _check_command(options: Namespace, command: Sequence[str], prog: str) -> None:
+    if options.words or options.header is not None or not command:
+        hint = "--header is only for a URL: " if options.header else ""
+        words = " ".join([*options.words, *command]) or "COMMAND"
+        raise UsageError(f"{hint}write {prog} --http 8000 -- {words}")
+
+
+def _command(command: Sequence[str], prog: str) -> Target:
+    target = read_target(command[0] if len(command) == 1 else list(command))
+    if target.is_web:
+        raise UsageError(
+            f"--http serves a command, and {command[0]} is a URL: write {prog} {command[0]}"
+        )
+    return target
+
+
+def _http(options: Namespace) -> tuple[HttpOptions, Any]:
+    """Return the options of the HTTP server and its authentication."""
+    token = options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE) or None
+    if options.http[0] not in LOOPBACK and not (token and options.allow_host):
+        raise UsageError(
+            f"other machines can reach {options.http[0]}: set {TOKEN_VARIABLE} or write --token "
+            "TOKEN, which clients must send, and --allow-host NAME, their name for this machine"
+        )
+    if options.idle is not None and not 0 < options.idle < float("inf"):
+        raise UsageError("--idle must be a number of seconds above 0, as in --idle 600")
+    from .. import Bearer
+
+    http = HttpOptions(allowed_hosts=options.allow_host, max_sessions=MAX_LINKS)
+    return http, None if token is None else Bearer.static(token)
