@@ -1,4 +1,5 @@
-"""The package as text: what each module imports, says and defines, read by `ast` and never run."""
+"""The package as text: the imports, names and definitions of each module, read by `ast` and never
+run."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 class Import(NamedTuple):
     line: int
     target: str
-    """A path relative to minimcp/ when it is one of ours, else a dotted name."""
+    """A path relative to minimcp/ for a module of the package, otherwise a dotted name."""
     ours: bool
     late: bool
     """Inside a function."""
     typing_only: bool
-    """Below ``if TYPE_CHECKING``, and nowhere else."""
+    """Only below ``if TYPE_CHECKING``."""
 
 
 class Module:
@@ -29,7 +30,7 @@ class Module:
 
     Args:
         path: Relative to minimcp/.
-        known: All such paths, to tell a sub-module from a name.
+        known: All such paths, to distinguish a sub-module from a name.
     """
 
     def __init__(self, path: str, known: List[str]) -> None:
@@ -95,8 +96,7 @@ class Module:
                 yield from self._definitions(child, inside)
 
     def strings(self) -> Iterator[Tuple[int, str]]:
-        """String constants of the code with their lines; docstrings, which stand alone, are not
-        among them."""
+        """Return the string constants of the code with their lines, without docstrings."""
         alone = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(self.tree):
             if (

@@ -1,11 +1,10 @@
-"""``python -m tests.package FOLDER``: build wheel and sdist into a new folder, and look at what
-users would get.
+"""``python -m tests.package FOLDER``: build wheel and sdist into a new folder, and check their
+contents.
 
-Both are built by ``python -m build`` from this tree, pass ``twine check --strict``, and hold the
-files of ``minimcp/`` and what packaging puts beside them, and nothing else. An environment with the
-wheel alone (``pip install --no-deps``) serves and calls over stdio, serves over HTTP, and says what
-to install where that is not enough. It needs ``build`` and ``twine``. Exit code 1 when something is
-not so.
+Both are built by ``python -m build`` from this tree, pass ``twine check --strict``, and contain
+only the files of ``minimcp/`` and those of packaging. An environment with only the wheel (``pip
+install --no-deps``) serves and calls over stdio, serves over HTTP, and says which package is
+missing. It needs ``build`` and ``twine``. The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from .support import ROOT
 
 SECONDS = 300
 
-# Beside the package in both.
+# Next to the package in both.
 OF_WHEEL = {"licenses/LICENSE", "METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt"}
 OF_SDIST = {
     "LICENSE",
@@ -96,7 +95,7 @@ class Wrong(Exception):
 
 
 def run(*command: str, cwd: Path = ROOT) -> str:
-    """Run a program to its end; what it printed."""
+    """Run a program to its end, and return its output."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -119,7 +118,7 @@ def compare(what: str, found: Set[str], wanted: Set[str]) -> None:
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
-    """Compare what both hold with the files of this tree. Raises Wrong."""
+    """Compare the files of both with this tree. Raises Wrong."""
     paths = (
         path
         for path in (ROOT / "minimcp").rglob("*")
@@ -147,7 +146,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
 
 
 def check_bare(wheel: Path, folder: Path) -> None:
-    """Use the wheel without what it depends on. Raises Wrong."""
+    """Use the wheel without its dependencies. Raises Wrong."""
     venv.create(folder / "bare", with_pip=True)
     python = str(folder / "bare" / "bin" / "python")
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel))

@@ -1,4 +1,4 @@
-"""What listens on this machine, for a client or between it and a server: each connection has a
+"""Listeners on this machine, for a client or between a client and a server. Each connection has a
 thread of its own."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .support import WAIT
 
 
 class Proxy:
-    """Listens from `start` to `close`; what it has opened ends with it. Thread-safe."""
+    """A listener from `start` to `close`, which also closes its connections. Thread-safe."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -71,18 +71,19 @@ class Proxy:
         try:
             self.serve(client)
         except (OSError, EOFError):
-            pass  # one of them has gone, and the other will see it
+            pass  # one side has closed, and the other will notice
         finally:
             self.drop(client)
 
     def serve(self, client: socket.socket) -> None:
-        """Carry what comes and goes on a client's connection; it is over when this returns."""
+        """Serve a client's connection. When this returns, the connection is over."""
         raise NotImplementedError
 
     def pump(
         self, source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes] = bytes
     ) -> None:
-        """Carry bytes one way until the source ends or a side has gone; then the target ends, too."""
+        """Forward bytes in one direction until the source ends or a side has closed, and then end
+        the target."""
         try:
             data = source.recv(1 << 16)
             while data:

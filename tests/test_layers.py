@@ -1,5 +1,5 @@
-"""The layout, read from the source: folders, the direction of imports, what may be imported inside
-a function."""
+"""The layout, read from the source: folders, the direction of imports, and imports inside
+functions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BELOW = {
     "__main__": "cli",
     "__init__": BASE,
 }
-"""What each folder may import; of others it knows nothing."""
+"""The folders that each folder may import."""
 
 TABLES: Mapping[str, Iterable[str]] = {"client": connect.LATE, "server": feature.LATE}
 """By folder, the modules of other folders that it may import inside a function."""
@@ -55,8 +55,8 @@ UPWARD = {
     "server/run.py": "stdio",
     "http/fetch.py": "auth",
 }
-"""What these import inside a function, beside what the tables list: the transports that a server is
-asked for by name, and tokens."""
+"""Imports inside a function that are allowed in addition to the tables: the transports that a
+server is asked for by name, and tokens."""
 
 MAX_FILES, MAX_ENTRIES = 158, 21
 
@@ -78,7 +78,7 @@ FOREIGN = frozenset(
 """Packages that are imported on first use, inside a function, each by one file."""
 
 PLUGIN = ("testing/plugin.py", "pytest")
-"""What pytest imports, and nothing else does, with the package that it needs."""
+"""Modules that only pytest imports, with the package that they need."""
 
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
@@ -146,7 +146,7 @@ def _named(modules: Iterable[str]) -> Set[str]:
     return {f"{name.replace('.', '/')}.py" for name in modules}
 
 
-def test_the_tables_of_late_imports_list_what_is_imported(package: Dict[str, Module]) -> None:
+def test_the_tables_of_late_imports_match_the_imports(package: Dict[str, Module]) -> None:
     for folder in TABLES:
         used: Set[str] = set()
         if folder == "server":
@@ -212,7 +212,7 @@ PUBLIC_OF_EXTENSIONS = {
     "server/options.py": {"app", "AppOptions"},
     "server/server.py": {"app", "add_app", "WsgiApp"},
 }
-"""What an author types, so that type checkers and `help` know it; it does nothing by itself. A
+"""Names that an author writes, known to type checkers and `help`. They do nothing by themselves. A
 `WsgiApp` is an application of PEP 3333."""
 
 

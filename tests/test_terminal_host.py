@@ -61,7 +61,7 @@ def screen(tmp_path: Path) -> Any:
 
 
 def test_the_host_in_a_terminal(screen: Any) -> None:
-    screen.until("late is not available: the server 'late' of ")
+    screen.until("late is not available: the server 'late' in ")
     screen.until("\r\n> ")
     screen.types("\n")
     screen.until("desk__book: Book a\\x1b[2J room.\r\ndesk__wait: Wait.\r\ndesk__die: Die.\r\n> ")

@@ -270,7 +270,7 @@ class Authorizer:
                 if token is not None and token.is_old and token.refresh_token:
                     self._refresh(held, self._exchange(request, settings, self._address))
         except AuthorizationError as error:  # raised again if the server rejects the old token
-            log.debug("%s: the token could not be renewed: %s", self._shown, error)
+            log.debug("%s: the token could not be refreshed: %s", self._shown, error)
         return self._token
 
     def _renew(
@@ -304,8 +304,8 @@ class Authorizer:
                 self._load()
             except AuthorizationError as error:
                 raise AuthorizationError(
-                    f"{self._shown}: the server requires a token, and the stored ones cannot be "
-                    f"used: {error}"
+                    f"{self._shown}: the server requires a token, and the stored tokens cannot "
+                    f"be used: {error}"
                 ) from error
             if self._has_other(sent) and not start_over:
                 return True  # the token is a stored one, or another thread has obtained it
@@ -333,7 +333,7 @@ class Authorizer:
             elif token is not None:
                 if self._grant.has_fixed_credentials:
                     raise AuthorizationError(
-                        f"the server now accepts tokens of {one_line(target.issuer)}, but the "
+                        f"the server now accepts tokens from {one_line(target.issuer)}, but the "
                         f"credentials are for {one_line(token.issuer)}"
                     )
                 self._keep(None)

@@ -387,7 +387,7 @@ def discover(
     if found is None and is_absent and challenge is None:
         raise AuthorizationError(f"{shown} does not require a token")
     if found is None and not is_absent:
-        raise AuthorizationError(f"no resource metadata of {shown}: {'; '.join(reasons)}")
+        raise AuthorizationError(f"no resource metadata for {shown}: {'; '.join(reasons)}")
     if found is None:
         return _own_server(exchange, base, issuer)
     chosen = found.issuers[0]
@@ -456,7 +456,7 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Protect
         reasons.append(reason)
     if server is None and not is_absent:
         raise AuthorizationError(
-            f"no metadata of the authorization server {one_line(base)}: {'; '.join(reasons)}"
+            f"no metadata for the authorization server {one_line(base)}: {'; '.join(reasons)}"
         )
     if server is None:
         server = {
@@ -471,7 +471,7 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Protect
 
 def _other_issuer(issuer: str, named: str) -> None:
     raise AuthorizationError(
-        f"the credentials are for {issuer}, but the server accepts tokens of {one_line(named)}"
+        f"the credentials are for {issuer}, but the server accepts tokens from {one_line(named)}"
     )
 
 
@@ -499,7 +499,7 @@ def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
             reason = f"{without_secrets(url)}: {_mismatch(found, issuer)}"
         reasons.append(reason)
     raise AuthorizationError(
-        f"no metadata of the authorization server {one_line(issuer)}: {'; '.join(reasons)}"
+        f"no metadata for the authorization server {one_line(issuer)}: {'; '.join(reasons)}"
     )
 
 

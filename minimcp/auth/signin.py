@@ -386,13 +386,13 @@ class SignIn(Grant):
         is_required = target.server.get("authorization_response_iss_parameter_supported") is True
         if issuer != target.issuer and (issuer is not None or is_required):
             raise AuthorizationError(
-                f"the redirect URL is from another server than {one_line(target.issuer)} (iss)"
+                f"the redirect URL is from a server other than {one_line(target.issuer)} (iss)"
             )
         if error is not None:
             reason = one_line(": ".join([error[:100], *answer.get("error_description", [])]))
             raise TokenRefused(f"{one_line(target.issuer)} rejected the sign-in: {reason}", error)
         if not code:
-            raise AuthorizationError(f"the redirect URL of {one_line(target.issuer)} has no code")
+            raise AuthorizationError(f"the redirect URL from {one_line(target.issuer)} has no code")
         return code
 
 
@@ -438,8 +438,8 @@ def check_metadata_url(url: str) -> None:
     dots = any(re.fullmatch(r"(?i)(?:\.|%2e){1,2}", part) for part in path.split("/"))
     if path in ("", "/") or dots or "#" in url:
         raise ValueError(
-            "client_metadata_url must be an https URL with a path, and without '.' or '..' "
-            f"segments and a fragment: not {one_line(url, 100)!r}"
+            "client_metadata_url must be an https URL with a path, without a fragment and "
+            f"without '.' or '..' segments, not {one_line(url, 100)!r}"
         )
 
 

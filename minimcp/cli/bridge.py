@@ -428,8 +428,8 @@ class Link(Host):
             else:
                 details = f"{type(error).__name__}, see the log of the bridge"
             raise InternalError(
-                "no answer from the server behind the bridge, the next call opens a new "
-                f"connection: {details}"
+                "no answer from the server behind the bridge (the next call opens a new "
+                f"connection): {details}"
             ) from None
         finally:
             is_stream = answer is DEFERRED and incoming.request.method == LISTEN
@@ -638,7 +638,7 @@ class Link(Host):
         entry = self._replies.pop(state, None) if isinstance(state, str) else None
         if entry is None:
             raise errors.InvalidParams(
-                "no call waits for this requestState: it was used before, or is too old"
+                "no call is waiting for this requestState: it was used before, or is too old"
             )
         call, replies = entry
         call.continue_with(incoming)
@@ -682,7 +682,8 @@ class Link(Host):
         }
         if len(clients if calls else self.fronts) != 1:
             raise InternalError(
-                "the question cannot be assigned to a client: no client or several have a call"
+                "the question cannot be assigned to a client: no client, or more than one, has "
+                "a call"
             )
         if calls and not calls[-1].peer.revision.handshake:
             with waiting(), fronts[calls[-1]] or self._lock:
@@ -709,11 +710,11 @@ class Link(Host):
         latest = call.latest
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):
-                raise InternalError("the call that the question belongs to is finished")
+                raise InternalError("the call that the question belongs to has finished")
             with waiting():
                 answer = replies.get(timeout=Limits().ask_timeout)["1"]
         except (Empty, KeyError, TypeError):
-            raise InternalError("the client does not answer") from None
+            raise InternalError("the client did not answer") from None
         finally:
             self._replies.pop(state, None)
         return dict(answer)

@@ -462,7 +462,7 @@ class ClientSession(ConnectionRole):
             self.host.changed(kind, uri if isinstance(uri, str) and not is_long else None)
             if is_long:
                 log.warning(
-                    "<-- %s dropped: it takes more than %d bytes",
+                    "<-- %s dropped: it uses more than %d bytes",
                     notification.method,
                     MAX_CHANGE_BYTES,
                 )

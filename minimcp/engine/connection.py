@@ -373,7 +373,8 @@ class Connection(Sink, Pinged):
         pool: Runs the peer's requests.
         limits: The limits of the connection; None means the defaults.
         cap: The free slots of ``Limits.requests``; see `RunningRequests`.
-        name: The name in log records and in the names of the threads. Empty means the transport's.
+        name: The name in log records and in the names of the threads. Empty means the name of the
+            transport.
         trace: Called with ("-->" or "<--", line) for every message, on the thread that sends or
             receives it; None for no trace.
         context: The peer's requests run in copies of this context. None means a copy of the calling

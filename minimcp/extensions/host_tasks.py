@@ -113,7 +113,7 @@ class HostTasks(TaskRunner):
                 "notifications/tasks/status", self._view(record, False), Deadline(NOTIFY_SECONDS)
             )
         except McpError as error:
-            log.debug("the server is not notified of a task: %s", error)
+            log.debug("the server was not notified of a task: %s", error)
 
     def __repr__(self) -> str:
         return f"<HostTasks in {self.store!r}>"

@@ -166,7 +166,7 @@ def knows_python() -> bool:
 def _text(what: str, value: Any) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
-        raise TypeError(f"{what} must hold str, not {type(text).__name__}")
+        raise TypeError(f"{what} must contain only str, not {type(text).__name__}")
     return text
 
 
@@ -473,7 +473,7 @@ class _Stderr(StreamTransport):
             self._dropping = False
         except queue.Full:
             if not self._warned:
-                log.warning("stderr of %s: its consumer is too slow, text is dropped", self.name)
+                log.warning("stderr of %s: its consumer is too slow, so text is dropped", self.name)
             self._dropping = True
             self._warned = True
 
@@ -514,7 +514,7 @@ class _Stderr(StreamTransport):
             self._consumer.join(seconds)
             if self._consumer.is_alive():
                 log.warning(
-                    "stderr of %s: its consumer does not return, its thread is still running",
+                    "stderr of %s: its consumer does not return, so its thread is still running",
                     self.name,
                 )
 

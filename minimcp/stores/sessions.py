@@ -217,7 +217,7 @@ class SharedEvents(EventStore):
         try:
             write()
         except StoreUnavailable as error:
-            log.warning("an event is not stored: %s", error)
+            log.warning("an event was not stored: %s", error)
 
     def head(self, stream: str) -> Optional[dict[str, Any]]:
         """Return the record that `begin` has written, or None if it is missing or damaged."""
@@ -611,7 +611,7 @@ class SharedSessions(SessionStore):
                 self._known[key] = session  # last, because `receive` may find it
         if session is None or entry is None or record is None:
             if session is not None:
-                self.endpoint.end_here(session, "the session has ended at another process")
+                self.endpoint.end_here(session, "the session has ended in another process")
             return None
         session.refresh(entry)
         self._keep_copy(session)
@@ -674,7 +674,9 @@ class SharedSessions(SessionStore):
             return
         found = _QUESTION_ID.fullmatch(str(message.id))
         if found is None or not session.is_asked_elsewhere(message.id):
-            log.debug("<-- an answer to %.60s, which no request has asked", message.id)
+            log.debug(
+                "<-- an answer to %.60s, which is not a question of a running request", message.id
+            )
             return
         process = found[1]
         text = encode(message).decode()
@@ -851,7 +853,9 @@ class SharedSessions(SessionStore):
                 if not ended and (dropped or not alive):
                     reason = "the process of this request has ended before it responded"
                     if dropped and alive:
-                        reason = "the response is no longer stored: this session has longer ones"
+                        reason = (
+                            "the response is no longer stored, because the session has longer ones"
+                        )
                     for place, id in enumerate(head["ids"], number + 1):
                         line = encode(failure(id, InternalError(reason)))
                         writer.write(format_event(line, id=f"{name}/{place}"))
@@ -859,7 +863,7 @@ class SharedSessions(SessionStore):
                 elif not ended and not self._store.wait([self.events.key(name)], seen, pause, gone):
                     writer.write(KEEP_ALIVE)
             except StoreUnavailable as error:
-                log.warning("a stream waits for the store: %s", error)
+                log.warning("a stream is waiting for the store: %s", error)
                 time.sleep(RETRY_SECONDS)
         writer.end()
 

@@ -368,7 +368,7 @@ class Judge:
                 )
             return
         if asked.is_over:
-            self._mark("PROG-11 M:PROG-4", "progress of a request that has ended")
+            self._mark("PROG-11 M:PROG-4", "progress for a request that has ended")
         if report.progress <= asked.last_progress:
             self._mark(
                 "PROG-04 M:PROG-3",

@@ -106,7 +106,7 @@ class ScriptedPeer:
             except Empty:
                 meanwhile = f", but {self._aside[-1]!r:.300}" if self._aside else ""
                 raise AssertionError(
-                    f"{self.pipe.name}: no {what} in {self.timeout:g} s{meanwhile}"
+                    f"{self.pipe.name}: no {what} within {self.timeout:g} s{meanwhile}"
                 ) from None
             if isinstance(message, ConnectionLost):
                 self._received.put(message)

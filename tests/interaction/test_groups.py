@@ -1,5 +1,5 @@
-"""A group of server processes from a config file: what a host sees of them, the good, the dead and
-the silent."""
+"""A group of server processes from a config file, from the view of a host: working, dead and silent
+servers."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ DEAD = "import sys; sys.exit('no licence')"
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time for a process that ends, and for the last that it says: a busy machine may not let it at
-    once."""
+    """Allow more time for the exit of a process and its last output, because a machine may be busy."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
         monkeypatch.setattr(child, name, WAIT)
 
@@ -75,10 +74,10 @@ def test_a_host_with_a_config_file(config: Path) -> None:
             "web": minimcp.ConnectionFailed,
         }
         assert (
-            f"the server 'dead' of {config}: " in str(group.errors["dead"])
+            f"the server 'dead' in {config}: " in str(group.errors["dead"])
             and "no licence" in lines
         )
-        taken = f"the server 'web' of {config}: POST http://127.0.0.1:1/mcp: "
+        taken = f"the server 'web' in {config}: POST http://127.0.0.1:1/mcp: "
         assert taken in str(group.errors["web"])
         tools = [tool.name for tool in group.list_tools()]
         assert tools == ["notes__where", "notes__die", "notes__2__where", "notes__2__die"]
@@ -237,14 +236,14 @@ def test_a_wrong_filter(tools: Any, kind: Any, words: str) -> None:
 
 def test_errors_name_the_server_as_the_host_does(config: Path) -> None:
     with minimcp.connect_all(config, timeout=WAIT) as group:
-        assert str(group.errors["web"]).startswith(f"the server 'web' of {config}: POST ")
+        assert str(group.errors["web"]).startswith(f"the server 'web' in {config}: POST ")
         group.list_tools()
         with pytest.raises(minimcp.InvalidParams, match="did you mean where.* is notes__where"):
             group.call_tool("notes__wher")
         outcome = group.call_tools([("notes__wher", None)], return_exceptions=True)[0]
         assert "notes__where" in str(outcome)
         with pytest.raises(
-            minimcp.ConnectionLost, match=r"^notes: .*\(restart=True starts"
+            minimcp.ConnectionLost, match=r"^notes: .*\(restart=True restarts"
         ) as lost:
             group.call_tool("notes__die")
         assert lost.value.exit_code == 3

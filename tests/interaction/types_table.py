@@ -1,6 +1,6 @@
 # ruff: noqa: E501
-"""The types that tools take and return, as a table: schema, what fits and what comes of it, what
-does not and why."""
+"""The types of parameters and results as a table: the schema, valid values with their results, and
+invalid values with the reason."""
 
 from __future__ import annotations
 import __future__
@@ -40,16 +40,17 @@ class Row(NamedTuple):
     text: str
     """The annotation."""
     schema: Schema
-    """Of the parameter; references lead to `DEFINITIONS`."""
+    """The schema of the parameter; references lead to `DEFINITIONS`."""
     fits: List[Tuple[Any, ...]]
     """JSON, the source of the Python value that it becomes, and the JSON that this leaves as, if
     that differs."""
     refused: List[Tuple[Any, str]]
-    """JSON, and the message without the word "value" that it begins with."""
+    """JSON, and the message without the word "value" at its beginning."""
     out: Optional[Schema] = None
-    """Of the result; None when it is the parameter's."""
+    """The schema of the result; None if it equals the parameter's."""
     looser: bool = False
-    """Whether the schema cannot say all that the type asks of a string (``format`` only describes)."""
+    """Whether the schema cannot express every rule of the type for a string (``format`` only
+    describes)."""
 
 
 TEXT: Schema = {"type": "string"}
@@ -112,7 +113,7 @@ def ref(name: str) -> Schema:
 
 
 def record(fields: Dict[str, Schema], required: str, **words: Any) -> Schema:
-    """An object of these fields."""
+    """Return the schema of an object with these fields."""
     schema: Schema = {
         "type": "object",
         **words,
@@ -128,14 +129,15 @@ def alike(schema: Schema) -> Tuple[Schema, Schema]:
 
 
 def both(schema: Schema) -> Tuple[Schema, Schema]:
-    """What arrives may leave out what has a default; what leaves has every field."""
+    """Return the schemas of arguments and results: arguments may omit fields with a default,
+    results have every field."""
     fields = {name: {word: rule for word, rule in field.items() if word != "default"}
               for name, field in schema["properties"].items()}  # fmt: skip
     return schema, {**schema, "properties": fields, "required": list(fields)}
 
 
 def named(value: Any) -> str:
-    """How a message names what came."""
+    """Return the name of a value in error messages."""
     if isinstance(value, dict):
         return f"an object with {', '.join(value)}" if value else "an empty object"
     if isinstance(value, list):
@@ -151,7 +153,7 @@ def wrong(expected: str, *values: Any) -> List[Tuple[Any, str]]:
 
 
 def complete(row: Row, *, leaving: bool) -> Tuple[Schema, Dict[str, Schema]]:
-    """The schema of a row, and the definitions that it needs: those that refer to themselves."""
+    """Return the schema of a row and the definitions that it needs, which may refer to themselves."""
     schema = row.out if leaving and row.out is not None else row.schema
     if leaving and "$ref" in schema and is_recursive(schema["$ref"]):
         beside = {word: rule for word, rule in schema.items() if word != "$ref"}
@@ -220,7 +222,7 @@ DEFINITIONS: Dict[str, Tuple[Schema, Schema]] = {
     "Model": alike({"properties": {"a": {**INT, "title": "A"}, "b": {"default": [], "items": TEXT, "title": "B", "type": "array"}, "when": {**union(DATE, NULL), "default": None, "title": "When"}}, "required": ["a"], "title": "Model", "type": "object"}),
     "Inner": alike({"properties": {"x": {**INT, "title": "X"}}, "required": ["x"], "title": "Inner", "type": "object"}),
     "Family": alike({"properties": {"name": {**TEXT, "title": "Name"}, "children": {"default": [], "items": ref("Family"), "title": "Children", "type": "array"}}, "required": ["name"], "title": "Family", "type": "object"}),
-    "Words": both(record({"value": INT, "extra": {**TEXT, "default": "e"}, "at": {**TEXT, "default": "a"}, "make": {**TEXT, "default": "m"}, "v0": {**INT, "default": 0}}, "value", description="Fields named like what the generated readers use.")),
+    "Words": both(record({"value": INT, "extra": {**TEXT, "default": "e"}, "at": {**TEXT, "default": "a"}, "make": {**TEXT, "default": "m"}, "v0": {**INT, "default": 0}}, "value", description="Fields with the names of variables in the generated readers.")),
     "Person": both(record({"name": {**TEXT, "description": "In full."}, "colour": {**union(COLOUR, NULL), "default": None}, "born": {**union(DATE, NULL), "default": None}}, "name", description="Someone.")),
     "Employee": both(record({"name": TEXT, "colour": {**union(COLOUR, NULL), "default": None}, "born": {**union(DATE, NULL), "default": None}, "boss": {**union(ref("Employee"), NULL), "default": None}, "skills": {**many(TEXT), "uniqueItems": True, "default": []}}, "name")),
     "Team": (record({"lead": ref("Employee"), "members": free(ref("Employee")), "places": fixed(ref("Point"), ref("Point")), "budget": {**union(NUM, DIGITS), "description": "in euros"}}, "lead members places budget"), record({"lead": ref("Employee"), "members": free(ref("Employee")), "places": fixed(ref("Point"), ref("Point")), "budget": {**TEXT, "pattern": '^-?[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]{1,4})?$', "description": "in euros"}}, "lead members places budget")),

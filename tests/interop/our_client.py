@@ -24,7 +24,9 @@ from tests.interop.reference_checks import Fetch, Filesystem, Git, Memory, Sqlit
 from tests.interop.shared_checks import FastMcp, Plain, Shared  # noqa: E402
 from tests.support import child_processes  # noqa: E402
 
-CHECKS: dict[str, tuple[str, type[Checks]]] = {  # the name that a server says, and what is checked
+CHECKS: dict[
+    str, tuple[str, type[Checks]]
+] = {  # the server's name in initialize, and its set of checks
     "shared": ("interop", Shared),
     "plain": ("interop", Plain),
     "fastmcp": ("interop", FastMcp),
@@ -50,7 +52,7 @@ def run(check: Callable[[], None], host: Host) -> Any:
 
 
 def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
-    """Connect, run the checks, close, and look whether the server's process has gone."""
+    """Connect, run the checks, close, and check that the server's process has ended."""
     results: dict[str, Any] = {}
     report: dict[str, Any] = {"revision": None, "checks": results}
     host = Host()

@@ -1,11 +1,11 @@
 """`python -m tests.interop.tracing [FOLDER]`: `minimcp trace` between other programs, and its page
 in Chromium.
 
-A client of the official Python SDK talks through it to server-everything: what goes in has to come
-out, byte by byte, and the transcript has all of it. Then what it costs is measured, with our client
-at our server and at that one. Last, pages with 5 and 5,000 messages are opened, clicked and
-filtered, at 1280 and 400 pixels. Prints a line for each check; exit code 1 when one failed or
-nothing can be installed. Screenshots stay in FOLDER, if one is named.
+A client of the official Python SDK calls server-everything through it. Each byte must pass
+unchanged, and the transcript must be complete. Then the cost is measured, with our client at our
+server and at that one. Last, pages with 5 and 5,000 messages are opened, clicked and filtered, at
+1280 and 400 pixels. Prints a line for each check; exit code 1 when one failed or nothing can be
+installed. Screenshots stay in FOLDER, if one is named.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PEER = {peer.name: peer for peer in PEERS}
 HERE = Path(__file__).resolve().parent
 TRACE = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "minimcp", "trace"]
 
-# Keeps what passes both ways, beside what it starts.
+# Records the bytes of both directions, next to the program that it starts.
 TEE = """
 import os, subprocess, sys, threading
 server = subprocess.Popen(sys.argv[2:], stdin=-1, stdout=-1, bufsize=0)
@@ -76,7 +76,8 @@ def everything() -> List[str]:
 
 
 def between(folder: Path) -> Iterator[Tuple[str, Any]]:
-    """What a client and a server that know nothing of us say through it, kept on both sides of it."""
+    """The messages between a foreign client and a foreign server through it, recorded on both
+    sides."""
     rows, page = folder / "rows.jsonl", folder / "between.html"
     tee = [sys.executable, "-c", TEE]
     server = [*tee, str(folder / "right"), *everything()]
@@ -119,7 +120,7 @@ def between(folder: Path) -> Iterator[Tuple[str, Any]]:
 
 
 def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any]]:
-    """What it costs a call, and a message of 1 MB: the least of several rounds, call by call beside
+    """The cost of a call and of a message of 1 MB: the minimum of several rounds, each call next to
     one without it."""
     traced = [*TRACE, "--output", str(folder / "log.txt"), "--", *server]
     quiet: Dict[str, Any] = {"revision": "handshake", "stderr": lambda line: None}
@@ -147,7 +148,7 @@ def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any
 
 
 def exchange(count: int) -> Transcript:
-    """One that looks like many; the first five messages are always the same."""
+    """One message that looks like many; the first five messages are always the same."""
     dice, transcript, at = random.Random(5), Transcript(judge=True), 1_790_000_000.0
 
     def say(arrow: str, **message: Any) -> None:
@@ -220,7 +221,7 @@ def exchange(count: int) -> Transcript:
 
 
 def look(folder: Path) -> Iterator[Tuple[str, Any]]:
-    """Open the pages, click, filter, and read what they show."""
+    """Open the pages, click, filter, and read their texts."""
     pages = {"between": folder / "between.html"}
     for count in (5, 5000):
         pages[str(count)] = folder / f"{count}.html"

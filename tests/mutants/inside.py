@@ -49,7 +49,7 @@ LONGEST_MESSAGE = 20_000  # characters that an error message may have
 
 
 class Wrong(Exception):
-    """What is wrong with how a mutant was taken."""
+    """The library handled a mutant incorrectly."""
 
 
 class Inside(NamedTuple):
@@ -62,8 +62,8 @@ def say(value: Any) -> bytes:
 
 
 def read(data: bytes) -> Any:
-    """The value of a mutant of JSON; None where it is none, which others judge (`messages`,
-    `lines`)."""
+    """Return the value of a JSON mutant, or None if it is not JSON, which `messages` and `lines`
+    test."""
     with suppress(ValueError, RecursionError):
         return json.loads(
             data.decode("utf-8", "replace"), parse_float=finite, parse_constant=finite
@@ -83,13 +83,13 @@ def same(left: Any, right: Any, what: str) -> None:
 
 
 def short(told: Any) -> None:
-    """What is told of a value is a line, and not much longer than the value can be."""
+    """Check that the message about a value is one line, and not much longer than the value can be."""
     if told is not None and ("\n" in str(told) or len(str(told)) > LONGEST_MESSAGE):
         raise Wrong(f"a message of {len(str(told))} characters: {str(told)!r:.200}")
 
 
 class Reading(logging.Handler):
-    """Keeps messages that would be two lines of a log, or move the cursor of who reads it."""
+    """Keeps log messages that would fill two lines or move the cursor of a terminal."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -110,7 +110,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def pieces(data: bytes) -> List[bytes]:
-    """The same bytes, cut as they say themselves."""
+    """Return the same bytes in pieces. The bytes themselves determine the cuts."""
     dice = random.Random(data)
     cuts = sorted({0, *(dice.randrange(len(data) + 1) for _ in range(6)), len(data)})
     return [data[first:last] for first, last in zip(cuts, cuts[1:])]
@@ -120,7 +120,7 @@ def pieces(data: bytes) -> List[bytes]:
 
 
 def events(data: bytes) -> None:
-    """What is read does not depend on the pieces, and is what the standard says."""
+    """Check that the result does not depend on the pieces, and follows the standard."""
     found = []
     for chunks in ([data], pieces(data)):
         reader = EventReader(4096)
@@ -141,7 +141,8 @@ def events(data: bytes) -> None:
 
 
 def _whole(id: str) -> str:
-    """An id whose bytes are no UTF-8 may be kept as it came, to be sent back."""
+    """Replace the bytes of an id that are not UTF-8. The reader may keep them unchanged, to send
+    them back."""
     return id.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -181,14 +182,14 @@ EVENTS = [
 
 
 def messages(data: bytes) -> None:
-    """Every line is read, and what is a message is written and read again as the same."""
+    """Check that every line is read, and that a message is written and read again as the same."""
     for line in data.split(b"\n"):
         found = decode(line)
         for one in found if isinstance(found, list) else [found]:
             if isinstance(one, InvalidMessage):
                 short(one.reason)
             else:
-                with suppress(ValueError):  # nested too deep, by now
+                with suppress(ValueError):  # now nested too deep
                     again = decode(encode(one)[:-1])  # half a character has become a whole one
                     same(decode(encode(again)[:-1]), again, "written and read")
                     same(type(again), type(one), "written and read")
@@ -199,7 +200,7 @@ CLASSES = {cls.__name__: cls for cls, _ in FULL}
 
 
 def objects(data: bytes) -> None:
-    """What a class reads it writes, and reads again as the same."""
+    """Check that a class can write what it has read, and reads the same again."""
     found = read(data)
     cls = CLASSES.get(str(found[0])) if isinstance(found, list) and len(found) == 2 else None
     if cls is None:
@@ -270,8 +271,8 @@ SCHEMAS = [
 
 
 def forms(data: bytes) -> None:
-    """A question is refused or answered; an answer fits or says why it does not. Also a form that a
-    server made."""
+    """Check that a question is rejected or answered, and that an invalid answer has a reason. Also
+    reads the form of a server."""
     found = read(data)
     params, returned = found if isinstance(found, list) and len(found) == 2 else (found, {})
     if not isinstance(params, dict):
@@ -318,7 +319,7 @@ WHERE = Fetcher(BASE)
 
 
 def urls(data: bytes) -> None:
-    """Where messages go and what a user is shown is what is connected to; all else is refused."""
+    """Check that the accepted URL, the connected address and the URL shown to a user agree."""
     text = data.decode("utf-8", "replace")
     session: Any = SimpleNamespace(_endpoint="", _url=BASE, _named=Flag())
     with suppress(errors.ProtocolViolation):
@@ -367,7 +368,7 @@ URLS = [
 
 
 def templates(data: bytes) -> None:
-    """A template is refused or matches; what it matches is a URI of its own."""
+    """Check that a template is rejected, or matches only URIs of its own."""
     found = read(data)
     if not (
         isinstance(found, list) and len(found) == 2 and all(isinstance(each, str) for each in found)
@@ -396,8 +397,8 @@ TEMPLATES = [say([template, uri]) for template, uri, _ in MATCHES]
 
 
 def heads(data: bytes) -> None:
-    """The requests do not depend on the pieces; a refusal is one of HTTP, and nothing in it comes
-    from the peer."""
+    """Check that the requests do not depend on the pieces, and that a rejection is valid HTTP
+    without text of the peer."""
 
     def outcome(chunks: List[bytes]) -> Any:
         parser, found = RequestParser(body_bytes=BODY_BYTES), []

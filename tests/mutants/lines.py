@@ -1,9 +1,8 @@
-"""The kind `lines`: messages to a server over stdin and stdout, each of which has its own right
-answer.
+"""The kind `lines`: messages to a server over stdin and stdout, each with its own correct answer.
 
-What is right for a mutant is found out by a strict reading of its own: one answer with its id, one
-error without an id, or nothing. Nothing of the library is imported: C20 of `tests.faults` tries
-other servers with it.
+A strict parser of its own finds the correct answer to a mutant: one response with its id, one error
+without an id, or nothing. It does not import the library, because C20 of `tests.faults` tests other
+servers with it.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from ..wire.messages import MODERN, encode, hello, modern, notification, request
 from .drawing import draw
 
 Key = Tuple[str, str]
-"""What came for a mutant: its id as JSON, or "" for none; and "result", "error", or with no id the
-error's code."""
+"""The response to a mutant: its id as JSON, or "" for none; and "result", "error", or the error's
+code if it has no id."""
 
 SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?')
 
@@ -55,7 +54,7 @@ CORPORA: Dict[str, List[bytes]] = {
 
 
 def mutant(name: str) -> bytes:
-    """The mutant of this name; it may hold line feeds, and is then several lines."""
+    """Return the mutant of this name. It may contain line feeds, and is then several lines."""
     return draw(name, CORPORA[revision_of(name)]).replace(
         b'"ID"', b'"m%s"' % name.rpartition(":")[2].encode()
     )
@@ -66,7 +65,7 @@ def revision_of(name: str) -> str:
 
 
 class Expected(NamedTuple):
-    """What may come for a line: one of `keys`. `vital` when somebody waits for it."""
+    """The possible responses to a line: one of `keys`. `vital` means that a caller waits for it."""
 
     keys: FrozenSet[Key]
     vital: bool = False
@@ -116,11 +115,11 @@ def expected(line: bytes) -> Expected:
     if "id" in message and type(id) in (int, str):
         if any(
             "\ud800" <= one <= "\udfff" for one in str(id)
-        ):  # it cannot be said again in every JSON
+        ):  # not every JSON library can write it again
             return one_of(REFUSED, UNREAD, NOTHING, *either)
         if doubled:  # the id that was read may be one of two
             return one_of(REFUSED, UNREAD, NOTHING, *under_any)
-        if response:  # a response of somebody's, or a request that says too much
+        if response:  # another client's response, or a request with extra members
             return one_of(NOTHING, REFUSED, *either)
         if odd:
             return one_of(*either, vital=True)
@@ -136,7 +135,7 @@ def expected(line: bytes) -> Expected:
 
 
 def came(message: Any) -> Optional[Key]:
-    """The key of what a server said; None for what is no response."""
+    """Return the key of a server's message, or None if it is not a response."""
     if not isinstance(message, dict) or "method" in message:
         return None
     kind = "error" if "error" in message else "result"
@@ -146,8 +145,8 @@ def came(message: Any) -> Optional[Key]:
 
 
 class Verdict(NamedTuple):
-    """How a batch was answered: what is missing (and vital or not), what nobody expected, and what
-    may still come."""
+    """The responses to a batch: missing ones (vital or not), unexpected ones, and possible later
+    ones."""
 
     lost: List[str]
     silent: int
@@ -160,8 +159,8 @@ class Verdict(NamedTuple):
 
 
 def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Verdict:
-    """Match what came with what was expected: first what has one right answer, then what has
-    several."""
+    """Match the received responses with the expected ones: first those with one correct response,
+    then the others."""
     got = Counter(got)
     lost: List[str] = []
     silent, open = 0, set()
@@ -178,8 +177,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
             got[found] -= 1
         elif NOTHING in wanted.keys:
             open.update(one for one in wanted.keys if one[0])
-            # what was taken for the answer of another line with this id may be this one's, and the
-            # other's comes later
+            # a response that was assigned to another line with this id may belong to this one, and
+            # the other's is still to arrive
             open.update((id, "result") for id, _ in wanted.keys if id and sharing[id] > 1)
         elif {id for id, _ in wanted.keys} & cancelled:
             open.update(wanted.keys)
@@ -191,8 +190,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
 
 
 def exchange(server: Server, lines: List[bytes], fence: str, patience: float) -> Verdict:
-    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's
-    answer."""
+    """Send lines and a ping, and judge the responses. The response of a handler may follow the
+    response to the ping."""
     wants = [expected(line) for line in lines]
     method, params = ("server/discover", modern()) if server.revision == MODERN else ("ping", None)
     server.send(b"".join(line + b"\n" for line in lines) + encode(request(fence, method, params)))
@@ -216,11 +215,11 @@ def exchange(server: Server, lines: List[bytes], fence: str, patience: float) ->
 
 
 class Lines:
-    """Sends them to servers, one of each era. As `tests.mutants.__main__.Judge`.
+    """Sends mutants to servers, one of each era. Same interface as `tests.mutants.__main__.Judge`.
 
     Args:
         start: Starts a server in a revision.
-        revisions: Those that it speaks; mutants for others are left out.
+        revisions: The supported revisions; mutants for others are left out.
         patience: Seconds after which nothing more comes.
     """
 
@@ -236,7 +235,7 @@ class Lines:
     make = staticmethod(mutant)
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with how they were answered. A dead server is started again."""
+        """Return what is wrong with the responses. A server that has ended is started again."""
         for revision, server in self.servers.items():
             lines = [
                 line

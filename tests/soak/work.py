@@ -1,5 +1,5 @@
-"""What is done all the time: calls of every kind, questions, changes of mind, connections that come
-and go."""
+"""The work of each round: calls of every kind, questions, cancellations, and connections that open
+and close."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WAYS = {"alone": "auto", "session": "handshake", "older": "handshake"}
 """The ways to speak over HTTP, and the revision that a client asks for."""
 
 INFO = {"name": "soak", "version": "1"}
-STEPS = 50  # of a call that somebody leaves in the middle: it takes about 0.1 s
+STEPS = 50  # of an abandoned call, which takes about 0.1 s
 
 
 class WebServer:
@@ -56,7 +56,7 @@ class WebServer:
         self._process.communicate(timeout=WAIT)
 
     def vanish(self, dice: random.Random) -> None:
-        """Begin something, by raw bytes, and leave in the middle of it."""
+        """Start a session with raw bytes, and leave in the middle."""
         peers: List[Peer] = []
         try:
             VANISHING[dice.choice(list(WAYS))](self, dice, peers)
@@ -72,7 +72,7 @@ class WebServer:
         return peers[-1].send(data[: int(len(data) * part)])
 
     def _leave_alone(self, dice: random.Random, peers: List[Peer]) -> None:
-        """A request that is cut, a call that says nothing, a stream."""
+        """Leave a request that is cut off, a call that reports nothing, or a stream."""
         tool, size = dice.choice([("hold", 0), ("work", STEPS)])
         part = dice.choice([0.5, 1.0, 1.0])
         peer = self._send(peers, call(tool, {"tag": "vanished", "size": size}, token="p"), part)
@@ -80,7 +80,7 @@ class WebServer:
             peer.until(b"data:")
 
     def _leave_session(self, dice: random.Random, peers: List[Peer]) -> None:
-        """A session with a stream and a call in it; it ends when nobody has used it for a while."""
+        """Leave a session with a stream and a call. It expires when it is not used for a while."""
         hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": INFO}
         opened = self._send(peers, post(message("initialize", hello))).response().headers
         session = {"mcp-session-id": opened["mcp-session-id"], "mcp-protocol-version": HANDSHAKE}
@@ -110,7 +110,7 @@ VANISHING = {
 
 
 def wire(request: HttpRequest, port: int, **more: str) -> bytes:
-    """The bytes of a request to a port of this machine."""
+    """Return the bytes of a request to a port of this machine."""
     body: Any = request.body
     headers = {**dict(request.headers), "host": f"localhost:{port}", **more}
     if request.method == "POST":
@@ -135,7 +135,7 @@ def _session(client: Client) -> Any:
 
 
 class Work:
-    """Clients that live as long as this, and what is done with them. Thread-safe."""
+    """Clients that live as long as this object, and actions with them. Thread-safe."""
 
     def __init__(self, seed: int) -> None:
         self.done: "Counter[str]" = Counter()
@@ -145,7 +145,9 @@ class Work:
         self._server, self._web = make(), WebServer()
         self._web_rest = descriptors_of(self._web.pid)
         self._restarting = threading.Lock()  # one at a time kills it and calls it
-        self._heard: Dict[str, threading.Event] = {}  # by URI: somebody waits to hear of it
+        self._heard: Dict[
+            str, threading.Event
+        ] = {}  # by URI: a thread waits for an update of the resource
         options: Dict[str, Any] = {
             "elicit": _elicit,
             "on_resource_updated": self._hear,
@@ -165,7 +167,7 @@ class Work:
             "web server": self._web.pid,
         }
         """The processes that live as long as this, by name; this one has none."""
-        for client in self._clients:  # a thread for callbacks comes with the first one
+        for client in self._clients:  # the first callback starts a thread for callbacks
             self._subscribe(client, "soak://begin")
 
     def _hear(self, uri: str) -> None:
@@ -174,7 +176,7 @@ class Work:
             heard.set()
 
     def settle(self) -> Dict[str, Dict[str, float]]:
-        """Have all processes collect their garbage; what each still holds, by its name."""
+        """Let all processes collect their garbage, and return the memory of each by its name."""
         servers = {"server": self._child, "web server": self._clients[-1]}
         return {
             "": settle(),
@@ -182,8 +184,7 @@ class Work:
         }
 
     def close(self) -> None:
-        """End all connections, and see that the server which nobody is connected to any more has
-        let go of them."""
+        """Close all connections, and check that the idle server has released them."""
         for client in (*self._clients, self.doomed):
             client.close()
         self._server.close()
@@ -192,7 +193,7 @@ class Work:
         self._web.close()
 
     def round(self, threads: int, seconds: float) -> bool:
-        """Work for a while on several threads, and wait for all; False when one of them hangs."""
+        """Work for a while on several threads, and wait for all. Return False if one of them hangs."""
         until = time.monotonic() + seconds
         workers = [
             threading.Thread(
@@ -226,7 +227,7 @@ class Work:
             self.done[name] += 1
 
     def call(self, dice: random.Random, client: Any = None) -> None:
-        """Calls that are answered, in every way, one after the other and at once."""
+        """Make calls that are answered, of every kind, one after the other and at once."""
         client = client or dice.choice(self._clients)
         tag, size = str(dice.random()), dice.choice([0, 10, 1000, 100_000])
         assert client.call_tool("echo", {"tag": tag, "size": size}).text == padded(tag, size)
@@ -260,7 +261,7 @@ class Work:
         )
 
     def cancel(self, dice: random.Random) -> None:
-        """A call that its caller gives up."""
+        """Make a call that its caller cancels."""
         client, token = dice.choice(self._clients), CancelToken()
         future = client.submit(
             client.call_tool, "hold", {"tag": "given up", "size": 0}, cancel=token
@@ -286,11 +287,11 @@ class Work:
             self._use_and_leave(client, dice)
 
     def vanish(self, dice: random.Random) -> None:
-        """A client over HTTP that leaves without a word."""
+        """Connect a client over HTTP that leaves without closing."""
         self._web.vanish(dice)
 
     def listen(self, dice: random.Random) -> None:
-        """Hear of a change, on a stream of its own or on that of all."""
+        """Receive a change, on a stream of its own or on the shared one."""
         client, uri = dice.choice(self._clients), f"soak://{dice.random()}"
         if dice.random() < 0.5:
             with client.listen(resource_subscriptions=[uri]) as changes:
@@ -315,7 +316,7 @@ class Work:
             assert isinstance(left.exception(WAIT), minimcp.ConnectionLost)
 
     def kill(self, dice: random.Random) -> None:
-        """A server that is killed and started anew."""
+        """Kill a server and start it again."""
         with self._restarting:
             session = _session(self.doomed)
             os.kill(session.transport.pid, signal.SIGKILL)
@@ -336,4 +337,4 @@ DEEDS: Tuple[Tuple[str, Callable[[Work, random.Random], None], int], ...] = (
     ("start", Work.start, 2),
     ("kill", Work.kill, 1),
 )
-"""What is done, and how often it is chosen."""
+"""The actions, with their weights."""

@@ -1,4 +1,4 @@
-"""What one client may use of a server over HTTP, and what is released when it disconnects."""
+"""Resources of an HTTP server that one client may use, and their release when it disconnects."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def stages() -> Iterator[Any]:
 
 
 class Session:
-    """A client with a session, whose every request has a connection of its own."""
+    """A client with a session that opens a connection for every request."""
 
     def __init__(self, running: RunningHttp, revision: str = R4, token: str = "", **able: Any):
         self.port, self.headers = running.port, {**POST_HEADERS}
@@ -252,7 +252,7 @@ def test_none_switches_the_share_off(stages: Any) -> None:
     assert {each.finished().status for each in running} == {200}
 
 
-def test_in_an_array_only_what_is_too_much_is_rejected(stages: Any) -> None:
+def test_in_an_array_only_the_requests_above_the_limit_are_rejected(stages: Any) -> None:
     stage = stages(limits=Limits(requests=8))
     core = core_of(stage.server)
     client = Shaken(core, "2025-03-26")
@@ -346,17 +346,17 @@ class Jobs:
             return "held"
 
     def begin(self, token: str) -> Any:
-        """Begin a task as the client with this token."""
+        """Start a task as the client with this token."""
         able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
         params = {"name": "hold", "arguments": {"name": token.partition("-")[0]}}
         return serve(self.core, alone("tools/call", params, with_token(token), capabilities=able))
 
     def begins(self, *tokens: str) -> bool:
-        """Whether a task begins for each of these."""
+        """Return whether a task starts for each of these."""
         return [self.begin(token).status for token in tokens] == [200] * len(tokens)
 
     def refuses(self, token: str) -> bool:
-        """Whether too many tasks run for one more of this client."""
+        """Return whether one more task of this client is rejected."""
         refused = self.begin(token)
         return is_rejected(refused.status, refused.headers, refused.body, "running tasks")
 
@@ -671,7 +671,7 @@ def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: 
 def test_a_question_that_no_client_can_see_ends(
     stages: Any, sees: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client has left before anything was sent, or nothing is kept of what was sent."""
+    """The client has left before anything was sent, or nothing that was sent is kept."""
     monkeypatch.setattr(responses, "UNSEEN_SECONDS", 0.2)
     stage = stages(http=HttpOptions(event_store=None if sees == "nothing" else False))
     with stage.server.start_http() as running:
@@ -751,7 +751,7 @@ def test_after_a_thousand_abandoned_calls_other_clients_are_served(stages: Any) 
 
 
 class Scarce:
-    """Accepts connections in a process that may open so many."""
+    """Accept connections in a process that may open this many files."""
 
     def __init__(self, running: RunningHttp, most: int) -> None:
         self._running, self._most, self._accept = running, most, socket.socket.accept
@@ -798,7 +798,7 @@ def test_connections_are_limited_by_the_files_that_a_process_may_open(
 
 
 class Tokens:
-    """Issues tokens that end when the test says so."""
+    """Issue tokens that end when the test ends them."""
 
     def __init__(self) -> None:
         self.expires: Optional[float] = None

@@ -35,7 +35,7 @@ NODE = {
 
 
 def compile_check(schema: Any, *, where: str, peer: bool = False) -> Callable[[Any], Optional[str]]:
-    """The check, with what it finds as text."""
+    """Return the check, with its error as text."""
     check = checker.compile_check(schema, where=where, peer=peer)
     return lambda value: None if (found := check(value)) is None else str(found)
 
@@ -201,7 +201,7 @@ def test_schemas_that_repeat_their_work_without_end_are_bounded(
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each look at the clock take a hundredth of the time."""
+    """Make each reading of the clock take a hundredth of the time."""
     clock = itertools.count(1)
     monkeypatch.setattr(checker, "thread_time", lambda: next(clock) * checker.MAX_SECONDS / 100)
 
@@ -340,7 +340,8 @@ def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCapture
     assert check("a" * 60 + "b") is None and check(1) == "expected a string, got the number 1"
     assert compile_peer_check({"items": slow}, where="x")(["b", "bb"]) is None
     assert [record.message for record in caplog.records] == [
-        f"the pattern '(a+)+$' may be slow: not run on {length} characters" for length in (61, 1)
+        f"the pattern '(a+)+$' may be slow, so it was not run on {length} characters"
+        for length in (61, 1)
     ], "once in a check"
     assert (
         compile_check(slow, where="x")("b")
@@ -362,19 +363,25 @@ def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCapture
 
 
 FOREIGN = {"if": True}
-"""A word that is left to jsonschema."""
+"""A keyword that is left to jsonschema."""
 
 
 @for_each(
     ("schema", "words"),
     [
-        ({"properties": {f"a{n}": {"type": "null"} for n in range(6000)}}, "so large"),
-        ({"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}}, "so large"),
+        (
+            {"properties": {f"a{n}": {"type": "null"} for n in range(6000)}},
+            "if it is large",
+        ),
+        (
+            {"$defs": {f"a{n}": {"$anchor": f"a{n}"} for n in range(101)}},
+            "if it is large",
+        ),
         ({"patternProperties": {"a": {}}}, "patternProperties"),
         ({"$ref": "http://example.com/x"}, "has no target"),
     ],
 )
-def test_what_jsonschema_is_not_given(schema: Any, words: str) -> None:
+def test_schemas_that_jsonschema_does_not_check(schema: Any, words: str) -> None:
     with pytest.raises(ValueError, match=f"^x: .*{words}"):
         compile_peer_check({**schema, **FOREIGN}, where="x")
 

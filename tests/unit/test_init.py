@@ -1,5 +1,5 @@
-"""The public names: which there are, what type checkers read of them, and what importing one of
-them imports."""
+"""The public names: their list, their types for type checkers, and the imports that each one
+causes."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_server_does_not_import_the_client_nor_a_client_the_server(
     )
 
 
-def test_what_tests_of_a_server_need_is_there_after_one_import() -> None:
+def test_one_import_provides_everything_for_tests_of_a_server() -> None:
     done = run_python(
         [
             "-c",

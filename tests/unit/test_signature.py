@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Functions read as tools: schema, arguments, results, docstrings, and what is refused."""
+"""Functions as tools: schema, arguments, results, docstrings, and rejections."""
 
 from __future__ import annotations
 
@@ -217,7 +217,9 @@ class Growing(Generic[T]):
         ("@wrapped\nasync def f() -> None: ...", ["is async"]),
     ],
 )
-def test_what_cannot_be_a_tool_says_what_to_write_instead(source: str, words: List[str]) -> None:
+def test_the_error_for_an_invalid_tool_says_what_to_write_instead(
+    source: str, words: List[str]
+) -> None:
     found: Dict[str, Any] = {}
     exec(source, {**globals(), "pydantic": pydantic, "Limits": Limits}, found)
     message = refusal(found["f"])

@@ -1,5 +1,5 @@
-"""The client is tolerant in what it reads: malformed parts are kept raw and logged, nothing else is
-lost."""
+"""The client tolerates malformed input: it keeps malformed parts raw and logs them, and loses
+nothing else."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ OPTIONAL: Dict[str, Any] = {
 
 
 def listing(revision: str, kind: str, *items: Any) -> Any:
-    """A list of this kind, and the names in it."""
+    """Return a list of this kind, and the names in it."""
     method, call, good = LISTS[kind]
     with connected(revision, **{method: result(**{kind: [good, *items, good]})}) as client:
         return getattr(client, call)()
@@ -143,7 +143,7 @@ def test_a_template_in_uri_is_read_as_uri_template() -> None:
     )
 
 
-def test_php_writes_an_empty_object_as_an_empty_list() -> None:
+def test_an_empty_list_of_php_counts_as_an_empty_object() -> None:
     wire = {"name": "odd", "inputSchema": SHAPE, "annotations": [], "_meta": [], "execution": []}
     _, odd, _ = listing(R4, "tools", wire)
     assert (odd.annotations, odd.meta, odd.execution) == (types.ToolAnnotations(), {}, {})
@@ -169,7 +169,7 @@ def test_a_page_without_its_list_is_empty(wire: Any, caplog: pytest.LogCaptureFi
     assert "tools is missing" in warnings(caplog)[0]
 
 
-def test_a_later_page_that_is_no_list_does_not_lose_the_first(
+def test_a_later_page_that_is_not_a_list_does_not_lose_the_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pages = [result(tools=[LISTS["tools"][2]], nextCursor="2"), result(tools="x", nextCursor="3")]
@@ -192,7 +192,7 @@ def test_roots_are_read_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def cursors(revision: str, kind: str, pages: Dict[Any, Any]) -> Any:
-    """The names in a list whose pages are given by cursor."""
+    """Return the names in a list whose pages are given by cursor."""
     method, call, good = LISTS[kind]
 
     def page(message: Dict[str, Any]) -> Any:
@@ -228,7 +228,7 @@ def test_an_empty_cursor_that_leads_nowhere_is_the_end(revision: str, kind: str)
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("kind", [each for each in LISTS if each != "skills"])
-def test_cursors_that_are_none(revision: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_cursors(revision: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     assert cursors(revision, kind, {None: ("a", None)}) == ["a"] and not warnings(caplog)
     for odd in (2, 0, 1.5, True, [], {"a": 1}):
         caplog.clear()
@@ -261,7 +261,7 @@ GOOD = {"type": "text", "text": "good"}
 
 
 def broken_blocks(kind: str) -> Any:
-    """Blocks of this type of which one member is missing, null, or of another type."""
+    """Yield blocks of this type with one member missing, null, or of another type."""
     block = BLOCKS[kind]
     for member in block:
         yield {name: value for name, value in block.items() if name != member}
@@ -531,7 +531,7 @@ RESULTS_OF: Dict[str, Any] = {
 @pytest.mark.parametrize("revision", [R4, R5])
 @pytest.mark.parametrize("method", RESULTS_OF)
 def test_only_documented_errors_escape(revision: str, method: str) -> None:
-    """Whatever a result has in any place, a typed call returns or raises `McpError`."""
+    """A typed call returns or raises `McpError`, whatever value is anywhere in a result."""
     whole, call = RESULTS_OF[method]
     wires = [*WRONG, *mutated({**whole, "resultType": "complete"})]
     current: List[Any] = []

@@ -1,4 +1,4 @@
-"""The typed calls where a script shows more than a server could: odd answers, and what is sent."""
+"""The typed calls with answers that only a script can give, and the requests that they send."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_lists() -> None:
         prompts__list=result(prompts=[5]),
         resources__templates__list=result(resources=[]),
     )
-    with client:  # what is malformed is left out: tests/unit/test_tolerance.py
+    with client:  # malformed items are left out: tests/unit/test_tolerance.py
         for ask in (client.list_resources, client.list_resource_templates, client.list_prompts):
             assert ask() == []
     server, client = scripted(resources__list=result(resources={"uri": "a:b"}))
@@ -134,7 +134,7 @@ def test_completing() -> None:
 
 
 @pytest.mark.requirement("LIFE-13")
-def test_what_is_refused_before_anything_is_sent() -> None:
+def test_calls_that_fail_before_anything_is_sent() -> None:
     server, client = scripted()
     with client:
         before = len(server.pipe.messages)

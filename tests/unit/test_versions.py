@@ -74,7 +74,7 @@ SETS: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "asking_methods": ("tools/call prompts/get resources/read", "", "", "", ""),
 }  # fmt: skip
-"""Members of sets: those of the first revision, and what each later one added and took away."""
+"""Members of sets: those of the first revision, and those that each later one added and removed."""
 
 
 @pytest.mark.requirement("LIFE-12")
@@ -109,7 +109,8 @@ def test_an_unknown_revision_is_refused_by_name() -> None:
     odd: list[Any] = ["2099-01-01", "", "2025-11-26", "latest", 20251125, None]
     for unknown in odd:
         with pytest.raises(
-            ValueError, match=f"^unknown revision {unknown!r}: known are {', '.join(NAMES)}$"
+            ValueError,
+            match=f"^unknown revision {unknown!r}: the known ones are {', '.join(NAMES)}$",
         ):
             choose([R1, unknown])
     with pytest.raises(

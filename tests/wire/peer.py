@@ -2,8 +2,7 @@
 only.
 
 It is started as ``python peer.py JOURNAL SCRIPT``. JOURNAL is a file to which it adds a JSON line
-for all that happens to it: its start, each line it receives, the end of its input, each signal.
-SCRIPT is JSON:
+for each event: its start, each line it receives, the end of its input, each signal. SCRIPT is JSON:
 
 - ``start``: what it does before it reads anything (a name in `STARTS`).
 - ``discover``, ``initialize``: how it answers these, a list of steps of which the last one repeats.
@@ -11,9 +10,9 @@ SCRIPT is JSON:
   ...}``, or ``{"raw": text}`` in which ID stands for the request's id.
 - ``list``: how it answers tools/list (a name in `LISTS`, or a result).
 - ``tool_errors``: steps of the same kind for tools/call, null for what the tool's own name says.
-- ``cacheable``: true puts into a list of tools how long it stays true, which 2026-07-28 asks for.
-- ``capabilities``, ``instructions``, ``more``: what it says of itself; ``more`` is laid over the
-  result.
+- ``cacheable``: true adds a cache lifetime to lists of tools, which 2026-07-28 requires.
+- ``capabilities``, ``instructions``, ``more``: its description of itself; ``more`` overrides
+  members of the result.
 - ``end``: what it does when its input ends (a name in `ENDS`).
 
 Every tool is a misbehaviour: the name of the tool that is called chooses it (`TOOLS`).
@@ -45,7 +44,7 @@ SHOWN = 1 << 16
 """Bytes of a received line that the journal keeps."""
 
 HANG = 60
-"""Seconds after which a peer that hangs ends by itself, should nobody end it."""
+"""Seconds after which a hanging peer exits, if no test ends it."""
 
 
 class Peer:
@@ -67,7 +66,7 @@ class Peer:
     # Bytes.
 
     def write(self, data: bytes) -> None:
-        """Write bytes to the client as they are; a client that has gone ends the process."""
+        """Write bytes to the client unchanged. If the client has closed its end, exit."""
         view = memoryview(data)
         while view:
             try:
@@ -150,7 +149,7 @@ class Peer:
         )
 
     def about(self) -> Json:
-        """What it says of itself in either era."""
+        """Return its description of itself, in either era."""
         told = (
             {"instructions": self.script["instructions"]} if "instructions" in self.script else {}
         )
@@ -159,17 +158,17 @@ class Peer:
             **told,
         }
 
-    # What the script says.
+    # the contents of the script
 
     def step(self, name: str, default: Any) -> Any:
-        """The step of a scripted answer that has come."""
+        """The current step of a scripted answer."""
         steps = self.script.get(name, default)
         steps = steps if isinstance(steps, list) else [steps]
         count = self.steps[name] = self.steps.get(name, -1) + 1
         return steps[min(count, len(steps) - 1)]
 
     def follow(self, request: Json, step: Any, named: Answers) -> None:
-        """Answer a request as a step says."""
+        """Answer a request as a step describes."""
         if isinstance(step, str):
             named[step](self, request)
         elif "error" in step:
@@ -205,7 +204,7 @@ class Peer:
             ]:
                 self.held.remove(
                     request
-                )  # answered all the same, as by a server that did not see it in time
+                )  # still answered, as by a server that has not seen it in time
                 self.text(request, "too late")
         elif method is not None and "id" in message and not method.endswith("silent"):
             self.result(message, {})
@@ -231,9 +230,9 @@ def hang(peer: Peer) -> None:
 
 
 def stop(peer: Peer) -> None:
-    """Read nothing any more, and exit when the client lets go of the input."""
+    """Stop reading, and exit when the client closes the input."""
     watch = select.poll()
-    watch.register(0, 0)  # hanging up is always told
+    watch.register(0, 0)  # hanging up is always reported
     watch.poll(HANG * 1000)
     peer.note("eof")
     os._exit(0)
@@ -249,7 +248,7 @@ def nothing(peer: Peer, *_: Any) -> None:
 
 
 def ignore_signals(peer: Peer) -> None:
-    """Take note of SIGTERM, SIGINT and SIGHUP, and go on."""
+    """Record SIGTERM, SIGINT and SIGHUP, and continue."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda got, frame: peer.note("signal", number=got))
 
@@ -260,8 +259,8 @@ def note_signals(peer: Peer) -> None:
 
 
 def grandchild(peer: Peer, *, escapes: bool = False) -> None:
-    """Start a process that holds all pipes and ignores what this one is told; as a daemon it may
-    leave the group."""
+    """Start a process that holds all pipes and ignores the signals of its parent. As a daemon it
+    leaves the process group."""
     pid = os.fork()
     if pid == 0:
         if escapes:
@@ -272,7 +271,7 @@ def grandchild(peer: Peer, *, escapes: bool = False) -> None:
 
 
 def helper(peer: Peer) -> None:
-    """Start a process that stays when this one ends, takes note of SIGTERM, and ends by it."""
+    """Start a process that stays when this one ends, records SIGTERM, and ends on it."""
     note_signals(peer)
     pid = os.fork()
     if pid == 0:
@@ -313,7 +312,7 @@ STARTS: Acts = {
 ENDS: Acts = {"exit": leave(0), "hang": hang}
 
 
-# ---------------------------------------------------------------- what it speaks
+# ---------------------------------------------------------------- the answers to the first requests
 
 
 def discovered(*versions: str) -> Callable[[Peer, Json], None]:
@@ -352,7 +351,7 @@ DISCOVERS: Answers = {
 
 
 def shake(peer: Peer, request: Json, version: str = "") -> None:
-    """Agree to this revision, or to what was offered, or counter with the newest."""
+    """Agree to this revision, or to the offered one, or counter with the newest."""
     tell_late(peer)
     asked = request["params"]["protocolVersion"]
     agreed = version or (asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1])
@@ -366,7 +365,7 @@ def shake(peer: Peer, request: Json, version: str = "") -> None:
 
 
 def ping_first(peer: Peer, request: Json) -> None:
-    """Ask for a sign of life, and for what nobody has, before the handshake is answered."""
+    """Send a ping and an unknown request before the response to the handshake."""
     peer.send(id=request["id"], method="ping")
     peer.send(id="odd", method="sampling/createMessage", params={})
     shake(peer, request)
@@ -464,12 +463,12 @@ def given(request: Json) -> Json:
 
 
 def echo(peer: Peer, request: Json) -> None:
-    """Say the text again."""
+    """Return the text."""
     peer.text(request, given(request).get("text", "well"))
 
 
 def reverse(peer: Peer, request: Json) -> None:
-    """Wait until as many calls wait as each says, then answer the last one first."""
+    """Wait until as many calls wait as each names, then answer the last one first."""
     peer.held.append(request)
     if len(peer.held) == given(request)["calls"]:
         for held in reversed(peer.held):
@@ -491,7 +490,8 @@ def count(peer: Peer, request: Json) -> None:
 
 
 def stray_progress(peer: Peer, request: Json) -> None:
-    """Report progress for nobody, in odd shapes, then properly, and again after the answer."""
+    """Report progress with unknown and malformed tokens, then correctly, and again after the
+    response."""
     token = request["params"]["_meta"]["progressToken"]
     odd = str(token) if isinstance(token, int) else 1
     for strange in ("nobody", 10**6, odd, float(7), None, [token], True):
@@ -505,7 +505,7 @@ def stray_progress(peer: Peer, request: Json) -> None:
 
 
 def endless_progress(peer: Peer, request: Json) -> None:
-    """Report progress until something comes from the client."""
+    """Report progress until the client sends something."""
     number = 0
     while not select.select([0], [], [], 0.01)[0]:
         number += 1
@@ -538,17 +538,17 @@ def dup_reply(peer: Peer, request: Json) -> None:
 
 
 def raw(line: bytes) -> Callable[[Peer, Json], None]:
-    """Answer by this line alone."""
+    """Answer with this line only."""
     return lambda peer, request: peer.raw(request, line)
 
 
 def line_first(line: bytes) -> Callable[[Peer, Json], None]:
-    """Write a line that is no message, then answer."""
+    """Write a line that is not a message, then answer."""
     return lambda peer, request: (peer.raw(request, line), echo(peer, request))
 
 
 def note_flood(peer: Peer, request: Json) -> None:
-    """Send 20,000 log messages, or as many as asked for, or another line so often; then answer."""
+    """Send 20,000 log messages, or as many as requested, or another line that often; then answer."""
     asked = given(request)
     line = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"flood","data":%s}}'
     line = asked.get("line", line % ('"%s"' % ("x" * asked["size"]) if "size" in asked else "ID"))
@@ -558,7 +558,7 @@ def note_flood(peer: Peer, request: Json) -> None:
 
 
 def flood(peer: Peer, request: Json) -> None:
-    """Report progress and log as fast as it goes, until something comes from the client."""
+    """Report progress and log as fast as possible, until the client sends something."""
     token = request["params"]["_meta"]["progressToken"]
     progress = {"progressToken": token, "progress": 1, "message": "x" * 20_000}
     both = (
@@ -575,7 +575,7 @@ def flood(peer: Peer, request: Json) -> None:
 
 
 def unknown_notes(peer: Peer, request: Json) -> None:
-    """Send notifications that nobody knows or that are malformed, then answer."""
+    """Send unknown and malformed notifications, then answer."""
     for method in (
         "notifications/nope",
         "nope",
@@ -633,13 +633,13 @@ def code(peer: Peer, request: Json) -> None:
 
 
 def stop_reading(peer: Peer, request: Json) -> None:
-    """Answer this one call, and read nothing any more."""
+    """Answer this one call, and stop reading."""
     peer.text(request, "deaf from now on")
     stop(peer)
 
 
 def environment(peer: Peer, request: Json) -> None:
-    """Tell what was inherited: environment, working directory, descriptors, session."""
+    """Return what was inherited: environment, working directory, descriptors, session."""
     descriptors = sorted(int(name) for name in os.listdir("/proc/self/fd"))
     found = {"env": dict(os.environ), "cwd": os.getcwd(), "descriptors": descriptors}
     peer.text(request, json.dumps({**found, "group": os.getpgrp(), "pid": os.getpid()}))
@@ -667,7 +667,7 @@ SHAPES = {  # answers of the wrong shape
     "deep-reply": OPEN + b',"x":' + b"[" * 300 + b"]" * 300 + b"}}",
 }  # fmt: skip
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%s}}'
-STRAY_LINES = {  # what is no answer of ours, or no message at all
+STRAY_LINES = {  # not answers to our calls, or not messages at all
     "float-id": b'{"jsonrpc":"2.0","id":ID.0,"result":{"content":[{"type":"text","text":"not yours"}]}}',
     "invalid-utf8": NOTE % b'"\xff\xfe"', "deep": b"[" * 100_000, "deep-object": b'{"a":' * 100_000,
     "nan": NOTE % b"NaN", "infinity": NOTE % b"-Infinity", "huge-int": NOTE % (b"9" * 5000),
