@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from minimcp.client.group import RETRY_SECONDS
 
 from .interaction.test_terminal import Screen
 from .support import ROOT
@@ -112,5 +115,6 @@ def test_servers_that_return(screen: Any) -> None:
     screen.types("3\n\n")
     screen.until("3 nights, 3 beds")
     screen.late.write_text(SERVER)
+    time.sleep(RETRY_SECONDS)  # the last list has just failed to start it
     screen.types("\n")
     screen.until("late__die: Die.")

@@ -432,7 +432,7 @@ def _passed_on(declared: Json) -> Result:
 
 
 def bridge_command(arguments: Sequence[str], prog: str) -> int:
-    """Serve a stdio server over HTTP, a server with a URL over stdio, or the servers of a config."""
+    """Serve a stdio server over HTTP, a server with a URL over stdio, or several as one."""
     parser = Parser(
         prog,
         "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or serve a "
@@ -450,8 +450,8 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
         "--http",
         type=address,
         metavar="[HOST:]PORT",
-        help="serve COMMAND or FILE at this address, at /mcp; port 0 selects a free port (default host: "
-        "127.0.0.1)",
+        help="serve COMMAND or FILE at this address, at /mcp; port 0 selects a free port (default "
+        "host: 127.0.0.1)",
     )
     parser.add_argument(
         "--shared",

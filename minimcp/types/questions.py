@@ -119,8 +119,11 @@ class HostRequest(Wire):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the answer is no longer needed: the call was cancelled or timed out, or the server
-        was lost. Once true, it stays true. Any thread may read it."""
+        """Whether the answer is no longer needed.
+
+        The call was cancelled or timed out, or the server was lost. Once true, it stays true. Any
+        thread may read it.
+        """
         return self.asked is not None and bool(self.asked.cancelled)
 
     def on_cancel(self, function: Callable[[], object]) -> Callable[[], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -439,3 +440,41 @@ def ask(ctx: minimcp.Context, seconds: float) -> str:
 
 server.run()
 """
+
+
+DIES = """
+import os, threading
+import minimcp
+server = minimcp.Server("dies")
+
+@server.tool
+def die(ctx: minimcp.Context) -> None:
+    "Die after the response has begun."
+    ctx.progress(1)
+    threading.Timer(0.2, os._exit, (3,)).start()
+    ctx.sleep(600)
+
+with server.start_http() as running:
+    print(running.url, flush=True)
+    threading.Event().wait()
+"""
+
+
+def test_the_loss_of_a_server_over_http_is_described_once() -> None:
+    process = subprocess.Popen([sys.executable, "-c", DIES], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    with process, minimcp.connect(process.stdout.readline().strip(), timeout=WAIT) as client:
+        with pytest.raises(minimcp.ConnectionLost) as lost:
+            client.call_tool("die", on_progress=lambda progress: None)
+    text = str(lost.value)
+    assert text.count("http://") == 1 and "the body ends too early" in text
+    assert text.count("IncompleteRead") == 1
+
+
+def test_the_only_permitted_revision_is_not_part_of_stderr() -> None:
+    command = [sys.executable, "-S", "-c", DEAD]
+    with pytest.raises(minimcp.ConnectionFailed) as failed:
+        minimcp.connect(command, revision="2025-11-25")
+    lines = str(failed.value).splitlines()
+    assert lines[0].endswith("(only 2025-11-25 was permitted)")
+    assert lines[-1].strip() == "no licence"
