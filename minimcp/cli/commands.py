@@ -317,7 +317,8 @@ def _server_name(client: Client) -> str:
         # "0" is the version of a server whose author gave none.
         name = info.name if info.version == "0" else f"{info.name} {info.version}"
     connection = client._host.connection
-    return one_line(name if connection in (None, name) else f"{connection} ({name})")
+    is_same = info is not None and connection == info.name
+    return one_line(name if connection is None or is_same else f"{connection} ({name})")
 
 
 def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
