@@ -40,8 +40,9 @@ BELOW = {
     "auth": f"{BASE} protocol types schema engine server client http",
     "stores": f"{BASE} protocol types schema engine http",
     "extensions": f"{BASE} protocol types schema engine server client http auth features stores",
+    "terminal": "text types schema",
     "testing": f"{BASE} protocol types schema engine stdio server client http auth features __init__",
-    "cli": f"{BASE} protocol types schema engine stdio server client http auth stores extensions testing features __init__",
+    "cli": f"{BASE} protocol types schema engine stdio server client http auth stores extensions testing terminal features __init__",
     "__main__": "cli",
     "__init__": BASE,
 }

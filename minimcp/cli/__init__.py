@@ -18,7 +18,7 @@ from typing import NoReturn, Optional, Sequence
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout
 from ..schema.mismatch import nearest
-from ..text import printable
+from ..terminal import escape, one_line as one_line, print_stderr as print_stderr
 
 # For each command, the module with its function and a summary for --help.
 COMMANDS = {
@@ -37,9 +37,11 @@ COMMANDS = {
     "apps": ("commands", "show the pages of a server's tools in a browser, and the messages"),
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
     "install": ("install", "add a server to a host's config file"),
-    "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
+    "bridge": ("gateway", "serve a stdio server over HTTP, a URL over stdio, or several as one"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
+
+clean = escape
 
 INTERRUPTED = 130
 # A shell reports this code for a program that ended by SIGPIPE, because the reader of its output
@@ -175,22 +177,6 @@ def _drop_stdout() -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-
-
-def clean(text: str) -> str:
-    """Escape the control characters in a server's text, except line feeds and tabs."""
-    return printable(text, "\n\t")
-
-
-def one_line(text: str) -> str:
-    """Join the lines of a text with " | ", and escape control characters."""
-    return clean(" | ".join(text.strip().splitlines())).replace("\t", " ")
-
-
-def print_stderr(text: str) -> None:
-    """Print a text on stderr, if the process has one."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr)
 
 
 def print_error(prog: str, text: str) -> None:

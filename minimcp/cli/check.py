@@ -17,6 +17,7 @@ from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, McpError, RequestTimeout
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..stdio.child import StdioServer
+from ..terminal import as_json
 from . import Parser, UsageError, clean, exit_code, one_line, print_stderr
 from .checks import CHECKS
 from .commands import add_target, config_of, find_tool, web_of
@@ -32,7 +33,7 @@ from .probe import (
     ServerCheck,
     Web,
 )
-from .terminal import as_json, read_pairs, styled, wants_color
+from .terminal import read_pairs, styled, wants_color
 
 EXIT_CODES = (
     "Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage, 3 no connection, "

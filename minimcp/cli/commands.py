@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 import argparse
-import mimetypes
 import os
 import re
 import sys
 import time
 from collections import deque
-from contextlib import suppress
 from functools import partial
-from itertools import count
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -37,19 +34,18 @@ from ..extensions.client_tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..schema.hosts import listed_size
 from ..schema.mismatch import nearest
 from ..stdio.child import knows_python
-from . import Parser, UsageError, clean, exit_code, one_line, print_error, print_stderr
-from .terminal import (
+from ..terminal import (
     STDIN,
-    FormPrompter,
     ProgressBar,
     as_json,
+    block_text,
     parameters,
     properties,
-    read_object,
-    read_pairs,
     required,
-    split_pair,
+    save,
 )
+from . import Parser, UsageError, clean, exit_code, one_line, print_error, print_stderr
+from .terminal import FormPrompter, read_object, read_pairs, split_pair
 
 if TYPE_CHECKING:
     from ..auth.signin import SignIn
@@ -151,7 +147,7 @@ def _run(
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
     options = parser.parse_intermixed_args(arguments)
     bar = ProgressBar()
-    prompter = FormPrompter(bar.end, options.answer)
+    prompter = FormPrompter(options.answer)
     written: deque[str] = deque(maxlen=MAX_STDERR_LINES)
     try:
         config = config_of(options)
@@ -319,32 +315,21 @@ def config_of(options: argparse.Namespace) -> Optional[Servers]:
 
 
 def _server_name(client: Client) -> str:
+    """Return the name of the server: the user's own name for it, if it has one, before the name
+    that it gives itself."""
     info = client.server_info
-    if info is None:
-        return "a server without a name"
-    # "0" is the version of a server whose author gave none.
-    return one_line(info.name if info.version == "0" else f"{info.name} {info.version}")
+    name = "a server without a name"
+    if info is not None:
+        # "0" is the version of a server whose author gave none.
+        name = info.name if info.version == "0" else f"{info.name} {info.version}"
+    connection = client._host.connection
+    is_same = info is not None and connection == info.name
+    return one_line(name if connection is None or is_same else f"{connection} ({name})")
 
 
 def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
     for line in clean(text or "").strip().splitlines():
         yield (" " * by + line).rstrip()
-
-
-def _block_text(block: Any) -> str:
-    """Return the text of a content block, or its type, URI and size if it is not text."""
-    text = getattr(block, "text", None)
-    if isinstance(text, str):
-        return clean(text) if sys.stdout.isatty() else text
-    details = [
-        getattr(block, "type", "content"),
-        getattr(block, "uri", None),
-        getattr(block, "mime_type", None),
-    ]
-    data = getattr(block, "data", None)
-    if isinstance(data, bytes):
-        details.append(f"{len(data)} bytes")
-    return clean(f"[{', '.join(str(detail) for detail in details if detail)}]")
 
 
 # ------------------------------------------------------------ list
@@ -463,7 +448,10 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
 
 def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
     texts: list[Union[str, bytes]] = [
-        _saved(block, options.save) or _block_text(block) for block in result.content
+        save(block, options.save)
+        if options.save and isinstance(getattr(block, "data", None), bytes)
+        else block_text(block)
+        for block in result.content
     ]
     if result.is_error:
         texts = [clean(result.text) or "the tool failed without a message"]
@@ -480,7 +468,7 @@ def _raw(block: Any) -> Union[bytes, str]:
     On a terminal, escape text, and describe bytes instead of writing them.
     """
     if sys.stdout.isatty():
-        return _block_text(block)
+        return block_text(block)
     data = getattr(block, "data", None)
     if isinstance(data, (bytes, str)):
         return data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
@@ -488,25 +476,6 @@ def _raw(block: Any) -> Union[bytes, str]:
     if isinstance(text, (bytes, str)):
         return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     return as_json(block.to_wire()).encode()
-
-
-def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
-    """Write the bytes of a content block to a new file and return its path.
-
-    Return None if the block has no bytes or there is no folder to save to.
-    """
-    data = getattr(block, "data", None)
-    if folder is None or not isinstance(data, bytes):
-        return None
-    os.makedirs(folder, exist_ok=True)
-    suffix = mimetypes.guess_extension(getattr(block, "mime_type", None) or "") or ".bin"
-    for number in count(1):
-        # The server must not choose the names of local files.
-        path = os.path.join(folder, f"{block.type}-{number}{suffix}")
-        with suppress(FileExistsError), open(path, "xb") as file:
-            file.write(data)
-            break
-    return path
 
 
 def find_tool(tools: Mapping[str, T], name: str) -> T:
@@ -609,7 +578,7 @@ def _read(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     result = client.read_resource(options.uri)
     as_bytes = hasattr(sys.stdout, "buffer") and not sys.stdout.isatty()
     texts = [
-        item.data if as_bytes and item.data is not None else _block_text(item)
+        item.data if as_bytes and item.data is not None else block_text(item)
         for item in result.contents
     ]
     return result.to_wire(), texts, 0
@@ -619,7 +588,7 @@ def _prompt(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Fo
     result = client.get_prompt(options.name, dict(split_pair(word) for word in options.arguments))
     return (
         result.to_wire(),
-        [f"{clean(each.role)}: {_block_text(each.content)}" for each in result.messages],
+        [f"{clean(each.role)}: {block_text(each.content)}" for each in result.messages],
         0,
     )
 

@@ -29,6 +29,7 @@ from .. import (
 )
 from ..errors import McpError
 from ..stdio.child import this_python
+from ..terminal import read_line
 from ..testing import Entry, Transcript
 from ..testing.transcript import save_side_by_side
 from . import Parser, UsageError, print_stderr
@@ -41,7 +42,7 @@ from .demo_views import (
     print_wrapped,
     write_slides,
 )
-from .terminal import read_line, styled, wants_color
+from .terminal import styled, wants_color
 
 # This notification may arrive before or after the response of the call that caused it. The demo
 # shows it after the response.

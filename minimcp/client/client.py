@@ -430,7 +430,7 @@ class Client:
             require_type(name, str, "a tool's name must be a str")
         offers = self._host.offers
         if offers is not None and not offers(name):
-            raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
+            raise InvalidParams(f"Unknown tool: {one_line(name)}: it is not offered here")
         if arguments is None:
             return {"name": name}
         if type(arguments) is not dict:
@@ -1027,9 +1027,9 @@ class Client:
         """Run a method of this client on another thread.
 
         Args:
-            function: A method of this client that takes ``cancel=``. The other arguments are passed
-                to it. A token among them still cancels the call; cancelling the future does not
-                cancel that token.
+            function: A method of this client, or another function that takes ``cancel=``. The other
+                arguments are passed to it. A token among them still cancels the call; cancelling
+                the future does not cancel that token.
 
         Returns:
             A `concurrent.futures.Future`. Its ``cancel()`` also cancels a running call on the
@@ -1038,20 +1038,7 @@ class Client:
         Raises:
             TypeError: ``function`` is not callable.
         """
-        if not callable(function):
-            raise TypeError(
-                "submit takes a method of this client and its arguments, as in "
-                f'client.submit(client.call_tool, "name", {{...}}), not {repr_of(function)}'
-            )
-        given: Any = keywords.get("cancel")
-        token = CancelToken()
-
-        def call() -> T:
-            with linked_token(given, token):
-                keywords["cancel"] = token
-                return function(*args, **keywords)
-
-        return spawn(self._host.pool, call, token)
+        return submit(self._host.pool, function, args, keywords)
 
     # ------------------------------------------------------------ the end
 
@@ -1098,6 +1085,24 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.revision} on {self._sessions.newest!r}>"
+
+
+def submit(pool: Pool, function: Callable[..., T], args: Any, keywords: Any) -> Future[T]:
+    """Call a function that takes ``cancel=`` on a thread of a pool; see `Client.submit`."""
+    if not callable(function):
+        raise TypeError(
+            "submit takes a method and its arguments, as in "
+            f'client.submit(client.call_tool, "name", {{...}}), not {repr_of(function)}'
+        )
+    given: Any = keywords.get("cancel")
+    token = CancelToken()
+
+    def call() -> T:
+        with linked_token(given, token):
+            keywords["cancel"] = token
+            return function(*args, **keywords)
+
+    return spawn(pool, call, token)
 
 
 def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:

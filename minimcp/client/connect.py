@@ -51,7 +51,7 @@ from ..protocol.lifecycle import (
 from ..protocol.messages import Json, size_of
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from ..schema.mismatch import keywords_shown, refuse_options
-from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
+from ..stdio.child import CLOSE_SECONDS, TAIL, ChildTransport, StdioServer
 from ..types import Implementation
 from .calls import Sessions
 from .client import Client
@@ -117,7 +117,7 @@ START_SECONDS = 60.0
 """Defaults of ``timeout`` and ``connect_timeout``. `connect` compares them by identity, because a
 config may replace a default but not a number that the program passed."""
 
-RESTART = "connect(..., restart=True) restarts the server at the next call"
+RESTART = "restart=True restarts the server at the next call"
 
 MAX_SHOWN_SOURCES = 3
 """How many members of an entry a message names together with their source."""
@@ -145,6 +145,7 @@ def connect(
     on_resources_changed: Optional[Callable[[], Any]] = None,
     on_prompts_changed: Optional[Callable[[], Any]] = None,
     on_resource_updated: Optional[Callable[[str], Any]] = None,
+    on_restart: Optional[Callable[[], Any]] = None,
     sample: Optional[Callable[[SampleRequest], Union[str, SampleResult]]] = None,
     elicit: Optional[Callable[[ElicitRequest], Any]] = None,
     list_roots: Optional[Callable[[], Iterable[Rootlike]]] = None,
@@ -185,11 +186,12 @@ def connect(
             pings without a response the connection is lost.
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
-        handlers: An object that has any of the next eight functions as methods.
+        handlers: An object that has any of the next nine functions as methods.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.
         on_tools_changed, on_prompts_changed, on_resources_changed: Called without arguments.
         on_resource_updated: Called with the URI of a changed resource; see `Client.subscribe`.
+        on_restart: Called without arguments after the server or its session was started again.
         sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`. This
             and the next two run on worker threads, several at the same time.
         elicit: Takes an `ElicitRequest`; returns a dict or dataclass to accept (in url mode an
@@ -356,7 +358,9 @@ class ConnectOptions(NamedTuple):
 
         Raises what `connect` raises.
         """
-        what = f"connect interpreted the target as {self.target.what}"
+        what = self.target.what
+        if self.target.entry is None:
+            what = f"connect interpreted the target as {what}"
         try:
             return self.open_session(
                 partial(self._begin_session, Deadline(self.connect_timeout), cancel, before)
@@ -394,7 +398,9 @@ class ConnectOptions(NamedTuple):
                     raise
                 return begin(self._open_pipe(), self.without_probe())
         except ConnectionLost as lost:  # the new exception carries everything that `lost` says
-            only = f" (only {self.wanted[0].name} was permitted)" if len(self.wanted) == 1 else ""
+            said, tail, lines = str(lost).partition(TAIL)
+            if len(self.wanted) == 1:
+                said += f" (only {self.wanted[0].name} was permitted)"
             hint = next((hint for text, hint in HINTS.items() if text in lost.stderr_tail), "")
             if lost.exit_code == 0:
                 hint = (
@@ -404,7 +410,7 @@ class ConnectOptions(NamedTuple):
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"
             raise ConnectionFailed(
-                f"{lost}{only}\n{hint}".rstrip("\n"),
+                f"{said}{tail}{lines}\n{hint}".rstrip("\n"),
                 exit_code=lost.exit_code,
                 signal=lost.signal,
                 stderr_tail=lost.stderr_tail,

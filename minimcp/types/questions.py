@@ -12,6 +12,7 @@ import os
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
     ClassVar,
     Iterable,
     Literal,
@@ -119,9 +120,11 @@ class Answer(Record):
 class HostRequest(Wire):
     """The base class of `ElicitRequest` and `SampleRequest`.
 
-    ``server`` is the server's description of itself. ``connection`` is its name in the host's
-    config, or None if it was not connected to by name. Show the user the latter, because no other
-    server can claim it.
+    Attributes:
+        server: The server's description of itself. Another server can claim the same name.
+        connection: The server's name in the host's config, which no other server can claim, so show
+            this one to the user. None if the server was not connected to by name.
+        asked: The `CancelToken` of the question, or None if nothing waits for the answer.
     """
 
     server: Optional[Implementation] = member(init=False, default=None)
@@ -134,9 +137,28 @@ class HostRequest(Wire):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the answer is no longer needed. It becomes true once, and any thread may read
-        it."""
+        """Whether the answer is no longer needed.
+
+        The call was cancelled or timed out, or the server was lost. Once true, it stays true. Any
+        thread may read it.
+        """
         return self.asked is not None and bool(self.asked.cancelled)
+
+    def on_cancel(self, function: Callable[[], object]) -> Callable[[], None]:
+        """Call a function when the answer is no longer needed; see `cancelled`.
+
+        Args:
+            function: Called at once if that is so already. Otherwise it is called on the thread
+                that ends the question, so it must not block: set an event, or put an item into a
+                queue.
+
+        Returns:
+            A function that undoes this.
+        """
+        if self.asked is None:
+            return lambda: None
+        forget: Callable[[], None] = self.asked.on_cancel(function)
+        return forget
 
 
 class ElicitRequest(HostRequest):
@@ -168,6 +190,29 @@ class ElicitRequest(HostRequest):
     url: Optional[str] = None
     elicitation_id: Optional[str] = None
     meta: Optional[Json] = None
+    checker: Any = member(init=False, default=None)
+
+    def __getstate__(self) -> Json:
+        return {**super().__getstate__(), "checker": None}
+
+    def check(self, content: Any) -> Json:
+        """Check an answer before it is returned, so that the user can correct it.
+
+        Args:
+            content: The content of the form: a dict, or an instance of a dataclass.
+
+        Returns:
+            The content as it will be sent, with the defaults of fields that are absent.
+
+        Raises:
+            ValueError: The content does not match the form. The message names the field.
+            TypeError: The content is not a dict or a dataclass.
+            RuntimeError: The request does not come from a server.
+        """
+        if self.checker is None:
+            raise RuntimeError("only a request that a server sent can check an answer")
+        checked: Json = self.checker(content)
+        return checked
 
     @property
     def defaults(self) -> Json:
