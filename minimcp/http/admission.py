@@ -38,7 +38,7 @@ from ..engine.incoming import Route
 from ..engine.shares import ShareExceeded
 from ..errors import HeaderMismatch, InvalidRequest, RpcError
 from ..protocol.lifecycle import VERSION_KEY, Offer, Peer, PerRequest, ServerSession
-from ..protocol.messages import Json, Message, Notification, Request
+from ..protocol.messages import Id, Json, Message, Notification, Request
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import HeaderParam, from_header, plain_text
 from ..text import one_line
@@ -179,11 +179,10 @@ class Admission:
         except ShareExceeded as error:
             raise rejected(error, id) from None
         except RpcError as error:
-            status = 400
-            if is_request:
-                status = STATUS.get(error.code, 200) if is_stateless else 200
-            reason = error.message
-            raise HttpError(status, reason, code=error.code, id=id, data=error.data) from None
+            refusal = rejection(error, id, is_stateless)
+            if not is_request:
+                refusal.status = 400
+            raise refusal from None
         except HttpError as error:
             error.id = id
             raise
@@ -335,6 +334,18 @@ class Admission:
             if is_new:
                 self._keep_session(session, headers)
         return Admitted(session, peer, route)
+
+
+def rejection(error: RpcError, id: Optional[Id], is_stateless: bool) -> HttpError:
+    """Return the HTTP error for the error of a request.
+
+    Args:
+        error: The error.
+        id: The id of the request.
+        is_stateless: Whether the revision of the request is stateless.
+    """
+    status = STATUS.get(error.code, 200) if is_stateless else 200
+    return HttpError(status, error.message, code=error.code, id=id, data=error.data)
 
 
 def one_value(headers: Headers, name: str) -> Optional[str]:

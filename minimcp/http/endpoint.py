@@ -27,7 +27,6 @@ from ..engine.pool import Pool, renewed_in_fork
 from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, InternalError, RpcError
-from ..features.access import missing_scopes, scopes_of
 from ..log import logger
 from ..protocol.lifecycle import LISTEN, Peer
 from ..protocol.messages import (
@@ -42,7 +41,7 @@ from ..protocol.messages import (
 from ..protocol.versions import Revision
 from ..schema.header_params import HeaderParam
 from ..stores.base import StoreUnavailable
-from .admission import Admission
+from .admission import Admission, rejection
 from .events import EventStore
 from .headers import (
     JSON_TYPE,
@@ -189,7 +188,8 @@ class HttpService:
             return None
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "use GET for this path", (("Allow", "GET, HEAD"),), code=None)
-        document = bearer.metadata(self._registry.feature("access").static_scopes())
+        access = self._registry.loaded("access")
+        document = bearer.metadata(() if access is None else access.static_scopes())
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
@@ -228,7 +228,7 @@ class HttpService:
                     return
             if self.bearer is not None:
                 headers.auth = token = self.bearer.admit(headers)
-                headers.principal = token.principal
+                headers.principal = None if token is None else token.principal
             headers.counted = self.shares.client(headers.principal, writer.address)
             self.respond(request, writer, streams)
         except ConnectionLost as error:
@@ -267,7 +267,8 @@ class HttpService:
         if self.bearer is None:
             return True
         try:
-            principal: Optional[str] = self.bearer.admit(headers).principal
+            token = self.bearer.admit(headers)
+            principal: Optional[str] = None if token is None else token.principal
             return principal == headers.principal
         except HttpError as error:
             return error.status not in (401, 403)
@@ -455,17 +456,33 @@ class Endpoint(HttpService):
         tool = self._registry.tools.items.get(str(call.params.get("name")))
         return () if tool is None else tool.header_params
 
-    def _check_scopes(self, message: Any, headers: Headers) -> None:
-        """Check that the token of a tool call has the scopes of the tool.
+    def _check_access(self, message: Any, peer: Optional[Peer], headers: Headers) -> None:
+        """Check that the caller may see and use what a request names, before its response begins.
 
         Raises:
-            HttpError: The token lacks one (403).
+            HttpError: The token lacks a scope (403), or there is none (401).
+            RpcError: The request names something that is hidden from the caller.
         """
-        called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
-        name = message.params.get("name") if called else None
-        tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
-        if tool is not None and self.bearer is not None and missing_scopes(tool, headers):
-            raise self.bearer.insufficient(scopes_of(tool), message.id)
+        access = self._registry.loaded("access")
+        if access is None or peer is None or not isinstance(message, Request):
+            return
+        try:
+            access.check(message, peer, headers.without_token())
+        except RpcError as error:
+            scopes = getattr(error, "scopes", None)
+            if scopes is None:
+                raise
+            if self.bearer is not None:
+                is_anonymous = headers.auth is None
+                raise self.bearer.insufficient(
+                    scopes, message.id, is_anonymous=is_anonymous
+                ) from None
+        except Exception as error:
+            log.error(
+                "the scopes of %s cannot be computed: %s", message.method, error, exc_info=error
+            )
+            reason = "the server failed"
+            raise HttpError(500, reason, code=errors.INTERNAL_ERROR, id=message.id) from None
 
     def keep_session(self, session: Session, headers: Headers) -> None:
         """Keep a new session.
@@ -581,8 +598,11 @@ class Endpoint(HttpService):
             return
         try:
             session, peer, route = self.admission.admit(message, headers)
-            if self.bearer is not None:
-                self._check_scopes(message, headers)
+            try:
+                self._check_access(message, peer, headers)
+            except RpcError as error:
+                assert peer is not None and isinstance(message, Request)
+                raise rejection(error, message.id, not peer.revision.handshake) from None
         except HttpError as error:
             if isinstance(message, Request):
                 self.requests.refused(message, error)
@@ -653,8 +673,10 @@ class Endpoint(HttpService):
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
-        for item in items if self.bearer is not None else ():
-            self._check_scopes(item, headers)
+        sender = Peer(revision) if session is None else session.peer
+        for item in items:
+            with suppress(RpcError):  # it is the response to this item
+                self._check_access(item, sender, headers)
         client = self._count_in(session, headers)
         if writer.counted is not client:
             writer.count_for(client)
@@ -712,6 +734,7 @@ class Endpoint(HttpService):
         """Start a request on its preferred thread: this one, or one from `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
+        peer.headers = shown
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
@@ -832,6 +855,7 @@ class Endpoint(HttpService):
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
+        peer.headers = headers.without_token()
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
         client = self._count_in(session, headers)

@@ -92,6 +92,7 @@ FEATURES: Mapping[str, LateFeature] = {
     "access": LateFeature("features.access", "Access"),
     "completions": LateFeature("features.completion", "Completions"),
     "executors": LateFeature("features.executors", "Executors"),
+    "lists": LateFeature("features.access", "ListMiddleware"),
     "logging": LateFeature("features.logging", "Logging"),
     "methods": LateFeature("features.methods", "Methods"),
     "mounting": LateFeature("features.mounting", "Mounting"),
@@ -100,13 +101,14 @@ FEATURES: Mapping[str, LateFeature] = {
     "resources": LateFeature("features.resources", "Resources"),
     "rounds": LateFeature("features.input_rounds", "InputRounds"),
     "subscriptions": LateFeature("features.subscriptions", "Subscriptions"),
+    "visibility": LateFeature("features.access", "Visibility"),
 }
 
 # The feature that creates the entries of a decorator, by the name of the decorator.
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
 # The feature that reads an option, for options that the decorator's own feature does not read.
-READERS: Mapping[str, str] = {"scopes": "access"}
+READERS: Mapping[str, str] = {"scopes": "access", "visible": "visibility"}
 
 # The feature that serves a method without any registered entry.
 SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
@@ -215,7 +217,7 @@ class Feature:
             names only.
         names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
         filters: The members that the feature adds to the filter of `subscriptions/listen`.
-        refreshed_by: Methods, such as "resources/list", before which `refresh` is called.
+        refreshed_by: Methods of lists, such as "resources/list", that pass through `around_list`.
     """
 
     capability: Optional[str] = None
@@ -309,12 +311,27 @@ class Feature:
     def refresh(self) -> None:
         """Update the entries before a list of them is sent. Runs on several worker threads."""
 
+    def around_list(self, request: IncomingRequest, call_next: Callable[[], Any]) -> Any:
+        """Serve one of the methods in `refreshed_by`, on a worker thread, and return the result.
+
+        Args:
+            request: The request.
+            call_next: Runs the inner features, and returns the result: JSON text or an object.
+        """
+        self.refresh()
+        return call_next()
+
     def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether calls and lists of this entry pass through the three methods below.
 
         By default, an entry that has one of the feature's options does.
         """
         return any(entry.options.get(name) is not None for name in self.options)
+
+    def blocks(self, entry: RegisteredEntry) -> bool:
+        """Return whether `listed` or `before_call` may block for this entry, because they run code
+        of the author. Then they are never called on a reader thread."""
+        return False
 
     def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
         """Return whether the entry appears in a list. Calls of a hidden entry fail as for an
@@ -324,7 +341,7 @@ class Feature:
     def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Decide about a call before it begins, and over HTTP before the response begins.
 
-        It must not block.
+        It must not block, unless `blocks` returns True.
 
         Returns:
             The route of the request; None keeps the entry's route.

@@ -24,12 +24,13 @@ from ..engine.timer import Deadline
 from ..engine.transport import Transport, memory_pair, tracer
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
-from ..protocol.versions import choose
+from ..protocol.versions import LISTS, choose
 from ..schema.mismatch import keywords_shown, plain_json, refuse_options
 from ..types.content import Icon, Implementation
 from ..types.meta import check_extensions
 from .feature import load
 from .options import (
+    FLAG,
     SERVER_OPTIONS,
     check_names,
     check_options,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
     from ..stores.base import Store
+    from .context import Context
     from .options import AppOptions, PromptOptions, ResourceOptions, ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,6 +103,8 @@ class Server:
         limits: Bounds in bytes, seconds and numbers; None uses the defaults of `Limits`.
         http: How to serve over HTTP; None uses the defaults of `HttpOptions`.
         auth: A `Bearer` that authorizes HTTP requests; None accepts all. Stdio is never authorized.
+        visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None hides none.
+        lists: "usable" leaves out of lists what the scopes of the token do not allow; or "all".
 
     Raises:
         TypeError: The name is not a str, or an option is unknown or has another type.
@@ -147,6 +151,8 @@ class Server:
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,
         auth: Optional[Bearer] = None,
+        visible: Optional[Callable[[Context, str, str], bool]] = None,
+        lists: str = "all",
         **unknown: NoReturn,
     ) -> None:
         given = dict(locals())
@@ -285,7 +291,9 @@ class Server:
             executor: Where calls run, as for `Server`; None uses the server's executor.
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
-            scopes: Scopes that a token needs in addition to those of ``Server(auth=...)``.
+            scopes: Scopes that a token needs in addition to those of ``Server(auth=...)``: a list,
+                or a function that takes arguments of the tool by name, and returns a list.
+            visible: A function of `Context`. False hides the tool from the caller; None: nobody.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
             ui: With `Apps()`: the URI of a page, registered with `app`, that shows the result.
             visibility: With `Apps()`: who may call it, "model", "app" or both; None means both.
@@ -340,6 +348,7 @@ class Server:
             complete: For each variable, a list of values or a function of the text typed so far.
                 The function may have a second parameter, which receives the arguments chosen
                 already.
+            scopes, visible: As for `tool`. The function may take variables of the template.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a resource of the same URI.
 
@@ -426,6 +435,18 @@ class Server:
         """
         self._registry.resource_updated(uri)
 
+    def list_changed(self, kind: str) -> None:
+        """Notify clients that a list has changed for some callers, because their rights have.
+
+        Args:
+            kind: "tools", "resources" or "prompts".
+
+        Raises:
+            ValueError: The kind is another one.
+        """
+        check_names([kind], LISTS, "list_changed: the server has no list", error=ValueError)
+        self._registry.announce_change(kind)
+
     # ------------------------------------------------------------ prompts
 
     @overload
@@ -452,6 +473,7 @@ class Server:
             icons: Icons of the prompt; None sends none.
             meta: The prompt's ``_meta``; None sends none.
             complete: Completions of arguments, as for `resource`; None completes only enumerations.
+            scopes, visible: As for `tool`.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a prompt of the same name.
 
@@ -521,7 +543,11 @@ class Server:
             lambda function: self._registry.add("method", function, options, name),
         )
 
-    def middleware(self, function: M) -> M:
+    @overload
+    def middleware(self, function: M, /) -> M: ...
+    @overload
+    def middleware(self, *, lists: bool = False) -> Callable[[M], M]: ...
+    def middleware(self, *given: Any, lists: bool = False) -> Any:
         """Run a function around every handler: ``def timing(ctx, call_next): return call_next()``.
 
         The function that is registered first is the outermost. It runs on the handler's thread,
@@ -537,13 +563,25 @@ class Server:
         the handler's outcome. It must not catch `BaseException`, because an unanswered question
         unwinds the handler that way.
 
+        With ``@server.middleware(lists=True)``, the function also runs around `tools/list`,
+        `prompts/list`, `resources/list` and `resources/templates/list`. There, ``call_next()``
+        returns the result of one page, a dict. If the function changes it, caches do not share it
+        between users. A question to the client raises RuntimeError there.
+
         Raises:
             TypeError: The function does not accept these two arguments, is async, or is a
                 generator.
         """
+        options = {"lists": lists}
+        return decorated(self._add_middleware, "server.middleware", given, options)
+
+    def _add_middleware(self, function: Middleware, lists: bool) -> None:
         count_positional(function, "middleware", ("ctx", "call_next"), least=2)
+        check_options({"lists": lists}, {"lists": FLAG}, "middleware: ")
         self._config.middleware.append(function)
-        return function
+        if lists:
+            self._registry.feature("lists").middleware.append(function)
+            self._registry.refresh_routes()
 
     def mount(self, other: Server, *, prefix: str) -> None:
         """Offer everything that another server offers, and follow its changes.

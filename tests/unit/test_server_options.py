@@ -75,7 +75,7 @@ def test_an_option_that_there_is_not() -> None:
         ("lifespan", "write code before and after"),
         ("host", r"server.run\(...\)"),
         ("titel", r"did you mean title=\?"),
-        ("xyzzy", "the options are version, title, .*, limits, http, auth$"),
+        ("xyzzy", "the options are version, title, .*, limits, http, auth, visible, lists$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
             Server("s", **{name: 1})  # type: ignore[arg-type]
