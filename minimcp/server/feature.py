@@ -33,6 +33,7 @@ LATE: Mapping[str, str] = {
     "features.access": "auth",
     "features.completion": "completion",
     "features.executors": "executors",
+    "features.heartbeat": "logging",
     "features.input_rounds": "questions",
     "features.logging": "logging",
     "features.methods": "methods",
@@ -92,6 +93,7 @@ FEATURES: Mapping[str, LateFeature] = {
     "access": LateFeature("features.access", "Access"),
     "completions": LateFeature("features.completion", "Completions"),
     "executors": LateFeature("features.executors", "Executors"),
+    "heartbeats": LateFeature("features.heartbeat", "Heartbeats"),
     "lists": LateFeature("features.access", "ListMiddleware"),
     "logging": LateFeature("features.logging", "Logging"),
     "methods": LateFeature("features.methods", "Methods"),
@@ -108,7 +110,11 @@ FEATURES: Mapping[str, LateFeature] = {
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
 # The feature that reads an option, for options that the decorator's own feature does not read.
-READERS: Mapping[str, str] = {"scopes": "access", "visible": "visibility"}
+READERS: Mapping[str, str] = {
+    "heartbeat": "heartbeats",
+    "scopes": "access",
+    "visible": "visibility",
+}
 
 # The feature that serves a method without any registered entry.
 SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}

@@ -86,6 +86,7 @@ class ToolOptions(_CommonOptions, total=False):
     headers: Optional[Mapping[str, str]]
     scopes: Union[Sequence[str], Callable[..., Sequence[str]]]
     visible: Optional[Callable[[Any], bool]]
+    heartbeat: Optional[float]
     task: Optional[str]
     ui: Optional[str]
     visibility: Union[str, Sequence[str], None]

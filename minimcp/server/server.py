@@ -294,6 +294,7 @@ class Server:
             scopes: Scopes that a token needs in addition to those of ``Server(auth=...)``: a list,
                 or a function that takes arguments of the tool by name, and returns a list.
             visible: A function of `Context`. False hides the tool from the caller; None: nobody.
+            heartbeat: Seconds of silence after which progress is sent for the tool; None sends none.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
             ui: With `Apps()`: the URI of a page, registered with `app`, that shows the result.
             visibility: With `Apps()`: who may call it, "model", "app" or both; None means both.

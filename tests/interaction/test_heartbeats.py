@@ -1,0 +1,138 @@
+"""Long and silent tools: heartbeats of a server, and the limit on silence of a client."""
+
+from __future__ import annotations
+
+import threading
+import time
+from contextlib import closing, contextmanager
+from typing import Any, Callable, Iterator, List, Optional, Tuple
+
+import pytest
+
+import minimcp
+from minimcp import Context, ElicitRequest, RequestTimeout, Server
+
+from ..support import WAIT, eventually
+
+REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+WAYS = pytest.mark.parametrize("way", ["memory", "http"])
+
+Report = Tuple[float, Optional[float], Optional[str]]
+
+
+@contextmanager
+def client_of(server: Server, way: str, revision: str, **options: Any) -> Iterator[minimcp.Client]:
+    with closing(server):
+        if way == "memory":
+            with minimcp.connect(server, revision=revision, **options) as client:
+                yield client
+            return
+        with server.start_http() as running:
+            with minimcp.connect(running.url, revision=revision, **options) as client:
+                yield client
+
+
+@WAYS
+@REVISIONS
+def test_a_silent_tool_has_a_heartbeat(way: str, revision: str) -> None:
+    server = Server("s")
+    steps: List[Callable[[Context], None]] = []
+
+    @server.tool(heartbeat=0.05)
+    def slow(ctx: Context) -> str:
+        for step in steps:
+            step(ctx)
+        return "done"
+
+    reports: List[Report] = []
+
+    def call(*given: Callable[[Context], None], listens: bool = True) -> List[Report]:
+        steps[:] = given
+        reports.clear()
+        take = lambda each: reports.append((each.progress, each.total, each.message))  # noqa: E731
+        assert client.call_tool("slow", on_progress=take if listens else None).text == "done"
+        return list(reports)
+
+    def beats(count: int) -> Callable[[Context], None]:
+        def wait(ctx: Context) -> None:
+            running = lambda: [each[2] for each in reports].count("still running")  # noqa: E731
+            before = running()
+            assert eventually(lambda: running() >= before + count)
+
+        return wait
+
+    with client_of(server, way, revision, timeout=WAIT) as client:
+        found = call(beats(2))
+        assert found[:2] == [(1e-6, None, "still running"), (2e-6, None, "still running")]
+        found = call(
+            lambda ctx: ctx.progress(3, 10, "begun"), beats(3), lambda ctx: ctx.progress(4, 10)
+        )
+        assert found[0] == (3, 10, "begun")
+        assert found[1:3] == [(3 + 1e-6, 10, "still running"), (3 + 2e-6, 10, "still running")]
+        assert found[-1] == (4, 10, None)
+        found = call(beats(1), lambda ctx: ctx.progress(0), beats(1))
+        assert (0, None, None) in found  # the first report is sent, whatever the beats were
+        found = call(lambda ctx: ctx.progress(1e15, 1e16), beats(3))
+        assert all(one[0] < two[0] for one, two in zip(found, found[1:]))
+        found = call(lambda ctx: ctx.progress(5), lambda ctx: ctx.progress(4), beats(1))
+        assert [each[0] for each in found[:2]] == [5, 5 + 1e-6]  # 4 was dropped
+        assert call(lambda ctx: ctx.sleep(0.2), listens=False) == []
+
+        def busy(ctx: Context) -> None:
+            for number in range(20):
+                ctx.progress(number)
+                ctx.sleep(0.01)
+
+        assert len(call(busy)) == 20
+
+
+def test_heartbeats_end_with_the_call() -> None:
+    server = Server("s")
+    left = threading.Event()
+
+    @server.tool(heartbeat=0.02)
+    def fails(ctx: Context) -> str:
+        ctx.sleep(0.1)
+        raise ValueError("no")
+
+    @server.tool(heartbeat=0.02)
+    def forever(ctx: Context) -> str:
+        try:
+            while True:
+                ctx.sleep(0.01)
+        finally:
+            left.set()
+
+    with client_of(server, "memory", "2026-07-28", timeout=WAIT) as client:
+        reports: List[float] = []
+        take = lambda each: reports.append(each.progress)  # noqa: E731
+        with pytest.raises(minimcp.ToolError):
+            client.call_tool("fails", on_progress=take)
+        count = len(reports)
+        assert count > 1
+        time.sleep(0.1)
+        assert len(reports) == count
+        with pytest.raises(RequestTimeout):
+            client.call_tool("forever", on_progress=take, timeout=0.2)
+        assert left.wait(WAIT)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, "20", True, float("inf")])
+def test_heartbeats_that_are_wrong(wrong: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="heartbeat"):
+        Server("s").add_tool(lambda: "", name="t", heartbeat=wrong)
+
+
+def test_a_mounted_tool_keeps_its_heartbeat() -> None:
+    outer, inner = Server("outer"), Server("inner")
+
+    @inner.tool(heartbeat=0.03)
+    def slow(ctx: Context) -> str:
+        ctx.sleep(0.2)
+        return "done"
+
+    outer.mount(inner, prefix="in")
+    reports: List[float] = []
+    with client_of(outer, "memory", "2026-07-28", timeout=WAIT) as client:
+        client.call_tool("in__slow", on_progress=lambda each: reports.append(each.progress))
+    assert len(reports) >= 2
