@@ -99,6 +99,9 @@ class Sessions:
 
     begin: Any = None
 
+    # Default seconds of silence in a call; None means no limit.
+    idle_timeout: Optional[float] = None
+
     def __init__(self, first: ClientSession, host: Host, timeout: Optional[float]) -> None:
         self.newest = first
         self.host = host
@@ -152,6 +155,7 @@ class Call:
         timeout: Seconds for the whole call; None means no limit.
         cancel: A token that another thread can cancel, or None.
         capability: A capability that the server must declare, or None.
+        idle_timeout: Seconds of silence in one request; None means no limit.
 
     Raises:
         CapabilityNotSupported: The server does not declare it.
@@ -164,6 +168,7 @@ class Call:
         timeout: Seconds,
         cancel: Cancel = None,
         capability: Optional[str] = None,
+        idle_timeout: Seconds = None,
     ) -> None:
         self._sessions = sessions
         self._host = sessions.host
@@ -172,6 +177,12 @@ class Call:
             self.deadline = Deadline(sessions.timeout)
         else:
             self.deadline = deadline_of("timeout", timeout)
+        if idle_timeout is DEFAULT:
+            idle_timeout = sessions.idle_timeout
+        if idle_timeout is not None:
+            from .idle import IdleDeadline
+
+            self.deadline = IdleDeadline(self.deadline, idle_timeout)
         self.session = sessions.newest
         if self.session.calls.cause is not None:
             self.session = sessions.after(self.session, self.deadline, cancel)

@@ -115,7 +115,8 @@ class Client:
     """A connection to one server, made by `connect`. It is thread-safe and a context manager.
 
     Every method that sends a request takes ``timeout=`` (seconds for the whole call; None means no
-    limit) and ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
+    limit), ``idle_timeout=`` (seconds in which the server neither responds nor reports progress; None
+    means no limit) and ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
     `request` raises. Methods that list or read also take ``cache=``: "use" returns a cached result
     that the server still allows to be used, "refresh" sends a request and caches the result, and
     "bypass" ignores the cache.
@@ -196,10 +197,12 @@ class Client:
         member: str,
         read: Callable[[Any], T],
         timeout: Seconds,
+        idle_timeout: Seconds,
         cancel: Cancel,
         cache: str,
     ) -> list[T]:
-        call = Call(self._sessions, timeout, cancel, method.partition("/")[0])
+        capability = method.partition("/")[0]
+        call = Call(self._sessions, timeout, cancel, capability, idle_timeout)
         return call.pages(method, member, read, cache)
 
     def request(
@@ -208,6 +211,7 @@ class Client:
         params: Optional[Mapping[str, Json]] = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raw: bool = False,
@@ -219,6 +223,8 @@ class Client:
             method: A method of the specification or one of the server's own.
             params: The params without what the library adds; None means no params.
             timeout: Seconds for the whole call; None means no limit. Progress does not extend it.
+            idle_timeout: Seconds without a response or progress, which is then requested; None
+                means no limit. Default: that of `connect`. Questions of the server stop both clocks.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `request` returns. None does not request progress.
@@ -242,7 +248,7 @@ class Client:
             BaseException: Any exception that ``on_progress`` raises; the server is notified.
         """
         sent = _check_params(method, params)
-        return Call(self._sessions, timeout, cancel).fetch(
+        return Call(self._sessions, timeout, cancel, None, idle_timeout).fetch(
             method, sent, on_progress, raw=raw, cache=cache
         )
 
@@ -261,17 +267,24 @@ class Client:
         call = Call(self._sessions, DEFAULT, None)
         call.session.notify(method, sent, call.deadline)
 
-    def ping(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> float:
+    def ping(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> float:
         """Ping the server and return the seconds until it responded. Raises what `request`
         raises."""
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         began = time.monotonic()
         # Stateless revisions have no ping.
         call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
         return time.monotonic() - began
 
     def set_log_level(
-        self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+        self,
+        level: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> None:
         """Request log messages of this level and above. Raises what `request` raises, and:
 
@@ -285,7 +298,7 @@ class Client:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        call = Call(self._sessions, timeout, cancel, "logging")
+        call = Call(self._sessions, timeout, cancel, "logging", idle_timeout)
         from . import subscriptions
 
         subscriptions.of(call.session).set_log_level(level, call.request)
@@ -332,7 +345,12 @@ class Client:
     # ------------------------------------------------------------ tools
 
     def list_tools(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[Tool]:
         """Return all tools of the server, from all pages of the list.
 
@@ -351,7 +369,7 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return self._list_tools(Call(self._sessions, timeout, cancel, "tools"), cache)
+        return self._list_tools(Call(self._sessions, timeout, cancel, "tools", idle_timeout), cache)
 
     def _list_tools(self, call: Call, cache: str = "use") -> list[Tool]:
         tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
@@ -371,6 +389,7 @@ class Client:
         arguments: Arguments = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
@@ -405,7 +424,7 @@ class Client:
         """
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         validate = self._validates(validate)
         params = self._with_task(call, self._call_params(name, arguments))
         return self._carry_out(call, params, None, on_progress, raise_on_error, validate)
@@ -532,6 +551,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
         validate: Optional[bool] = None,
@@ -542,6 +562,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool,
         validate: Optional[bool] = None,
@@ -551,6 +572,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool = False,
         validate: Optional[bool] = None,
@@ -569,7 +591,7 @@ class Client:
             McpError: As `call_tool`, unless ``return_exceptions`` is True.
             TypeError: An item is not a pair.
         """
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         pairs: list[Any] = list(calls)
         for each in pairs:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
@@ -616,6 +638,7 @@ class Client:
         *,
         ttl: Optional[float] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Task:
         """Call a tool as a task and return without waiting for its end.
@@ -641,7 +664,7 @@ class Client:
         """
         from ..extensions.client_tasks import Task, need_tasks
 
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         need_tasks(call)
         params = self._call_params(name, arguments)
         if call.session.era.revision.handshake:
@@ -688,7 +711,9 @@ class Client:
             )
         return Task(self, id)
 
-    def list_tasks(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Task]:
+    def list_tasks(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> list[Task]:
         """Return the tasks of this client that the server keeps.
 
         Arguments and exceptions are those of `list_tools`.
@@ -699,14 +724,19 @@ class Client:
         """
         from ..extensions.client_tasks import Task
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need("tasks.list")
         return call.pages("tasks/list", "tasks", partial(Task.read, self), "bypass")
 
     # ------------------------------------------------------------ resources
 
     def list_resources(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[types.Resource]:
         """Return all resources that the server lists, from all pages of the list.
 
@@ -718,11 +748,22 @@ class Client:
         https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
         return self._list(
-            "resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache
+            "resources/list",
+            "resources",
+            types.Resource.from_wire,
+            timeout,
+            idle_timeout,
+            cancel,
+            cache,
         )
 
     def list_resource_templates(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[types.ResourceTemplate]:
         """Return all resource templates that the server lists, from all pages of the list.
 
@@ -733,7 +774,13 @@ class Client:
         """
         read = types.ResourceTemplate.from_wire
         return self._list(
-            "resources/templates/list", "resourceTemplates", read, timeout, cancel, cache
+            "resources/templates/list",
+            "resourceTemplates",
+            read,
+            timeout,
+            idle_timeout,
+            cancel,
+            cache,
         )
 
     def read_resource(
@@ -741,6 +788,7 @@ class Client:
         uri: str,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         cache: str = "use",
@@ -759,7 +807,7 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
-        call = Call(self._sessions, timeout, cancel, "resources")
+        call = Call(self._sessions, timeout, cancel, "resources", idle_timeout)
         result = call.fetch(
             "resources/read", {"uri": require_type(uri, str, URI)}, on_progress, cache=cache
         )
@@ -767,7 +815,9 @@ class Client:
 
     # ------------------------------------------------------------ skills
 
-    def list_skills(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Skill]:
+    def list_skills(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> list[Skill]:
         """Return the skills that the server lists, from all pages of the list. It may serve others.
 
         No file is read. Arguments and exceptions are those of `list_tools`.
@@ -777,12 +827,17 @@ class Client:
         """
         from ..extensions.client_skills import CAPABILITY, Skill
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need(CAPABILITY)
         return call.pages("skills/list", "skills", partial(Skill, self), "bypass")
 
     def read_skill(
-        self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+        self,
+        skill: Union[str, Skill],
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> Skill:
         """Read the ``SKILL.md`` of a skill and verify its size, digest and front matter.
 
@@ -802,7 +857,7 @@ class Client:
         """
         from ..extensions.client_skills import CAPABILITY, Skill, get_skill
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need(CAPABILITY)
         if not isinstance(skill, Skill):
             uri = require_type(skill, str, "a skill must be a Skill or a URI (a str)")
@@ -813,7 +868,12 @@ class Client:
     # ------------------------------------------------------------ prompts
 
     def list_prompts(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[Prompt]:
         """Return all prompts of the server, from all pages of the list.
 
@@ -824,7 +884,9 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        return self._list("prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
+        return self._list(
+            "prompts/list", "prompts", Prompt.from_wire, timeout, idle_timeout, cancel, cache
+        )
 
     def get_prompt(
         self,
@@ -832,6 +894,7 @@ class Client:
         arguments: Optional[Mapping[str, Scalar]] = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> types.GetPromptResult:
@@ -854,7 +917,7 @@ class Client:
         params: dict[str, Json] = {"name": require_type(name, str, "a prompt's name must be a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        call = Call(self._sessions, timeout, cancel, "prompts")
+        call = Call(self._sessions, timeout, cancel, "prompts", idle_timeout)
         result = call.request("prompts/get", params, on_progress)
         return call.read("prompts/get", types.GetPromptResult, result)
 
@@ -869,6 +932,7 @@ class Client:
         template: Optional[str] = None,
         arguments: Optional[Mapping[str, Scalar]] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> types.Completion:
         """Return suggestions for an argument of a prompt or a variable of a resource template.
@@ -902,7 +966,7 @@ class Client:
         require_type(value, str, "a value must be a str")
         params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         revision = call.session.era.revision
         if chosen is not None and revision.completion_context:
             params["context"] = {"arguments": chosen}
@@ -914,13 +978,17 @@ class Client:
     # ------------------------------------------------------------ changes
 
     def _subscriptions(
-        self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel
+        self,
+        do: Callable[[ClientSubscriptions, Deadline], T],
+        timeout: Seconds,
+        idle_timeout: Seconds,
+        cancel: Cancel,
     ) -> T:
         """Run an operation on the subscriptions, and retry it when `Call.request` would retry a
         request."""
         from . import subscriptions
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         refusals: list[type] = []
         call.session.check()
         check_token(cancel)
@@ -930,7 +998,14 @@ class Client:
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
-    def subscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
+    def subscribe(
+        self,
+        uri: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> None:
         """Call ``on_resource_updated`` from now on when this resource, or one below it, changes.
 
         Exceptions are those of `request`, and:
@@ -945,16 +1020,28 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """
-        self._change(uri, True, timeout, cancel)
+        self._change(uri, True, timeout, idle_timeout, cancel)
 
-    def unsubscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
+    def unsubscribe(
+        self,
+        uri: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> None:
         """Cancel a subscription. Arguments and exceptions are those of `subscribe`."""
-        self._change(uri, False, timeout, cancel)
+        self._change(uri, False, timeout, idle_timeout, cancel)
 
-    def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
+    def _change(
+        self, uri: str, wanted: bool, timeout: Seconds, idle_timeout: Seconds, cancel: Cancel
+    ) -> None:
         require_type(uri, str, URI)
         self._subscriptions(
-            lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel
+            lambda of, deadline: of.change(uri, wanted, deadline, cancel),
+            timeout,
+            idle_timeout,
+            cancel,
         )
 
     def listen(
@@ -966,6 +1053,7 @@ class Client:
         *,
         filters: Optional[Mapping[str, Json]] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Changes:
         """Open a stream of changes: ``for change in client.listen(tools_list_changed=True): ...``.
@@ -1007,7 +1095,7 @@ class Client:
             tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {}
         )
         return self._subscriptions(
-            lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, cancel
+            lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, idle_timeout, cancel
         )
 
     def submit(self, function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> Future[T]:

@@ -133,6 +133,7 @@ def connect(
     *,
     revision: str = "auto",
     timeout: Optional[float] = CALL_SECONDS,
+    idle_timeout: Optional[float] = None,
     connect_timeout: Optional[float] = START_SECONDS,
     probe_timeout: float = 5.0,
     restart: bool = False,
@@ -177,6 +178,8 @@ def connect(
         config: A host's file, such as "mcp.json", or a mapping of the same form.
         revision: "auto" probes, "handshake" does not, and a name permits only that revision.
         timeout: Seconds for one call (60; None means no limit). The clock stops during questions.
+        idle_timeout: Seconds of a call without progress or a result (None: no limit). Calls then
+            request progress by themselves. The clock stops during questions.
         connect_timeout: Seconds to start and negotiate (60; None means no limit).
         probe_timeout: Seconds of these after which a silent process gets the handshake (5).
         restart: Whether the next call after a loss starts the server again and renews the
@@ -233,7 +236,7 @@ def connect(
     limits = require_type(
         Limits() if limits is None else limits, Limits, "limits must be Limits(...) or None"
     )
-    for name in ("timeout", "probe_timeout", "connect_timeout"):
+    for name in ("timeout", "idle_timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     check_interval("ping_interval", ping_interval)
     check_token(cancel)
@@ -296,6 +299,7 @@ def connect(
     except BaseException:
         host.close()
         raise
+    sessions.idle_timeout = idle_timeout
     if not restart and isinstance(sessions.newest.transport, ChildTransport):
         sessions.newest.transport.advice = RESTART
     return Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)

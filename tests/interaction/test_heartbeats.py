@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator, List, Optional, Tuple
 import pytest
 
 import minimcp
-from minimcp import Context, ElicitRequest, RequestTimeout, Server
+from minimcp import Context, RequestTimeout, Server
 
 from ..support import WAIT, eventually
 
@@ -136,3 +136,117 @@ def test_a_mounted_tool_keeps_its_heartbeat() -> None:
     with client_of(outer, "memory", "2026-07-28", timeout=WAIT) as client:
         client.call_tool("in__slow", on_progress=lambda each: reports.append(each.progress))
     assert len(reports) >= 2
+
+
+# ------------------------------------------------------------ idle_timeout=
+
+
+def long_server() -> Server:
+    server = Server("long", extensions=[minimcp.Tasks()])
+
+    @server.tool
+    def silent(ctx: Context) -> str:
+        """Take a second."""
+        ctx.sleep(1.0)
+        return "done"
+
+    @server.tool
+    def busy(ctx: Context) -> str:
+        """Report progress for a second."""
+        for number in range(20):
+            ctx.progress(number)
+            ctx.sleep(0.05)
+        return "done"
+
+    @server.tool(heartbeat=0.1)
+    def beating(ctx: Context) -> str:
+        """Take a second, with a heartbeat."""
+        ctx.sleep(1.0)
+        return "done"
+
+    @server.tool
+    def asks(ctx: Context) -> str:
+        """Ask a question."""
+        return str(ctx.elicit("Name?", {"name": str}).require()["name"])
+
+    @server.tool(task="required")
+    def task(ctx: Context) -> str:
+        """Run as a task."""
+        ctx.sleep(0.6)
+        return "done"
+
+    @server.resource("slow://one")
+    def slow(ctx: Context) -> str:
+        """Read slowly."""
+        ctx.sleep(1.0)
+        return "done"
+
+    return server
+
+
+@WAYS
+@REVISIONS
+def test_a_silent_call_times_out_and_progress_extends_it(way: str, revision: str) -> None:
+    def elicit(request: Any) -> Any:
+        time.sleep(0.6)
+        return {"name": "Ada"}
+
+    options = {"idle_timeout": 0.4, "elicit": elicit, "timeout": None}
+    with client_of(long_server(), way, revision, **options) as client:
+        began = time.monotonic()
+        with pytest.raises(RequestTimeout, match="'silent': silent for 0.4 s"):
+            client.call_tool("silent")
+        assert time.monotonic() - began < 0.9
+        assert client.call_tool("busy").text == "done"
+        assert client.call_tool("beating").text == "done"
+        assert client.call_tool("silent", idle_timeout=None).text == "done"
+        assert client.call_tool("asks").text == "Ada"
+        with pytest.raises(RequestTimeout, match="silent for 0.4 s"):
+            client.read_resource("slow://one")
+        with pytest.raises(RequestTimeout, match="no answer within 0.2 s"):
+            client.call_tool("busy", timeout=0.2)
+        results = client.call_tools(
+            [("busy", None), ("silent", None), ("beating", None)], return_exceptions=True
+        )
+        assert [getattr(each, "text", None) for each in results[::2]] == ["done", "done"]
+        reports: List[float] = []
+        client.call_tool("busy", on_progress=lambda each: reports.append(each.progress))
+        assert len(reports) == 20
+
+
+def test_a_task_is_not_silent_between_two_polls() -> None:
+    options = {"idle_timeout": 0.3, "extensions": [minimcp.Tasks()]}
+    with client_of(long_server(), "memory", "2026-07-28", **options) as client:
+        assert client.call_tool("task").text == "done"
+        with pytest.raises(RequestTimeout, match="did not end in time: no answer within 0.2 s"):
+            client.start_task("task").wait(0.2)
+
+
+def test_every_call_takes_an_idle_timeout() -> None:
+    import inspect
+
+    from minimcp.client.group import Group
+
+    for cls in (minimcp.Client, Group):
+        for name, function in inspect.getmembers(cls, inspect.isfunction):
+            if not name.startswith("_"):
+                parameters = inspect.signature(function).parameters
+                assert ("timeout" in parameters) == ("idle_timeout" in parameters), name
+    for wrong in (-1, "1"):
+        with pytest.raises((TypeError, ValueError), match="idle_timeout"):
+            minimcp.connect(long_server(), idle_timeout=wrong)
+        with minimcp.connect(long_server()) as client:
+            with pytest.raises((TypeError, ValueError), match="idle_timeout"):
+                client.ping(idle_timeout=wrong)  # type: ignore[arg-type]
+
+
+def test_progress_is_asked_for_only_with_an_idle_timeout() -> None:
+    sent: List[str] = []
+    for options, asks in ({"idle_timeout": 9}, True), ({}, False):
+        sent.clear()
+        trace = lambda arrow, text: sent.append(text) if arrow == "-->" else None  # noqa: E731
+        with minimcp.connect(long_server(), trace=trace, **options) as client:
+            client.call_tools([("beating", None), ("beating", None)])
+            client.list_tools()
+        calls = [each for each in sent if "tools/" in each]
+        assert ["progressToken" in each for each in calls] == [asks] * len(calls)
