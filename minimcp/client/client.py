@@ -275,7 +275,9 @@ class Client:
         call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         began = time.monotonic()
         # Stateless revisions have no ping.
-        call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
+        call.within(None, cancel).request(
+            "ping" if call.session.era.revision.handshake else "server/discover", {}
+        )
         return time.monotonic() - began
 
     def set_log_level(
@@ -471,21 +473,42 @@ class Client:
         Args:
             first: The outcome of the first request, or None to send it.
         """
+        sent = params
+
+        def send(method: str, params: Params) -> dict[str, Json]:
+            nonlocal sent
+            sent = params
+            return self._send_call(call, method, params, first, on_progress)
+
         try:
-            result = call.request("tools/call", params, on_progress, first=first)
+            result = call.around("tools/call", params, send)
         except ToolError as error:  # older servers report a failed tool by an error code
             if raise_on_error or error.result is None:
                 raise
             return error.result
+        return self._typed(call, str(sent.get("name")), result, raise_on_error, validate)
+
+    def _send_call(
+        self,
+        call: Call,
+        method: str,
+        params: Params,
+        first: Optional[Outcome],
+        on_progress: Optional[OnProgress],
+    ) -> dict[str, Json]:
+        """Send a tool call, again if necessary, and return its result, also from a task. See
+        `_carry_out` for the arguments."""
+        try:
+            result = call.request(method, params, on_progress, first=first)
         except HeaderMismatch:  # the tool was never listed, or its schema has changed since
             if call.session.header_params is None:
                 raise
             self._list_tools(call, "refresh")
-            result = call.request("tools/call", params, on_progress)
+            result = call.request(method, params, on_progress)
         except MethodNotFound:  # in revisions with a handshake, a tool may require a task
             if not self._requires_task(call, params["name"]):
                 raise
-            result = call.request("tools/call", {**params, "task": {}})
+            result = call.request(method, {**params, "task": {}})
         wire = result if result.get("resultType") == "task" else result.get("task")
         if wire is not None and "content" not in result:
             from ..extensions.client_tasks import Task
@@ -496,7 +519,7 @@ class Client:
             except BaseException:
                 task.give_up()
                 raise
-        return self._typed(call, params["name"], result, raise_on_error, validate)
+        return result
 
     def _requires_task(self, call: Call, name: str) -> bool:
         """Return whether the server lists the tool as one that must run as a task."""
@@ -601,9 +624,9 @@ class Client:
                 )
         validate = self._validates(validate)
         params = [self._with_task(call, self._call_params(*each)) for each in pairs]
-        outcomes: list[Optional[Outcome]] = [
-            *call.session.request_all("tools/call", params, call.deadline, cancel)
-        ]
+        outcomes: list[Optional[Outcome]] = [None] * len(params)
+        if call.middleware is None:  # otherwise each call is sent on a thread of its own
+            outcomes[:] = call.session.request_all("tools/call", params, call.deadline, cancel)
         if call.session.header_params is not None and any(
             isinstance(outcome, HeaderMismatch) for outcome in outcomes
         ):
@@ -618,6 +641,7 @@ class Client:
             for one, first in zip(params, outcomes):
                 # A deadline of its own: it is paused only while the host answers this call.
                 part = call.within(None, token)
+                part.middleware = call.middleware
                 work = partial(self._carry_out, part, one, first, validate=validate)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 # A call that has to wait runs on its own thread, so that it delays no other.
@@ -1037,12 +1061,20 @@ class Client:
         self, uri: str, wanted: bool, timeout: Seconds, idle_timeout: Seconds, cancel: Cancel
     ) -> None:
         require_type(uri, str, URI)
-        self._subscriptions(
-            lambda of, deadline: of.change(uri, wanted, deadline, cancel),
-            timeout,
-            idle_timeout,
-            cancel,
-        )
+
+        def send(method: str, params: Params) -> dict[str, Json]:
+            self._subscriptions(
+                lambda of, deadline: of.change(str(params["uri"]), wanted, deadline, cancel),
+                timeout,
+                idle_timeout,
+                cancel,
+            )
+            return {}
+
+        method = "resources/subscribe" if wanted else "resources/unsubscribe"
+        middleware = self._host.middleware
+        run = send if middleware is None else partial(middleware.run, send=send)
+        run(method, {"uri": uri})
 
     def listen(
         self,

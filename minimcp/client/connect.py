@@ -140,6 +140,7 @@ def connect(
     ping_interval: Optional[float] = None,
     cache: bool = True,
     validate_results: bool = True,
+    middleware: Sequence[Callable[[Any, Callable[[], Any]], Any]] = (),
     handlers: Any = None,
     on_log: Optional[Callable[[LogMessage], Any]] = None,
     on_tools_changed: Optional[Callable[[], Any]] = None,
@@ -188,6 +189,8 @@ def connect(
             pings without a response the connection is lost.
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
+        middleware: Functions such as ``def log(call, call_next): return call_next()``, the first
+            outermost. They run around each call, on its thread; examples/clients.rst explains them.
         handlers: An object that has any of the next eight functions as methods.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.
@@ -258,6 +261,10 @@ def connect(
         cache=cache,
         connection=str(target) if config is not None else None,
     )
+    if middleware != ():
+        from .middleware import ClientMiddleware
+
+        host.middleware = ClientMiddleware(middleware)
     if found.entry is not None:
         host.offers = found.entry.offers
         if timeout is CALL_SECONDS and found.entry.timeout is not None:
@@ -300,9 +307,12 @@ def connect(
         host.close()
         raise
     sessions.idle_timeout = idle_timeout
+    client = Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)
+    if host.middleware is not None:
+        host.middleware.attach(client)
     if not restart and isinstance(sessions.newest.transport, ChildTransport):
         sessions.newest.transport.advice = RESTART
-    return Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)
+    return client
 
 
 # ------------------------------------------------------------ connecting

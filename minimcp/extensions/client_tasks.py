@@ -219,6 +219,7 @@ class Task:
         return self._result
 
     def _until_ended(self, call: Call) -> None:
+        call.middleware = None  # polls are not calls of the program
         while self.id and self.status not in ENDED:
             session = call.session
             self._was_notified = False

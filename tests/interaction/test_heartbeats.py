@@ -250,3 +250,105 @@ def test_progress_is_asked_for_only_with_an_idle_timeout() -> None:
             client.list_tools()
         calls = [each for each in sent if "tools/" in each]
         assert ["progressToken" in each for each in calls] == [asks] * len(calls)
+
+
+# ------------------------------------------------------------ callers that disconnect
+
+
+def waiting_server(**options: Any) -> Tuple[Server, threading.Event, List[bool]]:
+    server = Server("waiting", **options)
+    begun = threading.Event()
+    seen: List[bool] = []
+
+    @server.tool
+    def wait(ctx: Context) -> str:
+        """Wait until the caller is gone."""
+        begun.set()
+        seen.append(eventually(lambda: ctx.cancelled))
+        return "gone"
+
+    return server, begun, seen
+
+
+def post_and_leave(url: str, revision: str, begun: threading.Event) -> None:
+    """Call the tool through a socket, and close it."""
+    import http.client
+    import json
+    from urllib.parse import urlsplit
+
+    envelope = {
+        "io.modelcontextprotocol/protocolVersion": revision,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": "wait", "arguments": {}, "_meta": envelope}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params})
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": revision,
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "wait",
+    }
+    wire = http.client.HTTPConnection(urlsplit(url).netloc, timeout=WAIT)
+    wire.request("POST", urlsplit(url).path, body, headers)
+    assert begun.wait(WAIT)
+    wire.close()
+
+
+@pytest.mark.parametrize("json_response", [False, True])
+def test_a_handler_notices_that_its_caller_over_http_is_gone(json_response: bool) -> None:
+    options = minimcp.HttpOptions(json_response=json_response)
+    server, begun, seen = waiting_server(http=options)
+    with closing(server), server.start_http() as running:
+        post_and_leave(running.url, "2026-07-28", begun)
+        assert eventually(lambda: seen == [True])
+
+
+@REVISIONS
+def test_a_handler_notices_that_its_connection_is_lost(revision: str) -> None:
+    server, begun, seen = waiting_server()
+    with closing(server):
+        client = minimcp.connect(server, revision=revision)
+        future = client.submit(client.call_tool, "wait")
+        assert begun.wait(WAIT)
+        client.close()
+        with pytest.raises(minimcp.ConnectionLost):
+            future.result(WAIT)
+        assert eventually(lambda: seen == [True])
+
+
+def test_a_handler_notices_that_its_session_has_ended() -> None:
+    """A session may come back for its response, so only its end cancels the handler."""
+    server, begun, seen = waiting_server()
+    with closing(server), server.start_http() as running:
+        client = minimcp.connect(running.url, revision="2025-11-25")
+        client.submit(client.call_tool, "wait")
+        assert begun.wait(WAIT)
+        client.close()
+        assert eventually(lambda: seen == [True])
+
+
+def test_a_handler_notices_that_a_wsgi_host_closed_its_response() -> None:
+    server, begun, seen = waiting_server()
+
+    @server.tool
+    def report(ctx: Context) -> str:
+        """Report progress until the caller is gone."""
+        begun.set()
+        try:
+            while not ctx.cancelled:
+                ctx.progress(time.monotonic())
+                ctx.sleep(0.01)
+        finally:
+            seen.append(ctx.cancelled)
+        return "gone"
+
+    from ..transports.http_app import call
+    from ..unit.test_wsgi import Host
+
+    with closing(server):
+        body = Host(server.wsgi())(call("report", token=1))[2]
+        iterator = iter(body)
+        next(iterator)
+        body.close()
+        assert eventually(lambda: seen == [True])

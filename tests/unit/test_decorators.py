@@ -173,7 +173,8 @@ def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
     """The classes for type checkers, what `help` says, and what is checked are the same."""
     extensions = [Apps(), Tasks()]
     server = Server("x", extensions=extensions)
-    features = [feature_of(server, name) for name in ("prompts", "resources", "access")]
+    own = ("prompts", "resources", "access", "visibility", "heartbeats")
+    features = [feature_of(server, name) for name in own]
     features += [feature for feature in config_of(server).features if feature not in features]
     declared = [name for feature in features for name in feature.options]
     known = {*COMMON_OPTIONS, *declared}
