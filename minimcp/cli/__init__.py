@@ -37,6 +37,7 @@ COMMANDS = {
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
     "install": ("install", "write a server into a host's config file"),
     "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
+    "card": ("card", "print the card of a server, or make one from a file"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
 

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from ..engine.transport import Transport
+    from ..extensions.cards import ServerCard
     from ..http.client import HttpServer
     from ..types import ElicitRequest, LogMessage, SampleRequest, SampleResult
     from .config import Config, ConfigEntry
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
         def open_pipe(self) -> Transport:
             """Return the client's end of a new connection."""
 
-    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerObject]
+    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerCard, ServerObject]
 
 LATE = frozenset(
     {
@@ -174,8 +175,8 @@ def connect(
 
     Args:
         target: A command or argument list (run without a shell), a ``.py``, ``.js`` or other file,
-            a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, or a name in
-            ``config``.
+            a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, a
+            `ServerCard`, or a name in ``config``.
         config: A host's file, such as "mcp.json", or a mapping of the same form.
         revision: "auto" probes, "handshake" does not, and a name permits only that revision.
         timeout: Seconds for one call (60; None means no limit). The clock stops during questions.
@@ -707,6 +708,8 @@ def read_target(
 
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("a URL", HttpServer(target, **(web or {})), is_web=True)
+    if callable(getattr(target, "remote", None)):  # a ServerCard
+        target = target.remote()
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
     if web and isinstance(target, str):
         from .command import refuse_address

@@ -99,6 +99,7 @@ class ServerConfig:
     on_finished: Optional[OnFinished] = None
     auth: Any = None
     ping_interval: Optional[float] = None
+    card: Any = None
     visible: Optional[Callable[..., Any]] = None
     lists: str = "all"
     trusted_proxies: Iterable[str] = ()

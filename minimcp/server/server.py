@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..auth.bearer import Bearer
+    from ..extensions.cards import Card
     from ..features.executors import ExecutorOption, Main
     from ..features.observers import FinishedRequest
     from ..http.endpoint import Endpoint
@@ -103,6 +104,7 @@ class Server:
         limits: Bounds in bytes, seconds and numbers; None uses the defaults of `Limits`.
         http: How to serve over HTTP; None uses the defaults of `HttpOptions`.
         auth: A `Bearer` that authorizes HTTP requests; None accepts all. Stdio is never authorized.
+        card: A `Card` to serve over HTTP; None serves none.
         visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None hides none.
         lists: "usable" leaves out of lists what the scopes of the token do not allow; or "all".
 
@@ -151,6 +153,7 @@ class Server:
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,
         auth: Optional[Bearer] = None,
+        card: Optional[Card] = None,
         visible: Optional[Callable[[Context, str, str], bool]] = None,
         lists: str = "all",
         **unknown: NoReturn,
@@ -204,6 +207,8 @@ class Server:
         offer = Offer(
             choose(revisions), strict_version=strict_version, accept_batches=accept_batches
         )
+        if card is not None:
+            self._config.card = card.serve(info.to_wire(), offer.names, auth)
         self.renew_in_fork()
         self._registry = Registry(self._config, offer)
         if state_keys is not None:
@@ -349,7 +354,8 @@ class Server:
             complete: For each variable, a list of values or a function of the text typed so far.
                 The function may have a second parameter, which receives the arguments chosen
                 already.
-            scopes, visible: As for `tool`. The function may take variables of the template.
+            scopes: As for `tool`. A function may take variables of the template.
+            visible: As for `tool`.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a resource of the same URI.
 
@@ -474,7 +480,8 @@ class Server:
             icons: Icons of the prompt; None sends none.
             meta: The prompt's ``_meta``; None sends none.
             complete: Completions of arguments, as for `resource`; None completes only enumerations.
-            scopes, visible: As for `tool`.
+            scopes: As for `tool`.
+            visible: As for `tool`.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a prompt of the same name.
 
@@ -1067,6 +1074,8 @@ def _check_given(given: Mapping[str, Any]) -> None:
     # By name, because the module of the class is loaded only by a server that uses it.
     if http is not None and type(http).__name__ != "HttpOptions":
         raise TypeError(f"http must be an HttpOptions(...) or None, not {http!r:.60}")
+    if given["card"] is not None and type(given["card"]).__name__ != "Card":
+        raise TypeError(f"card must be a minimcp.Card(...) or None, not {given['card']!r:.60}")
     if auth is not None and type(auth).__name__ != "Bearer":
         # Without the value: it may be a token.
         raise TypeError(f"auth must be a minimcp.Bearer(...) or None, not {type(auth).__name__}")
