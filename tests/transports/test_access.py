@@ -20,6 +20,7 @@ from ..inside import registry_of
 from ..support import WAIT, eventually
 from .http_app import NEWEST, Shaken, alone, call, core_of, message, post, serve
 from .test_authorization import get, over_a_socket, with_token
+from .test_shared_sessions import SharedMemory
 from .test_sse_server import Old
 
 requirement = pytest.mark.requirement
@@ -975,3 +976,152 @@ def test_middleware_of_lists_that_is_wrong(caplog: pytest.LogCaptureFixture) -> 
                 server.middleware(**given)(lambda ctx, call_next: None)
         with pytest.raises(TypeError, match="must take"):
             server.middleware(lists=True)(lambda ctx: None)
+
+
+# ------------------------------------------------------------ threads, executors and processes
+
+
+@pytest.mark.parametrize("executor", [None, "serial", "main"])
+def test_a_function_that_blocks_does_not_stop_the_connection(executor: Optional[str]) -> None:
+    go = threading.Event()
+    begun = threading.Event()
+    threads: List[str] = []
+
+    def visible(ctx: Context) -> bool:
+        begun.set()
+        threads.append(threading.current_thread().name)
+        return go.wait(WAIT)
+
+    options: Dict[str, Any] = {}
+    if executor is not None:
+        options["executor"] = minimcp.Serial() if executor == "serial" else executor
+    with closing(Server("s")) as server:
+        server.add_tool(lambda: "1", name="slow", visible=visible, timeout=WAIT, **options)
+        server.add_tool(lambda: "2", name="free")
+        with minimcp.connect(server, timeout=WAIT) as client:
+            for method, given in ((client.list_tools, ()), (client.call_tool, ("slow",))):
+                go.clear()
+                begun.clear()
+                future = client.submit(method, *given)
+                assert begun.wait(WAIT)
+                assert client.ping() < WAIT  # while the function blocks
+                assert client.call_tool("free").text == "2"
+                go.set()
+                while executor == "main" and method == client.call_tool and not future.done():
+                    server.pump(0.05)
+                assert future.result(WAIT)
+    assert not any("reader" in name for name in threads)
+
+
+def test_a_hidden_tool_of_an_executor_stays_hidden() -> None:
+    serial = minimcp.Serial()
+    with closing(Server("s")) as server:
+        server.add_tool(lambda: "1", name="tool", visible=lambda ctx: False, executor=serial)
+        for revision in ("2025-11-25", NEWEST):
+            with minimcp.connect(server, revision=revision, timeout=WAIT) as client:
+                with pytest.raises(InvalidParams, match="Unknown tool: tool"):
+                    client.call_tool("tool")
+
+
+def test_rights_that_end_between_two_rounds_end_the_call() -> None:
+    ran: List[int] = []
+    rights = {"scope": "write", "groups": ["staff"]}
+    claims: Dict[str, Any] = {"sub": "ada", "client_id": "app", "aud": RESOURCE, **rights}
+    bearer = Bearer(lambda token: dict(claims), resource=RESOURCE, authorization_servers=[ISSUER])
+    with closing(Server("s", auth=bearer)) as server:
+
+        def ask(ctx: Context) -> str:
+            name = ctx.elicit("Name?", {"name": str}, key="name").require()["name"]
+            ran.append(1)
+            return str(name)
+
+        server.add_tool(ask, name="scoped", scopes=["write"])
+        server.add_tool(ask, name="hidden", visible=of_staff)
+        capabilities = {"elicitation": {"form": {}}}
+        for name, lost in (("scoped", "scope"), ("hidden", "groups")):
+            claims.update(rights)
+            asked = call(name, capabilities=capabilities)
+            first = result(server.handle_http(with_token(asked, "t")))
+            answers = {"name": {"action": "accept", "content": {"name": "Ada"}}}
+            again = {
+                "name": name,
+                "arguments": {},
+                "requestState": first["requestState"],
+                "inputResponses": answers,
+            }
+            del claims[lost]
+            retry = alone("tools/call", again, capabilities=capabilities)
+            refused = server.handle_http(with_token(retry, "t"))
+            if name == "scoped":
+                assert refused.status == 403
+            else:
+                assert json.loads(refused.body)["error"]["message"] == "Unknown tool: hidden"
+            claims.update(rights)
+            assert server.handle_http(with_token(retry, "t")).status == 200
+    assert ran == [1, 1]
+
+
+def test_processes_that_share_sessions_decide_by_the_token_of_each_request() -> None:
+    tokens: Dict[str, Any] = {
+        "new": {"sub": "ada", "client_id": "app", "groups": ["staff"], "scope": "write"},
+        "old": {"sub": "ada", "client_id": "app"},
+        "bob": {"sub": "bob", "client_id": "app", "groups": ["staff"], "scope": "write"},
+    }
+    store = SharedMemory()
+    servers = [tickets(auth=bearer_of(tokens), store=store) for _ in range(2)]
+    for server in servers:
+        server.add_tool(lambda: "written", name="write", scopes=["write"])
+    try:
+        session = Signed(servers[0], "new")
+        cores = [session.core, core_of(servers[1])]
+        fire = message("tools/call", {"name": "fire", "arguments": {"who": "x"}}, 3)
+        write = message("tools/call", {"name": "write", "arguments": {}}, 4)
+        names = lambda answer: [tool["name"] for tool in answer["result"]["tools"]]  # noqa: E731
+        for core in (*cores, *cores):
+            session.core = core
+            session.token = "new"
+            assert b"fired x" in session.send(fire).body
+            assert b"written" in session.send(write).body
+            assert "fire" in names(session.send(message("tools/list", {}, 5)).answer)
+            session.token = "old"
+            assert b"Unknown tool: fire" in session.send(fire).body
+            assert session.send(write).status == 403
+            assert "fire" not in names(session.send(message("tools/list", {}, 6)).answer)
+            session.token = "bob"  # another person, who cannot use this session at all
+            assert session.send(fire).status == 404
+        for core in cores:
+            core.close()
+    finally:
+        for server in servers:
+            server.close()
+
+
+def test_a_change_in_another_process_is_hidden_here() -> None:
+    tokens: Dict[str, Any] = {
+        "staff": {"sub": "eve", "client_id": "app", "groups": ["staff"]},
+        "all": {"sub": "ada", "client_id": "app"},
+    }
+    store = SharedMemory()
+    servers = [tickets(auth=bearer_of(tokens), store=store) for _ in range(2)]
+    heard: Dict[str, List[str]] = {token: [] for token in tokens}
+    clients = []
+    try:
+        with servers[0].start_http() as running:
+            servers[1].start_http()
+            for token, found in heard.items():
+                client = minimcp.connect(
+                    running.url, auth=token, timeout=WAIT, on_resource_updated=found.append
+                )
+                clients.append(client)
+                client.subscribe("staff://list")
+                client.subscribe("tickets-changed://all")
+            assert servers[1].handle_http(with_token(call("read"), "all")).status == 200
+            servers[1].resource_updated("staff://list")
+            servers[1].resource_updated("tickets-changed://all")
+            assert eventually(lambda: len(set(heard["staff"])) == 2 and heard["all"])
+            assert set(heard["all"]) == {"tickets-changed://all"}
+            for client in clients:
+                client.close()
+    finally:
+        for server in servers:
+            server.close()
