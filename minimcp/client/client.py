@@ -404,6 +404,7 @@ class Client:
             name: The tool's name.
             arguments: Values by parameter name; None sends none.
             timeout: Seconds for the whole call; None means no limit. Default: that of `connect`.
+            idle_timeout: Seconds without progress or a result, as for `request`.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `call_tool` returns. None does not request progress.

@@ -284,25 +284,20 @@ class Server:
         Args:
             function: Its annotations become schemas. A `Context` parameter receives the context.
             name: The tool's name; None uses the function's name.
-            title: A name for people; None sends none.
+            title, icons, meta: A name for people, icons, and ``_meta``; None sends none.
             description: What the tool does, for the model; None uses the docstring.
             annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
-            input_schema: JSON Schema of the arguments; None uses the parameters' annotations.
-            output_schema: JSON Schema of the result; None uses the return annotation.
-            icons: Icons of the tool; None sends none.
-            meta: The tool's ``_meta``; None sends none.
+            input_schema, output_schema: JSON Schemas; None uses the function's annotations.
             structured: Whether to send structured content; None sends it if there is a schema.
             timeout: Maximum seconds of running, without waits for the client; None: no limit.
             executor: Where calls run, as for `Server`; None uses the server's executor.
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
-            scopes: Scopes that a token needs in addition to those of ``Server(auth=...)``: a list,
-                or a function that takes arguments of the tool by name, and returns a list.
-            visible: A function of `Context`. False hides the tool from the caller; None: nobody.
-            heartbeat: Seconds of silence after which progress is sent for the tool; None sends none.
+            scopes: Scopes that a token needs: a list, or a function of arguments that returns one.
+            visible: A function of `Context`: False hides the tool from the caller. None hides none.
+            heartbeat: Seconds of silence after which progress is sent for the tool; None: never.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
-            ui: With `Apps()`: the URI of a page, registered with `app`, that shows the result.
-            visibility: With `Apps()`: who may call it, "model", "app" or both; None means both.
+            ui, visibility: With `Apps()`: URI of the `app` for the result; "model", "app" or both.
             replace: Replace a tool of the same name.
 
         Raises:
@@ -342,20 +337,17 @@ class Server:
         Args:
             uri: The URI, or a URI template (RFC 6570).
             name: A name for programs; None uses the function's name.
-            title: A name for people; None sends none.
+            title, icons, meta: A name for people, icons, and ``_meta``; None sends none.
             description: What the resource is, for the model; None uses the docstring.
             mime_type: The MIME type; None lists none, and sends the type of each content.
             size: The content's size in bytes, if it is known. Templates have none.
             annotations: For whom it is: ``{"audience": ["user"], "priority": 1}``; None sends none.
-            icons: Icons of the resource; None sends none.
-            meta: The resource's ``_meta``; None sends none.
             ttl: Seconds for which clients may cache the content.
             cache_scope: Who may share cached content: "private" (one user) or "public".
             complete: For each variable, a list of values or a function of the text typed so far.
                 The function may have a second parameter, which receives the arguments chosen
                 already.
-            scopes: As for `tool`. A function may take variables of the template.
-            visible: As for `tool`.
+            scopes, visible: As for `tool`. A function of scopes may take variables of the template.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a resource of the same URI.
 
@@ -480,8 +472,7 @@ class Server:
             icons: Icons of the prompt; None sends none.
             meta: The prompt's ``_meta``; None sends none.
             complete: Completions of arguments, as for `resource`; None completes only enumerations.
-            scopes: As for `tool`.
-            visible: As for `tool`.
+            scopes, visible: As for `tool`.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a prompt of the same name.
 
@@ -552,10 +543,10 @@ class Server:
         )
 
     @overload
-    def middleware(self, function: M, /) -> M: ...
+    def middleware(self, function: M) -> M: ...
     @overload
     def middleware(self, *, lists: bool = False) -> Callable[[M], M]: ...
-    def middleware(self, *given: Any, lists: bool = False) -> Any:
+    def middleware(self, function: Any = None, *, lists: bool = False) -> Any:
         """Run a function around every handler: ``def timing(ctx, call_next): return call_next()``.
 
         The function that is registered first is the outermost. It runs on the handler's thread,
@@ -580,6 +571,7 @@ class Server:
             TypeError: The function does not accept these two arguments, is async, or is a
                 generator.
         """
+        given = () if function is None else (function,)
         options = {"lists": lists}
         return decorated(self._add_middleware, "server.middleware", given, options)
 
