@@ -143,7 +143,7 @@ class Bearer:
             the whole list at their first sign-in.
         optional: Whether to serve a request without a token. Then ``ctx.auth`` is None, and
             ``scopes`` does not apply. Everything with its own scopes answers with status 401. A
-            token that is not valid is rejected all the same.
+            token that is not valid is still rejected.
 
     Raises:
         TypeError: An argument has the wrong type, or there is neither a resource nor an audience.

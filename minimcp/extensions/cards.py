@@ -119,7 +119,7 @@ _RULES = r"""{
   }
 }"""
 _VARIABLE = r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}"
-# Headers that a card may name: not those that belong to the transport.
+# The names of headers that a card may set. Others belong to the transport.
 _HEADER = (
     r"(?i)(?!(host|content-.*|transfer-encoding|connection|accept|cookie|last-event-id|mcp-.*)$)"
     r"[!#$%&'*+\-.^_`|~0-9A-Z]+"
@@ -265,7 +265,7 @@ class _Template:
 
 
 class Card:
-    """What a server publishes about itself: ``Server("tickets", card=Card(name, url))``. Immutable.
+    """The public description of a server: ``Server("tickets", card=Card(name, url))``. Immutable.
 
     The title, version, description, icons and revisions are those of the server. The card is public:
     it is served without a token at the path of the endpoint plus ``/server-card``.
@@ -500,7 +500,7 @@ def read_catalog(
     return cards
 
 
-# What was read: for each URL, when it becomes stale, its ETag and its bytes.
+# The documents that were read, by URL: when each becomes stale, its ETag and its bytes.
 _kept: dict[str, tuple[float, str, bytes]] = {}
 _keeping = threading.Lock()
 

@@ -205,7 +205,7 @@ class Access(Feature):
             headers: The headers, with the verified token.
 
         Raises:
-            ScopesMissing: The token lacks a scope. The exception names all that are needed.
+            ScopesMissing: The token lacks a scope. The exception names all scopes of the request.
             RpcError: The entry is hidden from the caller.
         """
         incoming = probe(self._registry.config, peer, request, headers)
@@ -343,7 +343,7 @@ class Visibility(Feature):
         return any(_visible_functions(entry)) or (self._lists_usable and bool(static_scopes(entry)))
 
     def blocks(self, entry: RegisteredEntry) -> bool:
-        """Return whether a function decides who sees an entry."""
+        """Return whether a function decides about the visibility of an entry."""
         return any(_visible_functions(entry))
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
@@ -373,7 +373,7 @@ class Visibility(Feature):
 
 
 def _visible_functions(entry: Any) -> Iterator[Callable[[Context], Any]]:
-    """Yield the functions that decide who sees an entry: its own, that of its server, and those of
+    """Yield the functions that decide about the visibility of an entry: its own, that of its server, and those of
     the servers through which it is mounted."""
     own = entry.options.get("visible")
     if own is not None:

@@ -215,7 +215,7 @@ class Subscriptions(Feature):
             self._notify_all(Subscriber.resource_updated, uri, seeing=seeing)
 
     def _hides(self, notify: Callable[[Any, str], None], name: str) -> Optional[Hides]:
-        """Return a function that tells whether a change is hidden from the caller of a request.
+        """Return a function that determines whether a change is hidden from a request's caller.
 
         None: it is hidden from nobody. Of a change of a list in another process, only the list is
         known.
