@@ -89,7 +89,7 @@ def _checked(label: str, scopes: Any) -> tuple[str, ...]:
     for scope in found:
         if not isinstance(scope, str) or not SCOPE.fullmatch(scope):
             raise ValueError(
-                f"{label}: a scope must be a str without spaces and quotes, not {scope!r:.60}"
+                f"{label}: a scope must be a str without spaces or quotes, not {scope!r:.60}"
             )
     return found
 
