@@ -241,12 +241,8 @@ class Access(Feature):
             wanted = params["notifications"].get("resourceSubscriptions")
             uris = wanted if isinstance(wanted, list) else []
         elif method == "completion/complete" and registry.loaded("completions") is not None:
-            try:
-                found = registry.feature("completions").referred(params, incoming)
-                chosen = load("features.completion").chosen_arguments(params)
-            except InvalidParams:
-                return
-            params = {"arguments": chosen}
+            found = registry.feature("completions").referred(params, incoming)
+            params = {"arguments": load("features.completion").chosen_arguments(params)}
         if found is not None:
             yield found, params
         for uri in uris if resources is not None else ():

@@ -86,6 +86,8 @@ class TextHandler(RegisteredFunction):
 
     def arguments_of(self, params: Mapping[str, Json]) -> dict[str, Any]:
         texts = params.get("arguments") or {}
+        if not isinstance(texts, dict):
+            raise Mismatch("an object", texts)
         for name, value in texts.items():
             if not isinstance(value, str):
                 raise Mismatch("a string", value).inside(name)

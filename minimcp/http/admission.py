@@ -38,7 +38,7 @@ from ..engine.incoming import Route
 from ..engine.shares import ShareExceeded
 from ..errors import HeaderMismatch, InvalidRequest, RpcError
 from ..protocol.lifecycle import VERSION_KEY, Negotiation, Offer, Peer, PerRequest
-from ..protocol.messages import Id, Json, Message, Notification, Request
+from ..protocol.messages import Json, Message, Notification, Request
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import HeaderParam, from_header, plain_text
 from ..text import one_line
@@ -99,6 +99,8 @@ class Admission:
         make_session: Makes a session.
         keep_session: Keeps a session.
         route: Returns the route of a request of a peer. May raise an `RpcError`.
+        check_access: Checks that the caller may see and use the entry that a request names. May
+            raise an `RpcError` or an `HttpError`.
         named_by: By method, the member of its params that `NAME_HEADER` repeats, and the capability
             of the client without which that does not apply, or "".
         header_params: Returns the arguments of a tool call that headers repeat.
@@ -113,6 +115,7 @@ class Admission:
         make_session: MakeSession,
         keep_session: KeepSession,
         route: Callable[[Request, Peer], Route],
+        check_access: Callable[[Request, Peer, Headers], None],
         named_by: Mapping[str, tuple[str, str]],
         header_params: Callable[[Request], Sequence[HeaderParam]],
     ) -> None:
@@ -122,6 +125,7 @@ class Admission:
         self._make_session = make_session
         self._keep_session = keep_session
         self._route = route
+        self._check_access = check_access
         self._named_by = named_by
         self._header_params = header_params
         self._stateless = Negotiation(offer)
@@ -169,7 +173,10 @@ class Admission:
             if isinstance(message, Request):
                 opens = message.method == "initialize"
                 session, revision = self.sender(headers, opens)
-                return self.within(message, session, revision, headers)
+                admitted = self.within(message, session, revision, headers)
+                assert admitted.peer is not None
+                self._check_access(message, admitted.peer, headers)
+                return admitted
             session, _ = self.sender(headers)
             if session is None and not isinstance(message, Notification):
                 raise InvalidRequest(
@@ -179,10 +186,11 @@ class Admission:
         except ShareExceeded as error:
             raise rejected(error, id) from None
         except RpcError as error:
-            refusal = rejection(error, id, is_stateless)
-            if not is_request:
-                refusal.status = 400
-            raise refusal from None
+            status = 400
+            if is_request:
+                status = STATUS.get(error.code, 200) if is_stateless else 200
+            reason = error.message
+            raise HttpError(status, reason, code=error.code, id=id, data=error.data) from None
         except HttpError as error:
             error.id = id
             raise
@@ -219,6 +227,7 @@ class Admission:
             raise unsupported
         assert peer is not None
         route = self._route(request, peer)
+        self._check_access(request, peer, headers)
         if request.method == "tools/call":
             repeated = self._header_params(request)
             if repeated:
@@ -334,18 +343,6 @@ class Admission:
             if is_new:
                 self._keep_session(session, headers)
         return Admitted(session, peer, route)
-
-
-def rejection(error: RpcError, id: Optional[Id], is_stateless: bool) -> HttpError:
-    """Return the HTTP error for the error of a request.
-
-    Args:
-        error: The error.
-        id: The id of the request.
-        is_stateless: Whether the revision of the request is stateless.
-    """
-    status = STATUS.get(error.code, 200) if is_stateless else 200
-    return HttpError(status, error.message, code=error.code, id=id, data=error.data)
 
 
 def one_value(headers: Headers, name: str) -> Optional[str]:

@@ -41,7 +41,7 @@ from ..protocol.messages import (
 from ..protocol.versions import Revision
 from ..schema.header_params import HeaderParam
 from ..stores.base import StoreUnavailable
-from .admission import Admission, rejection
+from .admission import Admission
 from .events import EventStore
 from .headers import (
     JSON_TYPE,
@@ -405,6 +405,7 @@ class Endpoint(HttpService):
             make_session=self.session_store.make,
             keep_session=self.keep_session,
             route=registry.route,
+            check_access=self._check_access,
             named_by=named_by,
             header_params=self._header_params,
         )
@@ -483,7 +484,7 @@ class Endpoint(HttpService):
         tool = self._registry.tools.items.get(str(call.params.get("name")))
         return () if tool is None else tool.header_params
 
-    def _check_access(self, message: Any, peer: Optional[Peer], headers: Headers) -> None:
+    def _check_access(self, request: Request, peer: Peer, headers: Headers) -> None:
         """Check that the caller may see and use what a request names, before its response begins.
 
         Raises:
@@ -491,10 +492,10 @@ class Endpoint(HttpService):
             RpcError: The request names something that is hidden from the caller.
         """
         access = self._registry.loaded("access")
-        if access is None or peer is None or not isinstance(message, Request):
+        if access is None:
             return
         try:
-            access.check(message, peer, headers.without_token())
+            access.check(request, peer, headers.without_token())
         except RpcError as error:
             scopes = getattr(error, "scopes", None)
             if scopes is None:
@@ -502,14 +503,14 @@ class Endpoint(HttpService):
             if self.bearer is not None:
                 is_anonymous = headers.auth is None
                 raise self.bearer.insufficient(
-                    scopes, message.id, is_anonymous=is_anonymous
+                    scopes, request.id, is_anonymous=is_anonymous
                 ) from None
         except Exception as error:
             log.error(
-                "the scopes of %s cannot be computed: %s", message.method, error, exc_info=error
+                "the scopes of %s cannot be computed: %s", request.method, error, exc_info=error
             )
             reason = "the server failed"
-            raise HttpError(500, reason, code=errors.INTERNAL_ERROR, id=message.id) from None
+            raise HttpError(500, reason, code=errors.INTERNAL_ERROR, id=request.id) from None
 
     def keep_session(self, session: Session, headers: Headers) -> None:
         """Keep a new session.
@@ -625,11 +626,6 @@ class Endpoint(HttpService):
             return
         try:
             session, peer, route = self.admission.admit(message, headers)
-            try:
-                self._check_access(message, peer, headers)
-            except RpcError as error:
-                assert peer is not None and isinstance(message, Request)
-                raise rejection(error, message.id, not peer.revision.handshake) from None
         except HttpError as error:
             if isinstance(message, Request):
                 self.requests.refused(message, error)
@@ -700,10 +696,11 @@ class Endpoint(HttpService):
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
-        sender = Peer(revision) if session is None else session.peer
+        sender = (None if session is None else session.peer) or Peer(revision)
         for item in items:
-            with suppress(RpcError):  # it is the response to this item
-                self._check_access(item, sender, headers)
+            if isinstance(item, Request):
+                with suppress(RpcError):  # it is the response to this item
+                    self._check_access(item, sender, headers)
         client = self._count_in(session, headers)
         if writer.counted is not client:
             writer.count_for(client)

@@ -627,7 +627,7 @@ class Table(Generic[R]):
             if not isinstance(name, str):
                 raise InvalidParams("name must be a string")
             raise InvalidParams(self.unknown(name))
-        if arguments is not None and type(arguments) is not dict:
+        if arguments is not None and type(arguments) is not dict and not entry.hidden_by:
             raise InvalidParams(f"arguments must be an object, not {described(arguments)}")
         return entry.route
 

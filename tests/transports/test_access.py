@@ -234,7 +234,7 @@ def tickets(**options: Any) -> Server:
     def read(uri: str, ctx: Context) -> str:
         return str(ctx.read_resource(uri).contents[0].text)
 
-    @server.tool(visible=of_staff)
+    @server.tool(visible=of_staff, headers={"who": "Who"})
     def fire(who: str) -> str:
         return f"fired {who}"
 
@@ -546,7 +546,13 @@ HIDDEN = [
         {"name": "fire", "arguments": {"x": 1}},
         {"name": "fir2", "arguments": {"x": 1}},
     ),
+    ("tools/call", {"name": "fire", "arguments": [1]}, {"name": "fir2", "arguments": [1]}),
+    ("tools/call", {"name": "fire", "arguments": {"who": 1}}, {"name": "fir2", "arguments": {}}),
+    ("tools/call", {"name": "fire", "task": {"ttl": "x"}}, {"name": "fir2", "task": {"ttl": "x"}}),
+    ("tools/call", {"name": "fire", "requestState": "x"}, {"name": "fir2", "requestState": "x"}),
+    ("prompts/get", {"name": "dismiss", "arguments": [1]}, {"name": "dismisz", "arguments": [1]}),
     ("resources/read", {"uri": "staff://list"}, {"uri": "stuff://list"}),
+    ("resources/read", {"uri": "STAFF://list"}, {"uri": "STUFF://list"}),
     ("resources/read", {"uri": "staff://a"}, {"uri": "stuff://a"}),
     ("prompts/get", {"name": "dismiss"}, {"name": "dismisz"}),
     (
@@ -576,12 +582,16 @@ HIDDEN = [
 
 @requirement("SCOPE-18")
 @pytest.mark.parametrize("method, hidden, unknown", HIDDEN)
-@pytest.mark.parametrize("era", ["alone", "session"])
+@pytest.mark.parametrize("era", ["alone", "session", "mounted"])
 def test_a_hidden_entry_looks_like_an_unknown_one(
     server: Server, method: str, hidden: Any, unknown: Any, era: str
 ) -> None:
 
     session = Signed(server, "all") if era == "session" else None
+    if era == "mounted":
+        other = Server("other")
+        other.add_prompt(lambda: "", name="other")
+        server.mount(other, prefix="other")
 
     def ask(params: Any) -> Any:
         if session is not None:
@@ -593,6 +603,7 @@ def test_a_hidden_entry_looks_like_an_unknown_one(
     def plain(answer: Any, params: Any) -> Any:
         status, headers, body = answer
         text = body.decode().replace("fire", "fir2").replace("staff", "stuff")
+        text = text.replace("STAFF", "STUFF")
         headers = {name: value for name, value in headers.items() if name != "Content-Length"}
         return status, headers, text.replace("dismiss", "dismisz")
 
@@ -714,8 +725,8 @@ def test_lists_have_what_the_token_may_use() -> None:
 
 
 def test_a_cursor_belongs_to_the_token_of_its_request() -> None:
-    """Also after the caller has changed, no page shows an item that this caller must not see, and no
-    cursor tells whether a hidden name exists."""
+    """Also after the caller has changed, no page shows an item that this caller must not see, and a
+    cursor does not show that a hidden name exists."""
     with closing(Server("s", auth=bearer_of(TOKENS), page_size=2)) as server:
         for number in range(6):
             hidden: Any = {"visible": of_staff} if number % 2 else {}
