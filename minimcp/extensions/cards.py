@@ -15,19 +15,17 @@ import re
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import closing
 from functools import lru_cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Optional, Union
 from urllib.parse import quote, urljoin
 
-from ..auth.addresses import may_lead_to
-from ..auth.discovery import json_object
+from ..auth.discovery import Exchange, json_object
 from ..auth.shared import check_url
-from ..engine.timer import Deadline, Timeout
-from ..errors import ConnectionFailed, McpError, ProtocolViolation, RequestTimeout
+from ..engine.timer import Deadline
+from ..errors import AuthorizationError, ConnectionFailed, ProtocolViolation, RequestTimeout
 from ..http.client import HttpServer
-from ..http.fetch import AbortableRequest, Fetcher, without_secrets
+from ..http.fetch import AbortableRequest, without_secrets
 from ..http.headers import HttpError, HttpRequest, HttpResponse
 from ..log import logger
 from ..protocol.messages import Json, to_json
@@ -508,10 +506,11 @@ _keeping = threading.Lock()
 class _Reader:
     """Reads documents. An address that the first document was not on must be public, or as near."""
 
-    def __init__(self, timeout: Any, verify: Any, proxies: Any) -> None:
+    def __init__(self, timeout: Optional[float], verify: Any, proxies: Any) -> None:
         self._timeout = timeout
-        self._options = {"verify": True if verify is None else verify, "proxies": proxies}
-        self._address = ""
+        self._verify = True if verify is None else verify
+        self._proxies = proxies
+        self._exchange: Optional[Exchange] = None
 
     def card(self, url: str) -> ServerCard:
         return _card_of(self.document(url, CARD_TYPE), without_secrets(url))
@@ -524,10 +523,11 @@ class _Reader:
             status, headers, answer = self._fetch(url, kind, tag)
             if status != 304 or not body:
                 body = answer
-            found = re.search(r"max-age=([0-9]{1,9})", headers.get("Cache-Control", ""))
+            control = headers.get("Cache-Control", "")
+            found = re.search(r"max-age=([0-9]{1,9})", control)
             with _keeping:
                 _kept.pop(url, None)
-                if found is not None and "no-store" not in headers["Cache-Control"]:
+                if found is not None and "no-store" not in control:
                     stale_at = time.monotonic() + int(found[1])
                     _kept[url] = (stale_at, headers.get("ETag", ""), body)
                 while len(_kept) > MAX_KEPT:
@@ -538,47 +538,31 @@ class _Reader:
         return document
 
     def _fetch(self, url: str, kind: str, tag: str) -> tuple[int, Mapping[str, str], bytes]:
+        """Send a request, and follow its redirects."""
         deadline = Deadline(self._timeout)
         sent = {"Accept": kind, **({"If-None-Match": tag} if tag else {})}
         for _ in range(MAX_REDIRECTS + 1):
+            shown = without_secrets(url)
             try:
                 check_url(url)
-            except (TypeError, ValueError) as error:
+                if self._exchange is None:
+                    request = AbortableRequest()
+                    self._exchange = Exchange(url, self._verify, self._proxies, request)
+                status, headers, body = self._exchange.ask(
+                    "GET", url, sent, seconds=deadline.to_wait(), limit=MAX_BYTES
+                )
+            except (TypeError, ValueError, AuthorizationError) as error:
+                if deadline.expired:
+                    raise RequestTimeout(f"{shown}: {deadline.reason}") from None
+                if isinstance(error.__cause__, ProtocolViolation):
+                    raise error.__cause__ from None
                 raise ConnectionFailed(str(error)) from None
-            status, headers, body = self._send(url, sent, deadline)
-            shown = without_secrets(url)
-            if status in (301, 302, 303, 307, 308):
-                url = urljoin(url, headers.get("Location", ""))
-            elif status in (200, 304):
+            if status in (200, 304):
                 return status, headers, body
-            else:
+            if status not in (301, 302, 303, 307, 308):
                 raise ConnectionFailed(f"{shown}: HTTP {status}")
+            url = urljoin(url, headers.get("Location", ""))
         raise ConnectionFailed(f"{shown}: more than {MAX_REDIRECTS} redirects")
-
-    def _send(
-        self, url: str, headers: Mapping[str, str], deadline: Deadline
-    ) -> tuple[int, Mapping[str, str], bytes]:
-        first = self._address
-        http = AbortableRequest(
-            allowed=None if not first else lambda each: may_lead_to(first, each)
-        )
-        left = deadline.remaining()
-        timeout = Timeout(86400.0 if left is None else left, http.abort)
-        fetcher = Fetcher(url, redirects=False, **self._options)
-        try:
-            with closing(fetcher.send(http, "GET", headers)) as response:
-                self._address = first or http.address
-                return response.status, response.headers, response.body(MAX_BYTES)
-        except ProtocolViolation:
-            raise
-        except McpError as error:
-            shown = without_secrets(url)
-            if http.aborted.is_set():
-                raise RequestTimeout(f"{shown}: {deadline.reason}") from None
-            raise ConnectionFailed(f"{shown}: {error}") from None
-        finally:
-            timeout.stop()
-            fetcher.close()
 
 
 def _card_of(wire: Any, where: str) -> ServerCard:

@@ -463,7 +463,8 @@ def test_a_catalog_cannot_lead_into_a_private_network(
     site.put("/mcp/server-card", WANTED_CARD)
     site.put(CATALOG, {"entries": [{"identifier": "urn:1", "type": kind, "url": place}]})
     (entry,) = read_catalog(site.domain)
-    entry._reader._address = "93.184.216.34"  # as if the catalog had come from there
+    assert entry._reader._exchange is not None
+    entry._reader._exchange.address = "93.184.216.34"  # as if the catalog had come from there
     site.asked.clear()
     with pytest.raises(ConnectionFailed):
         entry.card()
