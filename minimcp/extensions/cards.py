@@ -20,12 +20,9 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Optional, Union
 from urllib.parse import quote, urljoin
 
-from ..auth.discovery import Exchange, json_object
 from ..auth.shared import check_url
 from ..engine.timer import Deadline
 from ..errors import AuthorizationError, ConnectionFailed, ProtocolViolation, RequestTimeout
-from ..http.client import HttpServer
-from ..http.fetch import AbortableRequest, without_secrets
 from ..http.headers import HttpError, HttpRequest, HttpResponse
 from ..log import logger
 from ..protocol.messages import Json, to_json
@@ -35,6 +32,8 @@ from ..text import one_line
 
 if TYPE_CHECKING:
     from ..auth.bearer import Bearer
+    from ..auth.discovery import Exchange
+    from ..http.client import HttpServer
 
 log = logger("minimcp.cards")
 
@@ -189,6 +188,8 @@ class ServerCard:
             ValueError: The card has no remote, a value is missing, unknown or not accepted, or the
                 URL is not an https URL (or http on this machine) without a user name.
         """
+        from ..http.client import HttpServer
+
         remotes = sorted(self.remotes, key=lambda each: str(each["type"]), reverse=True)
         if not remotes:
             raise ValueError(f"the card of {self.name} does not say where the server is")
@@ -513,10 +514,12 @@ class _Reader:
         self._exchange: Optional[Exchange] = None
 
     def card(self, url: str) -> ServerCard:
-        return _card_of(self.document(url, CARD_TYPE), without_secrets(url))
+        return _card_of(self.document(url, CARD_TYPE), url)
 
     def document(self, url: str, kind: str) -> dict[str, Any]:
         """Return the JSON object at a URL. See `read_card` for the exceptions."""
+        from ..auth.discovery import json_object
+
         with _keeping:
             stale_at, tag, body = _kept.get(url, (0.0, "", b""))
         if not body or time.monotonic() >= stale_at:
@@ -534,11 +537,14 @@ class _Reader:
                     del _kept[next(iter(_kept))]
         document = json_object(body)
         if document is None:
-            raise ProtocolViolation(f"{without_secrets(url)}: not a JSON object")
+            raise ProtocolViolation(f"{url}: not a JSON object")
         return document
 
     def _fetch(self, url: str, kind: str, tag: str) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request, and follow its redirects."""
+        from ..auth.discovery import Exchange
+        from ..http.fetch import AbortableRequest, without_secrets
+
         deadline = Deadline(self._timeout)
         sent = {"Accept": kind, **({"If-None-Match": tag} if tag else {})}
         for _ in range(MAX_REDIRECTS + 1):
