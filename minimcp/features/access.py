@@ -344,13 +344,13 @@ class Visibility(Feature):
 
     def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
         """Reject lists and content that depend on the caller and may be shared with others."""
-        is_used = options.get("visible") or self._config.visible or self._lists_usable
-        if is_used and self._config.list_cache_scope == "public":
+        visible = options.get("visible") or self._config.visible
+        if (visible or self._lists_usable) and self._config.list_cache_scope == "public":
             raise ValueError(
                 'list_cache_scope="public" contradicts visible= and lists="usable": remove one of '
                 "them"
             )
-        _refuse_public(kind, name, {"visible": self._config.visible, **options}, "visible")
+        _refuse_public(kind, name, {**options, "visible": visible}, "visible")
         return {}
 
     def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:

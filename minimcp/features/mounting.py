@@ -98,7 +98,7 @@ def _load_readers(entry: Any, config: ServerConfig) -> None:
     for option, reader in READERS.items():
         if entry.options.get(option):
             config.feature(reader)
-    if entry.config.visible is not None:
+    if entry.hidden_by:
         config.feature("visibility")
 
 

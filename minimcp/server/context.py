@@ -536,7 +536,8 @@ class Context:
 
     @property
     def auth(self) -> Optional[AccessToken]:
-        """The verified token of the request; None without ``Server(auth=...)``.
+        """The verified token of the request. None over stdio, without ``Server(auth=...)``, and for
+        a request without a token (``Bearer(optional=True)``).
 
         Over HTTP+SSE, this is the newest token that the client has sent.
         """

@@ -436,6 +436,25 @@ def test_scopes_apply_through_a_server_that_mounts_another(server: Server) -> No
         assert b"Unknown tool: in__fire" in outer.handle_http(asked).body
 
 
+def test_rights_apply_through_two_servers() -> None:
+    """The outermost server has no rights of its own, and a server below it hides by name."""
+    inner = Server("inner", visible=lambda ctx, kind, name: name != "secret")
+    middle = Server("middle")
+    outer = Server("outer", auth=bearer_of(TOKENS))
+    outer.mount(middle, prefix="m")
+    middle.mount(inner, prefix="i")
+    with closing(outer):
+        for name in ("secret", "shown"):
+            inner.add_tool(lambda: "x", name=name)
+        inner.add_tool(lambda: "", name="staff", visible=of_staff, scopes=["tool"])
+        assert listed(outer, "none") == ["m__i__shown"]
+        assert listed(outer, "staff") == ["m__i__shown", "m__i__staff"]
+        for token in ("none", "staff"):
+            unknown = outer.handle_http(with_token(call("m__i__secret"), token))
+            assert b"Unknown tool: m__i__secret" in unknown.body
+        assert outer.handle_http(with_token(call("m__i__staff"), "staff")).status == 200
+
+
 @requirement("SCOPE-17")
 def test_scopes_and_visibility_of_the_older_transport(server: Server) -> None:
     sse = SseServer(server.connect, registry_of(server), HttpOptions(), 10, server._auth)
@@ -707,6 +726,11 @@ def test_visible_options_that_are_wrong() -> None:
         server.add_resource(
             lambda: "", "a:b", name="r", visible=lambda ctx: True, cache_scope="public"
         )
+    for options in ({}, {"visible": None}):
+        with pytest.raises(ValueError, match='cache_scope="public" contradicts visible='):
+            Server("s", visible=lambda ctx, kind, name: True).add_resource(
+                lambda: "", "a:b", name="r", cache_scope="public", **options
+            )
     with pytest.raises(ValueError, match="list_changed: the server has no list"):
         server.list_changed("tool")
 
