@@ -129,3 +129,35 @@ def test_list_shows_the_catalog_of_a_domain(site: Any, minimcp: Callable[..., Do
     assert "has no server cards" in minimcp("list", site.domain, "--card").out
     del site.pages[CATALOG]
     assert minimcp("list", site.domain, "--card").code == 3
+
+
+@pytest.mark.parametrize(
+    "changes, verdict, words",
+    [
+        ({}, "pass", "com.example/tickets"),
+        ({"version": "9"}, "warn", "the card has version '9', not '3'"),
+        ({"name": "tickets"}, "warn", "the card is not valid: name: expected"),
+        ({"remotes": [{"type": "sse", "url": "https://x", "supportedProtocolVersions": ["1"]}]},
+         "warn", "the server does not support 1"),
+        (None, "n/a", "no card"),
+    ],
+)  # fmt: skip
+def test_check_compares_the_card_with_the_server(
+    changes: Any, verdict: str, words: str, minimcp: Callable[..., Done]
+) -> None:
+    import minimcp as library
+
+    card = library.Card("com.example/tickets", "https://example.com/mcp")
+    server = library.Server("tickets", version="3", description="Search.", card=card)
+    server.add_tool(lambda: "x", name="find", description="Find.")
+    config: Any = server._config
+    if changes is None:
+        config.card = None
+    else:
+        wire = json.loads(config.card._documents["/server-card"][1])
+        config.card = cards.ServedCard({**wire, **changes}, card)
+    with server.start_http() as running:
+        done = minimcp("check", running.url, "--only", "CARD-11", "--output", "json")
+    server.close()
+    (found,) = [each for each in json.loads(done.out) if each["row"] == "CARD-11"]
+    assert found["outcome"] == verdict and words in found["evidence"]
