@@ -22,8 +22,8 @@ def card_command(arguments: Sequence[str], prog: str) -> int:
     """Print a card or a catalog as JSON."""
     parser = Parser(
         prog,
-        "Print the card of the server at a URL, or make the card of the server in a file, for a web "
-        "server that serves it at URL/server-card.",
+        "Print the card of the server at a URL, or make the card of the server in a file, for a "
+        "web server that serves it at URL/server-card.",
     )
     parser.add_argument("target", metavar="URL|FILE[:NAME]", help="a URL, or a file with a server")
     parser.add_argument("--url", help="the public URL of the server in the file")

@@ -115,8 +115,8 @@ class Client:
     """A connection to one server, made by `connect`. It is thread-safe and a context manager.
 
     Every method that sends a request takes ``timeout=`` (seconds for the whole call; None means no
-    limit), ``idle_timeout=`` (seconds in which the server neither responds nor reports progress; None
-    means no limit) and ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
+    limit), ``idle_timeout=`` (seconds without a response or progress; None means no limit) and
+    ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
     `request` raises. Methods that list or read also take ``cache=``: "use" returns a cached result
     that the server still allows to be used, "refresh" sends a request and caches the result, and
     "bypass" ignores the cache.
@@ -224,7 +224,7 @@ class Client:
             params: The params without what the library adds; None means no params.
             timeout: Seconds for the whole call; None means no limit. Progress does not extend it.
             idle_timeout: Seconds without a response or progress, which is then requested; None
-                means no limit. Default: that of `connect`. Questions of the server stop both clocks.
+                means no limit. Default: that of `connect`. Questions stop both clocks.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `request` returns. None does not request progress.

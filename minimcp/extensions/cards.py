@@ -137,7 +137,7 @@ def _rules() -> Check:
 
 
 class ServerCard:
-    """The card of a server. It is the server's own statement: base no decision about security on it.
+    """The card of a server. It is the server's own statement: do not base security on it.
 
     Args:
         wire: The card as JSON data.
@@ -266,8 +266,8 @@ class _Template:
 class Card:
     """The public description of a server: ``Server("tickets", card=Card(name, url))``. Immutable.
 
-    The title, version, description, icons and revisions are those of the server. The card is public:
-    it is served without a token at the path of the endpoint plus ``/server-card``.
+    The title, version, description, icons and revisions are those of the server. The card is
+    public: it is served without a token at the path of the endpoint plus ``/server-card``.
 
     Args:
         name: A reverse-DNS name with a slash: "com.example/tickets".
@@ -347,7 +347,7 @@ class Card:
     def serve(
         self, info: Mapping[str, Json], revisions: Sequence[str], bearer: Optional[Bearer]
     ) -> ServedCard:
-        """Return the documents to serve. Raises ValueError: the URL is missing; or see `document`."""
+        """Return the documents to serve. Raises ValueError: the URL is missing, or as `document`."""
         url = self.url or (None if bearer is None else bearer.resource)
         if url is None:
             raise ValueError("a card needs the public URL of the server: write Card(name, url)")

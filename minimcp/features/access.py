@@ -1,5 +1,5 @@
-"""Access by caller: ``scopes=`` and ``visible=`` of tools, resources and prompts, and middleware that
-runs around lists.
+"""Access by caller: ``scopes=`` and ``visible=`` of tools, resources and prompts, and middleware
+around lists.
 
 `Access` rejects calls whose token lacks a scope. `Visibility` hides entries from some callers. Both
 decide again on each request. Their functions are the author's, so they never run on a reader
@@ -369,8 +369,8 @@ class Visibility(Feature):
 
 
 def _visible_functions(entry: Any) -> Iterator[Callable[[Context], Any]]:
-    """Yield the functions that decide about the visibility of an entry: its own, that of its server, and those of
-    the servers through which it is mounted."""
+    """Yield the functions that decide about the visibility of an entry: its own, that of its
+    server, and those of the servers through which it is mounted."""
     own = entry.options.get("visible")
     if own is not None:
         yield own
@@ -405,7 +405,8 @@ def page_for(table: Table[Any], incoming: IncomingRequest) -> str:
         text = pages.pop(key, None)
         if text is None:
             end = start + size
-            text = f'{{"{table.member}":{to_json([each.listed(revision) for each in shown[start:end]])}'
+            items = [each.listed(revision) for each in shown[start:end]]
+            text = f'{{"{table.member}":{to_json(items)}'
             if end < len(shown):
                 cursor = f"{table.member}:{end}:{names[end - 1]}"
                 text += f',"nextCursor":{to_json(cursor)}'

@@ -449,8 +449,8 @@ class Context:
     def cancelled(self) -> bool:
         """Whether the client has cancelled the request or has disconnected, or its time is over.
 
-        Check this in loops. A WSGI host notices a disconnected client at the next write. A client of
-        a session may come back for its response, so there only the end of the session counts.
+        Check this in loops. A WSGI host notices a disconnected client at the next write. A client
+        of a session may come back for its response, so there only the end of the session counts.
         """
         return self._incoming.token.cancelled
 
