@@ -347,7 +347,7 @@ class Card:
     def serve(
         self, info: Mapping[str, Json], revisions: Sequence[str], bearer: Optional[Bearer]
     ) -> ServedCard:
-        """Return the documents to serve. Raises ValueError: the URL is missing, or as `document`."""
+        """Return the documents to serve. Raises ValueError: no URL, or as `document`."""
         url = self.url or (None if bearer is None else bearer.resource)
         if url is None:
             raise ValueError("a card needs the public URL of the server: write Card(name, url)")
