@@ -265,8 +265,9 @@ class ClientSession(ConnectionRole):
         """
         if cancel is not None:
             check_token(cancel)
-        deadline.progressed()
-        on_progress = on_progress or deadline.on_progress
+        if deadline.on_progress is not None:
+            deadline.progressed()
+            on_progress = on_progress or deadline.on_progress
         on_item = None if on_progress is None else progress_reader(on_progress)
         make_params = partial(self.add_envelope, params, on_progress=on_progress)
         try:

@@ -349,7 +349,8 @@ class Calls:
                 call = self._table.pop(match.id, None)
         if call is None:
             return False
-        call.deadline.progressed()
+        if call.deadline.on_progress is not None:
+            call.deadline.progressed()
         call.settle(outcome)
         return True
 

@@ -126,6 +126,7 @@ class HttpService:
         self, registry: Any, options: HttpOptions, bearer: Optional[Bearer] = None
     ) -> None:
         self._registry = registry
+        self.card = registry.config.card
         self.path = ""
         self.options = options
         self.bearer = bearer
@@ -144,7 +145,8 @@ class HttpService:
         asked = (request.method, request.path, streams)
         if request.method != "POST" and self.is_health(request):
             return
-        if self.answer_card(request) is not None:  # pages of any origin may read it
+        # Pages of any origin may read the card.
+        if self.card is not None and self.card.answer(request, self.path) is not None:
             self.policy.check_host(headers)
             return
         if headers.cache.get(self) != asked:
@@ -166,15 +168,6 @@ class HttpService:
         """Return whether a request asks only if the server is up. Any Host header may come with
         it."""
         return request.path == self.options.health and request.method in ("GET", "HEAD")
-
-    def answer_card(self, request: HttpRequest) -> Optional[HttpResponse]:
-        """Answer a request for the server's card. Return None for any other request.
-
-        Raises:
-            HttpError: The method is not one of such a request.
-        """
-        card = self._registry.config.card
-        return None if card is None else card.answer(request, self.path)
 
     def answer_cors_or_metadata(self, request: HttpRequest) -> Optional[HttpResponse]:
         """Answer a CORS preflight or a request for the metadata of the token issuer.
@@ -232,7 +225,7 @@ class HttpService:
             if request.method != "POST" and self.is_health(request):
                 self._send_health(writer)
                 return
-            response = self.answer_card(request)
+            response = None if self.card is None else self.card.answer(request, self.path)
             if response is not None:
                 writer.send(response.status, response.headers, response.body)
                 return
@@ -441,9 +434,8 @@ class Endpoint(HttpService):
 
     def aside_paths(self) -> list[str]:
         """Return the paths of the server's metadata, card, catalog and health."""
-        bearer, card = self.bearer, self._registry.config.card
-        paths = [] if bearer is None else list(bearer.metadata_paths)
-        paths += [] if card is None else card.paths(self.path)
+        paths = [] if self.bearer is None else list(self.bearer.metadata_paths)
+        paths += [] if self.card is None else self.card.paths(self.path)
         return paths if self.options.health is None else [*paths, self.options.health]
 
     def check_path(self, path: str) -> None:
