@@ -921,6 +921,18 @@ def auth_base(function: Callable[[Any], Any]) -> Any:
     return Given()
 
 
+def test_a_client_does_not_show_the_cached_list_of_another_token() -> None:
+    with closing(tickets(list_ttl=60)) as server, server.start_http() as running:
+        token = ["staff"]
+        with minimcp.connect(running.url, auth=lambda: token[0], timeout=WAIT) as client:
+            for who, sees in (("staff", True), ("all", False), ("staff", True), ("none", False)):
+                token[0] = who
+                for _ in range(2):
+                    assert ("fire" in [tool.name for tool in client.list_tools()]) is sees
+                    names = [each.name for each in client.list_resources()]
+                    assert ("staff" in names) is sees
+
+
 @pytest.mark.parametrize("make", ["static", "jwt", "introspection"])
 def test_a_token_may_be_optional(make: str) -> None:
     given: Dict[str, Any] = {"resource": RESOURCE, "optional": True}
