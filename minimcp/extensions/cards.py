@@ -336,7 +336,8 @@ class Card:
         inputs += [inner for each in inputs for inner in each.get("variables", {}).values()]
         for each in inputs:
             if each.get("isSecret") and {"value", "default", "choices"}.intersection(each):
-                raise ValueError(f"a card is public: remove the value of the secret {each!r:.60}")
+                name = each.get("name", "of a variable")  # never the value
+                raise ValueError(f"a card is public: remove the value of the secret {name!r:.60}")
         unknown = set(re.findall(_VARIABLE, remote["url"])).difference(known)
         if unknown:
             raise ValueError(f"variables= must describe {min(unknown)!r:.60} of the URL")
@@ -374,16 +375,16 @@ class ServedCard:
     """
 
     def __init__(self, document: Mapping[str, Json], card: Card) -> None:
-        self._documents = {CARD_PATH: (CARD_TYPE, to_json(document).encode())}
+        self.documents = {CARD_PATH: (CARD_TYPE, to_json(document).encode())}
         if card.catalog:
             text = to_json(catalog_of(document)).encode()
-            self._documents[CATALOG_PATH] = (CATALOG_TYPE, text)
+            self.documents[CATALOG_PATH] = (CATALOG_TYPE, text)
         self.card = card
 
     def paths(self, endpoint: str) -> dict[str, str]:
         """Return the names of the documents by their paths, given the path of the endpoint."""
         root = endpoint.rstrip("/")
-        return {(root if name == CARD_PATH else "") + name: name for name in self._documents}
+        return {(root if name == CARD_PATH else "") + name: name for name in self.documents}
 
     def answer(self, request: HttpRequest, endpoint: str) -> Optional[HttpResponse]:
         """Return the response to a request for a document; None for any other path.
@@ -399,7 +400,7 @@ class ServedCard:
         if request.method not in ("GET", "HEAD"):
             allow = (("Allow", "GET, HEAD, OPTIONS"),)
             raise HttpError(405, "use GET for this path", allow, code=None)
-        kind, body = self._documents[name]
+        kind, body = self.documents[name]
         tag = f'"{sha256(body).hexdigest()[:32]}"'
         headers = [*CORS, ("Cache-Control", f"public, max-age={self.card.max_age}"), ("ETag", tag)]
         wanted = ",".join(request.headers.all("If-None-Match"))
@@ -500,7 +501,7 @@ def read_catalog(
 
 
 # The documents that were read, by URL: when each becomes stale, its ETag and its bytes.
-_kept: dict[str, tuple[float, str, bytes]] = {}
+kept: dict[str, tuple[float, str, bytes]] = {}
 _keeping = threading.Lock()
 
 
@@ -511,7 +512,7 @@ class _Reader:
         self._timeout = timeout
         self._verify = True if verify is None else verify
         self._proxies = proxies
-        self._exchange: Optional[Exchange] = None
+        self.exchange: Optional[Exchange] = None
 
     def card(self, url: str) -> ServerCard:
         return _card_of(self.document(url, CARD_TYPE), url)
@@ -521,7 +522,7 @@ class _Reader:
         from ..auth.discovery import json_object
 
         with _keeping:
-            stale_at, tag, body = _kept.get(url, (0.0, "", b""))
+            stale_at, tag, body = kept.get(url, (0.0, "", b""))
         if not body or time.monotonic() >= stale_at:
             status, headers, answer = self._fetch(url, kind, tag)
             if status != 304 or not body:
@@ -529,12 +530,12 @@ class _Reader:
             control = headers.get("Cache-Control", "")
             found = re.search(r"max-age=([0-9]{1,9})", control)
             with _keeping:
-                _kept.pop(url, None)
+                kept.pop(url, None)
                 if found is not None and "no-store" not in control:
                     stale_at = time.monotonic() + int(found[1])
-                    _kept[url] = (stale_at, headers.get("ETag", ""), body)
-                while len(_kept) > MAX_KEPT:
-                    del _kept[next(iter(_kept))]
+                    kept[url] = (stale_at, headers.get("ETag", ""), body)
+                while len(kept) > MAX_KEPT:
+                    del kept[next(iter(kept))]
         document = json_object(body)
         if document is None:
             raise ProtocolViolation(f"{url}: not a JSON object")
@@ -551,10 +552,10 @@ class _Reader:
             shown = without_secrets(url)
             try:
                 check_url(url)
-                if self._exchange is None:
+                if self.exchange is None:
                     request = AbortableRequest()
-                    self._exchange = Exchange(url, self._verify, self._proxies, request)
-                status, headers, body = self._exchange.ask(
+                    self.exchange = Exchange(url, self._verify, self._proxies, request)
+                status, headers, body = self.exchange.ask(
                     "GET", url, sent, seconds=deadline.to_wait(), limit=MAX_BYTES
                 )
             except (TypeError, ValueError, AuthorizationError) as error:

@@ -10,6 +10,7 @@ import pytest
 
 from minimcp.extensions import cards
 
+from ..inside import config_of
 from ..transports.test_cards import CATALOG, WANTED_CARD, running_site
 from .conftest import Done
 
@@ -26,9 +27,9 @@ def find(text: str) -> str:
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    cards._kept.clear()
+    cards.kept.clear()
     yield
-    cards._kept.clear()
+    cards.kept.clear()
 
 
 @pytest.fixture
@@ -150,11 +151,11 @@ def test_check_compares_the_card_with_the_server(
     card = library.Card("com.example/tickets", "https://example.com/mcp")
     server = library.Server("tickets", version="3", description="Search.", card=card)
     server.add_tool(lambda: "x", name="find", description="Find.")
-    config: Any = server._config
+    config = config_of(server)
     if changes is None:
         config.card = None
     else:
-        wire = json.loads(config.card._documents["/server-card"][1])
+        wire = json.loads(config.card.documents["/server-card"][1])
         config.card = cards.ServedCard({**wire, **changes}, card)
     with server.start_http() as running:
         done = minimcp("check", running.url, "--only", "CARD-11", "--output", "json")

@@ -16,7 +16,7 @@ from minimcp import Bearer, Context, HttpOptions, HttpRequest, HttpResponse, Inv
 from minimcp.http.headers import Headers
 from minimcp.http.legacy_sse import SseServer
 
-from ..inside import registry_of
+from ..inside import config_of, registry_of
 from ..support import WAIT, eventually
 from .http_app import NEWEST, Shaken, alone, call, core_of, message, post, serve
 from .test_authorization import get, over_a_socket, with_token
@@ -423,7 +423,7 @@ def test_what_a_handler_reads_needs_the_scopes_of_the_caller(server: Server) -> 
 
 @requirement("SCOPE-17")
 def test_scopes_apply_through_a_server_that_mounts_another(server: Server) -> None:
-    outer = Server("outer", auth=server._auth)
+    outer = Server("outer", auth=config_of(server).auth)
     outer.mount(server, prefix="in")
     with closing(outer):
         server.add_tool(lambda: "late", name="late", scopes=["late"])
@@ -457,7 +457,7 @@ def test_rights_apply_through_two_servers() -> None:
 
 @requirement("SCOPE-17")
 def test_scopes_and_visibility_of_the_older_transport(server: Server) -> None:
-    sse = SseServer(server.connect, registry_of(server), HttpOptions(), 10, server._auth)
+    sse = SseServer(server.connect, registry_of(server), HttpOptions(), 10, config_of(server).auth)
     try:
         client = Old(sse, Authorization="Bearer none")
         client.open()

@@ -31,6 +31,7 @@ from minimcp import (
 from minimcp.extensions import cards
 from minimcp.http.headers import Headers
 
+from ..inside import exchange_of
 from ..support import WAIT
 from ..unit.test_wsgi import Host, whole
 from .test_authorization import get, over_a_socket
@@ -45,9 +46,9 @@ FOREIGN = "https://page.example"
 
 @pytest.fixture(autouse=True)
 def _forget() -> Iterator[None]:
-    cards._kept.clear()
+    cards.kept.clear()
     yield
-    cards._kept.clear()
+    cards.kept.clear()
 
 
 def made(card: Optional[Card] = None, **options: Any) -> Server:
@@ -463,8 +464,7 @@ def test_a_catalog_cannot_lead_into_a_private_network(
     site.put("/mcp/server-card", WANTED_CARD)
     site.put(CATALOG, {"entries": [{"identifier": "urn:1", "type": kind, "url": place}]})
     (entry,) = read_catalog(site.domain)
-    assert entry._reader._exchange is not None
-    entry._reader._exchange.address = "93.184.216.34"  # as if the catalog had come from there
+    exchange_of(entry).address = "93.184.216.34"  # as if the catalog had come from there
     site.asked.clear()
     with pytest.raises(ConnectionFailed):
         entry.card()
