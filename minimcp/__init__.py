@@ -78,6 +78,7 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first
     from .engine.cancel import CancelToken
     from .stores.base import Entry, MemoryStore, Store
     from .extensions.apps import Apps
+    from .extensions.cards import Card, CatalogEntry, ServerCard, read_card, read_catalog
     from .extensions.extension import Extension
     from .extensions.skills import Skills
     from .extensions.tasks import Tasks
@@ -150,6 +151,8 @@ __all__ = [
     "CancelToken",
     "Cancelled",
     "CapabilityNotSupported",
+    "Card",
+    "CatalogEntry",
     "Change",
     "Client",
     "ClientCredentials",
@@ -215,6 +218,7 @@ __all__ = [
     "SamplingMessage",
     "Serial",
     "Server",
+    "ServerCard",
     "SignIn",
     "Skill",
     "SkillError",
@@ -246,6 +250,8 @@ __all__ = [
     "method",
     "notification",
     "prompt",
+    "read_card",
+    "read_catalog",
     "resolve_inside",
     "resource",
     "serve",
@@ -265,6 +271,7 @@ _MODULES = {
     "engine.limits": "Limits",
     "engine.cancel": "CancelToken",
     "extensions.apps": "Apps",
+    "extensions.cards": "Card CatalogEntry ServerCard read_card read_catalog",
     "extensions.client_skills": "Skill SkillError",
     "extensions.client_tasks": "Task",
     "extensions.extension": "Extension",

@@ -26,7 +26,7 @@ from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
 from .test_layers import core_modules
 
-BLOCKS = 40
+BLOCKS = 46
 """Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
 
 
@@ -85,14 +85,9 @@ def test_the_text_above_a_file_names_it() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "ask.py",
-        "client.py",
-        "pack.py",
-        "visit.py",
+        *("ask.py", "client.py", "pack.py", "visit.py", "pages.py", "rounds.py", "malformed.py"),
+        *("rights.py", "discover.py", "approved.py"),
         "own_form.py",
-        "pages.py",
-        "rounds.py",
-        "malformed.py",
     ],
 )
 def test_the_clients_print_the_documented_output(name: str, files: Path) -> None:

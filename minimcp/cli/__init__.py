@@ -38,6 +38,7 @@ COMMANDS = {
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
     "install": ("install", "add a server to a host's config file"),
     "bridge": ("gateway", "serve a stdio server over HTTP, a URL over stdio, or several as one"),
+    "card": ("card", "print the card of a server, or make one from a file"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
 

@@ -7,6 +7,7 @@ https://modelcontextprotocol.io/specification/2026-07-28
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from typing import Any, Callable, Mapping, Optional
@@ -326,6 +327,37 @@ def _origin(probe: Probe) -> None:
         is_rejected,
         f"the status is {reply.status}: any page that a user visits could use this server",
     )
+
+
+@check("a server card agrees with the server", None, "CARD-11", web=True, must=False)
+def _card(probe: Probe) -> str:
+    from ..extensions.cards import CARD_PATH, CARD_TYPE, ServerCard
+
+    headers = {"Accept": CARD_TYPE, "Origin": "http://page.example"}
+    reply = probe.connection.exchange(b"", None, headers, "GET", CARD_PATH)
+    if reply.status != 200:
+        raise NotApplicable(f"the server has no card (status {reply.status})")
+    kind = media_type(reply.headers.get("Content-Type", ""))[0]
+    expect(kind == CARD_TYPE, f"Content-Type is {kind!r:.60}")
+    origin = reply.headers.get("Access-Control-Allow-Origin")
+    expect(origin == "*", f"Access-Control-Allow-Origin is {origin!r:.60}, not '*'")
+    tag = reply.headers.get("ETag")
+    expect(tag, "ETag is missing")
+    again = probe.connection.exchange(
+        b"", None, {**headers, "If-None-Match": tag}, "GET", CARD_PATH
+    )
+    expect(again.status == 304, f"If-None-Match returned the status {again.status}, not 304")
+    try:
+        card = ServerCard(json.loads(reply.body))
+    except ValueError as error:
+        raise Failed(f"the card is not valid: {error}") from None
+    version = (server_info(probe.opening) or {}).get("version")
+    expect(card.version == version, f"the card has version {card.version!r}, not {version!r:.60}")
+    for remote in card.remotes:
+        named = set(remote.get("supportedProtocolVersions", ()))
+        missing = named.difference(probe.opening.get("supportedVersions", named))
+        expect(not missing, f"the server does not support {', '.join(sorted(missing))}")
+    return card.name
 
 
 @check("a notification is accepted with 202 and no body", "SHTTP-10", "M:HTTP-6", web=True)

@@ -24,6 +24,7 @@ MORE: Mapping[str, Sequence[str]] = {
         "auth/grants.py",
         "auth/signin.py",
         "auth/store.py",
+        "extensions/cards.py",
     ),
     "tasks": ("extensions/host_tasks.py", "extensions/client_tasks.py"),
     "skills": ("extensions/skills.py", "extensions/client_skills.py"),

@@ -339,6 +339,11 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     """List what a server offers. If one list fails, report it and show the others."""
     lists: dict[str, Sequence[Any]] = {name: [] for name, *_ in SECTIONS}
     code = 0
+    card = None
+    if options.card:
+        from .card import found_card, lines_of
+
+        card = found_card(options.target, options.prog)
     for name, _, capability, fetch in SECTIONS:
         try:
             if capability in client.capabilities:
@@ -348,7 +353,8 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         except McpError as error:
             print_error(options.prog, f"{name}: {error}")
             code = max(code, exit_code(error))
-    heading = [
+    heading = [] if card is None else [*lines_of(card), ""]
+    heading += [
         f"{_server_name(client)}, revision {client.revision}",
         *_indented(client.instructions, 2),
     ]
@@ -366,7 +372,8 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         texts = ["no tools"]
     text = "\n\n".join(["\n".join(heading), *texts])
     listed = {name: [each.to_wire() for each in lists[name]] for name in lists}
-    return {**listed, "extensions": extensions or {}}, [text], code
+    shown = {"card": None if card is None else card.wire} if options.card else {}
+    return {**shown, **listed, "extensions": extensions or {}}, [text], code
 
 
 def _sizes(tools: Sequence[Tool], heading: str, code: int) -> Found:
@@ -612,10 +619,21 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
     if "--all" not in arguments:
         about = (
             "Show a server's tools, resources and prompts with their arguments. "
-            "list --all shows the servers of all hosts instead."
+            "list --all shows the servers of all hosts instead, and list DOMAIN --card the servers "
+            "in the catalog of a domain."
         )
+        if "--card" in arguments:
+            from .card import domain_in, list_catalog
+
+            domain = domain_in(arguments)
+            if domain is not None:
+                return list_catalog(domain, prog, as_data="json" in arguments)
         size = "show the bytes and the estimated tokens of each tool in the list, and the total"
-        more = (("--size", {"action": "store_true", "help": size}),)
+        card = "show the card of a server with a URL, too"
+        more = (
+            ("--size", {"action": "store_true", "help": size}),
+            ("--card", {"action": "store_true", "help": card}),
+        )
         return _run(_list, about, more, arguments, prog)
     from .install import list_all
 

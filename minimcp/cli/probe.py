@@ -283,16 +283,23 @@ class Web:
         self, server: Any, seconds: float, note: Callable[[bytes], Any], intake: Intake
     ) -> None:
         self._fetcher = server.fetcher()
+        self._url = server.url
         self._seconds = seconds
         self._note = note
         self._intake = intake
 
     def exchange(
-        self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
+        self,
+        body: bytes,
+        id: Any = None,
+        headers: Mapping[str, str] = {},
+        method: str = "POST",
+        below: str = "",
     ) -> Reply:
         """Send an HTTP request and read its response until the answer to the request with this id.
 
-        Without an id, read the whole response, or only the head of an event stream.
+        Without an id, read the whole response, or only the head of an event stream. ``below`` is
+        appended to the path of the server's URL.
         """
         from ..http.fetch import AbortableRequest
 
@@ -303,7 +310,9 @@ class Web:
         cancel_timer = timer.after(seconds, request.abort)
         headers = {**HTTP_HEADERS, **headers}
         try:
-            with closing(self._fetcher.send(request, method, headers, body or None)) as response:
+            url = self._url.partition("?")[0].rstrip("/") + below if below else None
+            send = self._fetcher.send
+            with closing(send(request, method, headers, body or None, url)) as response:
                 content_type = response.headers.get("Content-Type", "")
                 if not content_type.startswith("text/event-stream"):
                     received = response.body(MAX_MESSAGE_BYTES)

@@ -115,7 +115,8 @@ class Client:
     """A connection to one server, made by `connect`. It is thread-safe and a context manager.
 
     Every method that sends a request takes ``timeout=`` (seconds for the whole call; None means no
-    limit) and ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
+    limit), ``idle_timeout=`` (seconds without a response or progress; None means no limit) and
+    ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
     `request` raises. Methods that list or read also take ``cache=``: "use" returns a cached result
     that the server still allows to be used, "refresh" sends a request and caches the result, and
     "bypass" ignores the cache.
@@ -196,10 +197,12 @@ class Client:
         member: str,
         read: Callable[[Any], T],
         timeout: Seconds,
+        idle_timeout: Seconds,
         cancel: Cancel,
         cache: str,
     ) -> list[T]:
-        call = Call(self._sessions, timeout, cancel, method.partition("/")[0])
+        capability = method.partition("/")[0]
+        call = Call(self._sessions, timeout, cancel, capability, idle_timeout)
         return call.pages(method, member, read, cache)
 
     def request(
@@ -208,6 +211,7 @@ class Client:
         params: Optional[Mapping[str, Json]] = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raw: bool = False,
@@ -219,6 +223,8 @@ class Client:
             method: A method of the specification or one of the server's own.
             params: The params without what the library adds; None means no params.
             timeout: Seconds for the whole call; None means no limit. Progress does not extend it.
+            idle_timeout: Seconds without a response or progress, which is then requested; None
+                means no limit. Default: that of `connect`. Questions stop both clocks.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `request` returns. None does not request progress.
@@ -242,7 +248,7 @@ class Client:
             BaseException: Any exception that ``on_progress`` raises; the server is notified.
         """
         sent = _check_params(method, params)
-        return Call(self._sessions, timeout, cancel).fetch(
+        return Call(self._sessions, timeout, cancel, None, idle_timeout).fetch(
             method, sent, on_progress, raw=raw, cache=cache
         )
 
@@ -261,17 +267,26 @@ class Client:
         call = Call(self._sessions, DEFAULT, None)
         call.session.notify(method, sent, call.deadline)
 
-    def ping(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> float:
+    def ping(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> float:
         """Ping the server and return the seconds until it responded. Raises what `request`
         raises."""
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         began = time.monotonic()
         # Stateless revisions have no ping.
-        call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
+        call.within(None, cancel).request(
+            "ping" if call.session.era.revision.handshake else "server/discover", {}
+        )
         return time.monotonic() - began
 
     def set_log_level(
-        self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+        self,
+        level: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> None:
         """Request log messages of this level and above. Raises what `request` raises, and:
 
@@ -285,7 +300,7 @@ class Client:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        call = Call(self._sessions, timeout, cancel, "logging")
+        call = Call(self._sessions, timeout, cancel, "logging", idle_timeout)
         from . import subscriptions
 
         subscriptions.of(call.session).set_log_level(level, call.request)
@@ -332,7 +347,12 @@ class Client:
     # ------------------------------------------------------------ tools
 
     def list_tools(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[Tool]:
         """Return all tools of the server, from all pages of the list.
 
@@ -351,7 +371,7 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return self._list_tools(Call(self._sessions, timeout, cancel, "tools"), cache)
+        return self._list_tools(Call(self._sessions, timeout, cancel, "tools", idle_timeout), cache)
 
     def _list_tools(self, call: Call, cache: str = "use") -> list[Tool]:
         tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
@@ -371,6 +391,7 @@ class Client:
         arguments: Arguments = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
@@ -384,6 +405,7 @@ class Client:
             name: The tool's name.
             arguments: Values by parameter name; None sends none.
             timeout: Seconds for the whole call; None means no limit. Default: that of `connect`.
+            idle_timeout: Seconds without progress or a result, as for `request`.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `call_tool` returns. None does not request progress.
@@ -415,7 +437,7 @@ class Client:
             from .returns import converter  # few programs need it
 
             convert = converter(returns)
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         validate = self._validates(validate)
         params = self._with_task(call, self._call_params(name, arguments))
         result = self._carry_out(call, params, None, on_progress, raise_on_error, validate)
@@ -465,21 +487,42 @@ class Client:
         Args:
             first: The outcome of the first request, or None to send it.
         """
+        sent = params
+
+        def send(method: str, params: Params) -> dict[str, Json]:
+            nonlocal sent
+            sent = params
+            return self._send_call(call, method, params, first, on_progress)
+
         try:
-            result = call.request("tools/call", params, on_progress, first=first)
+            result = call.around("tools/call", params, send)
         except ToolError as error:  # older servers report a failed tool by an error code
             if raise_on_error or error.result is None:
                 raise
             return error.result
+        return self._typed(call, str(sent.get("name")), result, raise_on_error, validate)
+
+    def _send_call(
+        self,
+        call: Call,
+        method: str,
+        params: Params,
+        first: Optional[Outcome],
+        on_progress: Optional[OnProgress],
+    ) -> dict[str, Json]:
+        """Send a tool call, again if necessary, and return its result, also from a task. See
+        `_carry_out` for the arguments."""
+        try:
+            result = call.request(method, params, on_progress, first=first)
         except HeaderMismatch:  # the tool was never listed, or its schema has changed since
             if call.session.header_params is None:
                 raise
             self._list_tools(call, "refresh")
-            result = call.request("tools/call", params, on_progress)
+            result = call.request(method, params, on_progress)
         except MethodNotFound:  # in revisions with a handshake, a tool may require a task
             if not self._requires_task(call, params["name"]):
                 raise
-            result = call.request("tools/call", {**params, "task": {}})
+            result = call.request(method, {**params, "task": {}})
         wire = result if result.get("resultType") == "task" else result.get("task")
         if wire is not None and "content" not in result:
             from ..extensions.client_tasks import Task
@@ -490,7 +533,7 @@ class Client:
             except BaseException:
                 task.give_up()
                 raise
-        return self._typed(call, params["name"], result, raise_on_error, validate)
+        return result
 
     def _requires_task(self, call: Call, name: str) -> bool:
         """Return whether the server lists the tool as one that must run as a task."""
@@ -545,6 +588,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
         validate: Optional[bool] = None,
@@ -555,6 +599,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool,
         validate: Optional[bool] = None,
@@ -564,6 +609,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool = False,
         validate: Optional[bool] = None,
@@ -582,7 +628,7 @@ class Client:
             McpError: As `call_tool`, unless ``return_exceptions`` is True.
             TypeError: An item is not a pair.
         """
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         pairs: list[Any] = list(calls)
         for each in pairs:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
@@ -592,9 +638,9 @@ class Client:
                 )
         validate = self._validates(validate)
         params = [self._with_task(call, self._call_params(*each)) for each in pairs]
-        outcomes: list[Optional[Outcome]] = [
-            *call.session.request_all("tools/call", params, call.deadline, cancel)
-        ]
+        outcomes: list[Optional[Outcome]] = [None] * len(params)
+        if call.middleware is None:  # otherwise each call is sent on a thread of its own
+            outcomes[:] = call.session.request_all("tools/call", params, call.deadline, cancel)
         if call.session.header_params is not None and any(
             isinstance(outcome, HeaderMismatch) for outcome in outcomes
         ):
@@ -609,6 +655,7 @@ class Client:
             for one, first in zip(params, outcomes):
                 # A deadline of its own: it is paused only while the host answers this call.
                 part = call.within(None, token)
+                part.middleware = call.middleware
                 work = partial(self._carry_out, part, one, first, validate=validate)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 # A call that has to wait runs on its own thread, so that it delays no other.
@@ -629,6 +676,7 @@ class Client:
         *,
         ttl: Optional[float] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Task:
         """Call a tool as a task and return without waiting for its end.
@@ -654,7 +702,7 @@ class Client:
         """
         from ..extensions.client_tasks import Task, need_tasks
 
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         need_tasks(call)
         params = self._call_params(name, arguments)
         if call.session.era.revision.handshake:
@@ -701,7 +749,9 @@ class Client:
             )
         return Task(self, id)
 
-    def list_tasks(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Task]:
+    def list_tasks(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> list[Task]:
         """Return the tasks of this client that the server keeps.
 
         Arguments and exceptions are those of `list_tools`.
@@ -712,14 +762,19 @@ class Client:
         """
         from ..extensions.client_tasks import Task
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need("tasks.list")
         return call.pages("tasks/list", "tasks", partial(Task.read, self), "bypass")
 
     # ------------------------------------------------------------ resources
 
     def list_resources(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[types.Resource]:
         """Return all resources that the server lists, from all pages of the list.
 
@@ -731,11 +786,22 @@ class Client:
         https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
         return self._list(
-            "resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache
+            "resources/list",
+            "resources",
+            types.Resource.from_wire,
+            timeout,
+            idle_timeout,
+            cancel,
+            cache,
         )
 
     def list_resource_templates(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[types.ResourceTemplate]:
         """Return all resource templates that the server lists, from all pages of the list.
 
@@ -746,7 +812,13 @@ class Client:
         """
         read = types.ResourceTemplate.from_wire
         return self._list(
-            "resources/templates/list", "resourceTemplates", read, timeout, cancel, cache
+            "resources/templates/list",
+            "resourceTemplates",
+            read,
+            timeout,
+            idle_timeout,
+            cancel,
+            cache,
         )
 
     def read_resource(
@@ -754,6 +826,7 @@ class Client:
         uri: str,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         cache: str = "use",
@@ -772,7 +845,7 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
-        call = Call(self._sessions, timeout, cancel, "resources")
+        call = Call(self._sessions, timeout, cancel, "resources", idle_timeout)
         result = call.fetch(
             "resources/read", {"uri": require_type(uri, str, URI)}, on_progress, cache=cache
         )
@@ -780,7 +853,9 @@ class Client:
 
     # ------------------------------------------------------------ skills
 
-    def list_skills(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Skill]:
+    def list_skills(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> list[Skill]:
         """Return the skills that the server lists, from all pages of the list. It may serve others.
 
         No file is read. Arguments and exceptions are those of `list_tools`.
@@ -790,12 +865,17 @@ class Client:
         """
         from ..extensions.client_skills import CAPABILITY, Skill
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need(CAPABILITY)
         return call.pages("skills/list", "skills", partial(Skill, self), "bypass")
 
     def read_skill(
-        self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+        self,
+        skill: Union[str, Skill],
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> Skill:
         """Read the ``SKILL.md`` of a skill and verify its size, digest and front matter.
 
@@ -815,7 +895,7 @@ class Client:
         """
         from ..extensions.client_skills import CAPABILITY, Skill, get_skill
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need(CAPABILITY)
         if not isinstance(skill, Skill):
             uri = require_type(skill, str, "a skill must be a Skill or a URI (a str)")
@@ -826,7 +906,12 @@ class Client:
     # ------------------------------------------------------------ prompts
 
     def list_prompts(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[Prompt]:
         """Return all prompts of the server, from all pages of the list.
 
@@ -837,7 +922,9 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        return self._list("prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
+        return self._list(
+            "prompts/list", "prompts", Prompt.from_wire, timeout, idle_timeout, cancel, cache
+        )
 
     def get_prompt(
         self,
@@ -845,6 +932,7 @@ class Client:
         arguments: Optional[Mapping[str, Scalar]] = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> types.GetPromptResult:
@@ -867,7 +955,7 @@ class Client:
         params: dict[str, Json] = {"name": require_type(name, str, "a prompt's name must be a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        call = Call(self._sessions, timeout, cancel, "prompts")
+        call = Call(self._sessions, timeout, cancel, "prompts", idle_timeout)
         result = call.request("prompts/get", params, on_progress)
         return call.read("prompts/get", types.GetPromptResult, result)
 
@@ -882,6 +970,7 @@ class Client:
         template: Optional[str] = None,
         arguments: Optional[Mapping[str, Scalar]] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> types.Completion:
         """Return suggestions for an argument of a prompt or a variable of a resource template.
@@ -915,7 +1004,7 @@ class Client:
         require_type(value, str, "a value must be a str")
         params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         revision = call.session.era.revision
         if chosen is not None and revision.completion_context:
             params["context"] = {"arguments": chosen}
@@ -927,13 +1016,17 @@ class Client:
     # ------------------------------------------------------------ changes
 
     def _subscriptions(
-        self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel
+        self,
+        do: Callable[[ClientSubscriptions, Deadline], T],
+        timeout: Seconds,
+        idle_timeout: Seconds,
+        cancel: Cancel,
     ) -> T:
         """Run an operation on the subscriptions, and retry it when `Call.request` would retry a
         request."""
         from . import subscriptions
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         refusals: list[type] = []
         call.session.check()
         check_token(cancel)
@@ -943,7 +1036,14 @@ class Client:
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
-    def subscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
+    def subscribe(
+        self,
+        uri: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> None:
         """Call ``on_resource_updated`` from now on when this resource, or one below it, changes.
 
         Exceptions are those of `request`, and:
@@ -958,17 +1058,37 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """
-        self._change(uri, True, timeout, cancel)
+        self._change(uri, True, timeout, idle_timeout, cancel)
 
-    def unsubscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
+    def unsubscribe(
+        self,
+        uri: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> None:
         """Cancel a subscription. Arguments and exceptions are those of `subscribe`."""
-        self._change(uri, False, timeout, cancel)
+        self._change(uri, False, timeout, idle_timeout, cancel)
 
-    def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
+    def _change(
+        self, uri: str, wanted: bool, timeout: Seconds, idle_timeout: Seconds, cancel: Cancel
+    ) -> None:
         require_type(uri, str, URI)
-        self._subscriptions(
-            lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel
-        )
+
+        def send(method: str, params: Params) -> dict[str, Json]:
+            self._subscriptions(
+                lambda of, deadline: of.change(str(params["uri"]), wanted, deadline, cancel),
+                timeout,
+                idle_timeout,
+                cancel,
+            )
+            return {}
+
+        method = "resources/subscribe" if wanted else "resources/unsubscribe"
+        middleware = self._host.middleware
+        run = send if middleware is None else partial(middleware.run, send=send)
+        run(method, {"uri": uri})
 
     def listen(
         self,
@@ -979,6 +1099,7 @@ class Client:
         *,
         filters: Optional[Mapping[str, Json]] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Changes:
         """Open a stream of changes: ``for change in client.listen(tools_list_changed=True): ...``.
@@ -1020,7 +1141,7 @@ class Client:
             tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {}
         )
         return self._subscriptions(
-            lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, cancel
+            lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, idle_timeout, cancel
         )
 
     def submit(self, function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> Future[T]:

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from ..engine.transport import Transport
+    from ..extensions.cards import ServerCard
     from ..http.client import HttpServer
     from ..types import ElicitRequest, LogMessage, SampleRequest, SampleResult
     from .config import Config, ConfigEntry
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
         def open_pipe(self) -> Transport:
             """Return the client's end of a new connection."""
 
-    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerObject]
+    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerCard, ServerObject]
 
 LATE = frozenset(
     {
@@ -133,12 +134,14 @@ def connect(
     *,
     revision: str = "auto",
     timeout: Optional[float] = CALL_SECONDS,
+    idle_timeout: Optional[float] = None,
     connect_timeout: Optional[float] = START_SECONDS,
     probe_timeout: float = 5.0,
     restart: bool = False,
     ping_interval: Optional[float] = None,
     cache: bool = True,
     validate_results: bool = True,
+    middleware: Sequence[Callable[[Any, Callable[[], Any]], Any]] = (),
     handlers: Any = None,
     on_log: Optional[Callable[[LogMessage], Any]] = None,
     on_tools_changed: Optional[Callable[[], Any]] = None,
@@ -173,11 +176,13 @@ def connect(
 
     Args:
         target: A command or argument list (run without a shell), a ``.py``, ``.js`` or other file,
-            a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, or a name in
-            ``config``.
+            a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, a
+            `ServerCard`, or a name in ``config``.
         config: A host's file, such as "mcp.json", or a mapping of the same form.
         revision: "auto" probes, "handshake" does not, and a name permits only that revision.
         timeout: Seconds for one call (60; None means no limit). The clock stops during questions.
+        idle_timeout: Seconds of a call without progress or a result (None: no limit). Calls then
+            request progress by themselves. The clock stops during questions.
         connect_timeout: Seconds to start and negotiate (60; None means no limit).
         probe_timeout: Seconds of these after which a silent process gets the handshake (5).
         restart: Whether the next call after a loss starts the server again and renews the
@@ -186,6 +191,8 @@ def connect(
             pings without a response the connection is lost.
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
+        middleware: Functions such as ``def log(call, call_next): return call_next()``, the first
+            outermost. They run around each call, on its thread; examples/clients.rst explains them.
         handlers: An object that has any of the next nine functions as methods.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.
@@ -235,7 +242,7 @@ def connect(
     limits = require_type(
         Limits() if limits is None else limits, Limits, "limits must be Limits(...) or None"
     )
-    for name in ("timeout", "probe_timeout", "connect_timeout"):
+    for name in ("timeout", "idle_timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     check_interval("ping_interval", ping_interval)
     check_token(cancel)
@@ -257,6 +264,10 @@ def connect(
         cache=cache,
         connection=str(target) if config is not None else None,
     )
+    if middleware != ():
+        from .middleware import ClientMiddleware
+
+        host.middleware = ClientMiddleware(middleware)
     if found.entry is not None:
         host.offers = found.entry.offers
         if timeout is CALL_SECONDS and found.entry.timeout is not None:
@@ -298,9 +309,13 @@ def connect(
     except BaseException:
         host.close()
         raise
+    sessions.idle_timeout = idle_timeout
+    client = Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)
+    if host.middleware is not None:
+        host.middleware.attach(client)
     if not restart and isinstance(sessions.newest.transport, ChildTransport):
         sessions.newest.transport.advice = RESTART
-    return Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)
+    return client
 
 
 # ------------------------------------------------------------ connecting
@@ -702,6 +717,8 @@ def read_target(
 
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("a URL", HttpServer(target, **(web or {})), is_web=True)
+    if callable(getattr(target, "remote", None)):  # a ServerCard
+        target = target.remote()
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
     if web and isinstance(target, str):
         from .command import refuse_address

@@ -194,7 +194,9 @@ class Group:
             raise ConnectionLost("the group is closed")
         return current
 
-    def list_tools(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Tool]:
+    def list_tools(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> list[Tool]:
         """Return the tools of all servers, under the names by which this group calls them.
 
         The servers are asked at the same time. If a server is lost or fails to list its tools, they
@@ -203,6 +205,7 @@ class Group:
 
         Args:
             timeout: Seconds for each server; None means no limit.
+            idle_timeout: Seconds in which a server is silent; None means no limit.
             cancel: A token that another thread can cancel, or None.
 
         Raises:
@@ -211,7 +214,7 @@ class Group:
         found: list[Tool] = []
         unlisted: dict[str, Exception] = {}
         works: dict[str, Callable[..., list[Tool]]] = {
-            name: partial(client.list_tools, timeout=timeout)
+            name: partial(client.list_tools, timeout=timeout, idle_timeout=idle_timeout)
             for name, client in list(self.clients.items())
         }
         if self._retry:
@@ -244,6 +247,7 @@ class Group:
         arguments: Arguments = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
@@ -260,6 +264,7 @@ class Group:
                 own,
                 arguments,
                 timeout=timeout,
+                idle_timeout=idle_timeout,
                 cancel=cancel,
                 on_progress=on_progress,
                 raise_on_error=raise_on_error,
@@ -276,6 +281,7 @@ class Group:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
         validate: Optional[bool] = None,
@@ -286,6 +292,7 @@ class Group:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool,
         validate: Optional[bool] = None,
@@ -295,6 +302,7 @@ class Group:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool = False,
         validate: Optional[bool] = None,
@@ -314,7 +322,12 @@ class Group:
                 if not return_exceptions:
                     raise
                 outcomes[number] = error
-        options: Any = {"timeout": timeout, "return_exceptions": True, "validate": validate}
+        options: Any = {
+            "timeout": timeout,
+            "idle_timeout": idle_timeout,
+            "return_exceptions": True,
+            "validate": validate,
+        }
         works = {
             name: partial(self.clients[name].call_tools, [*share.values()], **options)
             for name, share in shares.items()

@@ -96,6 +96,8 @@ class Host:
         connection: Optional[str] = None,
     ) -> None:
         self.connection = connection
+        # The `ClientMiddleware` of `connect`; None without any.
+        self.middleware: Any = None
         limits = limits or Limits()
         # All functions run in copies of the context in which the client was made.
         self.context = copy_context()

@@ -87,6 +87,7 @@ class Dispatcher:
             peer, route = admitted
             if headers:
                 peer.principal = getattr(headers, "principal", None)
+                peer.headers = headers
             server = self._role.server
             start(IncomingRequest(message, peer, route, sink, size, server, headers, batch), run)
         except RpcError as error:

@@ -91,9 +91,11 @@ class Peer:
         initialized: False until a client has sent `notifications/initialized`.
         session_data: A dict that lives as long as a handshake session; None without a session.
         principal: The authenticated principal; None without authentication.
+        headers: The headers of its newest HTTP request, without the token; empty without HTTP.
     """
 
     initialized = True
+    headers: Mapping[str, str] = {}
 
     def __init__(
         self, revision: Revision, *, info: Optional[Mapping[str, Json]] = None,

@@ -459,8 +459,11 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has cancelled the request, or its time is over. Check this in
-        loops."""
+        """Whether the client has cancelled the request or has disconnected, or its time is over.
+
+        Check this in loops. A WSGI host notices a disconnected client at the next write. A client
+        of a session may come back for its response, so there only the end of the session counts.
+        """
         return self._incoming.token.cancelled
 
     def check(self) -> None:
@@ -545,7 +548,8 @@ class Context:
 
     @property
     def auth(self) -> Optional[AccessToken]:
-        """The verified token of the request; None without ``Server(auth=...)``.
+        """The verified token of the request. None over stdio, without ``Server(auth=...)``, and for
+        a request without a token (``Bearer(optional=True)``).
 
         Over HTTP+SSE, this is the newest token that the client has sent.
         """

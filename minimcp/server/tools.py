@@ -329,6 +329,17 @@ class RegisteredTool(RegisteredFunction):
                     " requires"
                 )
 
+    def arguments_of(self, params: Mapping[str, Json]) -> dict[str, Any]:
+        arguments = params.get("arguments") or {}
+        if self._check_input is None:
+            keywords = self.signature.read_arguments(arguments)
+        else:
+            problem = self._check_input(arguments)
+            if problem is not None:
+                raise problem
+            keywords = dict(arguments)
+        return self.signature.completed(keywords)
+
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function.
 
@@ -337,16 +348,8 @@ class RegisteredTool(RegisteredFunction):
         """
         if self.requires:
             self.check_required(incoming)
-        arguments = incoming.request.params.get("arguments") or {}
         try:
-            if self._check_input is None:
-                keywords = self.signature.read_arguments(arguments)
-            else:
-                problem = self._check_input(arguments)
-                if problem is not None:
-                    raise problem
-                keywords = dict(arguments)
-            self.signature.completed(keywords)
+            keywords = self.arguments_of(incoming.request.params)
         except Mismatch as error:
             if (
                 incoming.server.strict_arguments

@@ -455,7 +455,7 @@ def test_tasks(
             Task, "wait", lambda task, seconds: wait(task, seconds / 3000)
         )  # connecting may take all
         done = run("tasks get", waiting, "--wait", "--timeout", "30")
-    assert done.code == 4 and "did not end within 0.01 s" in done.err
+    assert done.code == 4 and "did not end in time: no answer within 0.01 s" in done.err
     done = run("tasks cancel", waiting, who="b")
     assert (done.code, done.out) == (3, "") and "no task has this taskId" in done.err, (
         "it is another's"
