@@ -78,6 +78,8 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first
     from .engine.cancel import CancelToken
     from .stores.base import Entry, MemoryStore, Store
     from .extensions.apps import Apps
+    from .extensions.event_types import EventBatch, EventError, EventsEnded, EventType, Occurrence
+    from .extensions.events import Events
     from .extensions.extension import Extension
     from .extensions.skills import Skills
     from .extensions.tasks import Tasks
@@ -164,7 +166,12 @@ __all__ = [
     "EmbeddedResource",
     "EnterpriseManaged",
     "Entry",
+    "EventBatch",
+    "EventError",
     "EventStore",
+    "EventType",
+    "Events",
+    "EventsEnded",
     "Extension",
     "FinishedRequest",
     "GetPromptResult",
@@ -191,6 +198,7 @@ __all__ = [
     "Message",
     "MethodNotFound",
     "ModelPreferences",
+    "Occurrence",
     "ParseError",
     "Progress",
     "Prompt",
@@ -267,6 +275,8 @@ _MODULES = {
     "extensions.apps": "Apps",
     "extensions.client_skills": "Skill SkillError",
     "extensions.client_tasks": "Task",
+    "extensions.event_types": "EventBatch EventError EventsEnded EventType Occurrence",
+    "extensions.events": "Events",
     "extensions.extension": "Extension",
     "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",

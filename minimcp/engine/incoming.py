@@ -24,7 +24,7 @@ from typing import (
 
 from ..errors import Cancelled, CapabilityNotSupported, InternalError, InvalidRequest, RpcError
 from ..log import logger
-from ..protocol.lifecycle import LISTEN, Peer
+from ..protocol.lifecycle import STREAMS, Peer
 from ..protocol.messages import (
     Failure,
     Id,
@@ -388,7 +388,7 @@ class RunningRequests:
 
     def are_idle(self) -> bool:
         """Return whether the table has no requests except streams of change notifications."""
-        return not self.running and all(each.request.method == LISTEN for each in self._due())
+        return not self.running and all(each.request.method in STREAMS for each in self._due())
 
     def __len__(self) -> int:
         return len(self._due())

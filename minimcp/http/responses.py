@@ -201,12 +201,14 @@ class EventStream:
             the request arrived.
         is_resumable: Whether the client was sent the id of an event, with which it can resume.
         listens: Whether it counts among the streams of change notifications.
+        takes_comments: Whether comments of SSE may keep it alive.
     """
 
     # Requests that end with it, as in `PostResponse`.
     incoming: Sequence[IncomingRequest] = ()
     done = False
     listens = False
+    takes_comments = True
     is_resumable = False
     # Whether the head was sent.
     _begun = False
@@ -525,6 +527,7 @@ class PostResponse(Sink):
         headers: Headers of the response, besides those of its form.
         answered: Whether the last message was sent, or no client is there for it.
         listens: Whether it counts among the streams of change notifications.
+        takes_comments: Whether comments of SSE may keep it alive.
         place: Counts it among the streams of its client.
         detached: Whether its connection was released while its handlers are running.
         retry_after: Seconds after which the client may try again, if the whole request was
@@ -536,6 +539,7 @@ class PostResponse(Sink):
     stream: Optional[EventStream] = None
     place: Optional[Place] = None
     listens = False
+    takes_comments = True
     detached = False
     done = False
     retry_after: Optional[float] = None

@@ -1,0 +1,641 @@
+"""`Events`: a server's event types, which clients poll, stream or receive by webhook.
+
+The extension is a draft (SEP-3415). `event_log` has the types and their log, `event_streams` the
+streams, and `webhooks` the deliveries by HTTP.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from functools import partial
+from secrets import token_hex
+from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
+
+from ..engine.cancel import CancelToken
+from ..engine.incoming import IncomingRequest, Route
+from ..engine.limits import check_number
+from ..engine.pool import renewed_in_fork
+from ..errors import InvalidParams, MethodNotFound, Refused
+from ..log import logger
+from ..protocol.lifecycle import Peer
+from ..protocol.messages import Json, to_json
+from ..protocol.versions import Revision
+from ..schema.mismatch import plain_json
+from ..server.context import Context
+from ..server.feature import Destination
+from ..stores.base import MemoryStore, StoreUnavailable, store_key
+from .event_log import PAGE_EVENTS, Caller, EventKind, EventLog, LoggedKind, Reading, SourceKind
+from .event_types import (
+    CODES,
+    IDENTIFIER,
+    LIST,
+    LIST_CHANGED,
+    LIST_FILTER,
+    MODES,
+    POLL,
+    STREAM,
+    SUBSCRIBE,
+    TOP_LEVEL,
+    UNSUBSCRIBE,
+    EventError,
+    Occurrence,
+)
+from .extension import Extension, cursor_at, position_of
+
+if TYPE_CHECKING:
+    from ..engine.incoming import Sink
+    from .event_streams import PushStream
+    from .webhooks import Webhooks
+
+log = logger("minimcp.events")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# Bytes of the cursor that a delivery adds to an occurrence.
+CURSOR_BYTES = 64
+
+# Seconds between two looks at the streams, and after a failure of the store.
+LOOK_SECONDS = 1.0
+
+# A poll counts as a subscription for this many times the pause that clients are asked to make.
+POLL_LEASES = 3
+
+# The options that are numbers, and whether each is whole.
+_NUMBERS = {
+    "keep": True,
+    "keep_seconds": False,
+    "poll_seconds": False,
+    "heartbeat": False,
+    "streams": True,
+    "per_client": True,
+    "subscriptions": True,
+    "payload_bytes": True,
+    "queue_bytes": True,
+    "recheck": False,
+}
+
+
+class Events(Extension):
+    """Events that clients watch: ``Server("x", extensions=[Events()])``.
+
+    Register types with `type` or `source`, and report occurrences with `emit`. Clients poll, or
+    keep a stream open, or receive webhooks. Occurrences are logged in the store of the server, so
+    that clients can continue after a pause. (`EventStore` is something else: it resumes the broken
+    HTTP stream of a session.) One object serves one server. Thread-safe.
+
+    Args:
+        webhooks: How to deliver by HTTP; None offers no webhooks. They need ``Server(auth=)``.
+        keep: Maximum number of occurrences of a type in the log.
+        keep_seconds: Maximum age of an occurrence in the log.
+        poll_seconds: Seconds that clients should wait between two polls.
+        heartbeat: Seconds of silence after which a stream gets a heartbeat, at most 30.
+        streams: Maximum number of open streams.
+        per_client: Maximum number of streams, and of webhook subscriptions, of one client.
+        subscriptions: Maximum number of webhook subscriptions of all clients.
+        payload_bytes: Maximum size of an occurrence in JSON.
+        queue_bytes: Maximum size of the occurrences that wait for webhooks.
+        allow: Called with a `Context`, the name of a type and the arguments, before a subscription
+            begins and every `recheck` seconds. It raises `Refused` to reject the client. For a
+            webhook, the context only has ``auth``. None allows all.
+        recheck: Seconds between two calls of `allow` for one subscription.
+        on_begin: Called with a name and arguments when their first subscription begins.
+        on_end: The same when their last subscription ends.
+        codes: The error codes: "sketch", as hosts expect today, or "sep".
+        top_level: Whether to declare the capability at the top level, too.
+        handshake: Whether to serve lists, polls and webhooks in revisions with a handshake.
+
+    Raises:
+        TypeError, ValueError: An argument has a wrong type or value.
+
+    A page of the documentation explains events: examples/events.rst.
+    """
+
+    identifier = IDENTIFIER
+    settings = {"listChanged": True}
+    filters = (LIST_FILTER,)
+
+    def __init__(
+        self,
+        *,
+        webhooks: Optional[Webhooks] = None,
+        keep: int = 1000,
+        keep_seconds: float = 86400,
+        poll_seconds: float = 5,
+        heartbeat: float = 10,
+        streams: int = 1000,
+        per_client: int = 100,
+        subscriptions: int = 10_000,
+        payload_bytes: int = 256 * 1024,
+        queue_bytes: int = 16 * 1024 * 1024,
+        allow: Optional[Callable[[Any, str, Mapping[str, Json]], object]] = None,
+        recheck: float = 300,
+        on_begin: Optional[Callable[[str, Mapping[str, Json]], object]] = None,
+        on_end: Optional[Callable[[str, Mapping[str, Json]], object]] = None,
+        codes: str = "sketch",
+        top_level: bool = True,
+        handshake: bool = False,
+    ) -> None:
+        given = locals()
+        for name, whole in _NUMBERS.items():
+            least = 1 if whole else 0.001
+            check_number(name, given[name], least=least, whole=whole, optional=False)
+        if heartbeat > 30:
+            raise ValueError("heartbeat must be at most 30 seconds")
+        if codes not in CODES:
+            raise ValueError(f"codes must be one of {', '.join(CODES)}, not {codes!r:.60}")
+        for name in ("allow", "on_begin", "on_end"):
+            if given[name] is not None and not callable(given[name]):
+                raise TypeError(f"{name} must be a function or None")
+        self.limits: Mapping[str, Any] = {name: given[name] for name in _NUMBERS}
+        self.codes = codes
+        self._webhooks = webhooks
+        self._allow = allow
+        self._hooks = (on_begin, on_end)
+        self._top_level = top_level
+        self._handshake = handshake
+        self._kinds: dict[str, EventKind] = {}
+        self.deliverer: Any = None
+        self.renew_in_fork()
+
+    def renew_in_fork(self) -> None:
+        """Forget the streams and the thread, which belong to the parent process."""
+        self._lock = threading.RLock()
+        self.open_streams: list[PushStream] = []
+        # How many subscriptions each name with arguments has, and when each poll counts no more.
+        self._begun: dict[tuple[str, str], int] = {}
+        self._polled: dict[tuple[str, str], float] = {}
+        self._nudge = CancelToken()
+        self._has_thread = False
+
+    def install(self, server: Any) -> None:
+        """Become a part of a server, see `Extension.install`."""
+        super().install(server)
+        self.store = MemoryStore() if self._config.store is None else self._config.store
+        renewed_in_fork.add(self)
+        for kind in self._kinds.values():
+            self._attach(kind)
+        if self._webhooks is not None:
+            from .webhooks import Deliverer
+
+            self.deliverer = Deliverer(self, self._webhooks)
+
+    def key(self, kind: str, *parts: str) -> str:
+        """Return a key of the store, see `store_key`."""
+        config = self._config
+        return store_key(config.audience, str(config.info["name"]), kind, *parts)
+
+    def now(self) -> float:
+        """Return the time in seconds since 1970."""
+        return time.time()
+
+    # ------------------------------------------------------------ types
+
+    def type(
+        self,
+        name: str,
+        *,
+        description: Optional[str] = None,
+        delivery: Optional[Sequence[str]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+    ) -> Callable[[F], F]:
+        """Register an event type. The decorated function is its filter.
+
+        The first parameter of the filter is the payload, the others are the arguments of a
+        subscription. It returns True to send the payload, False or None to skip it, or a smaller
+        payload to send instead. It runs for each subscription, on several threads.
+
+        Args:
+            name: The name of the type. Only extend its schemas later: a breaking change needs
+                another name.
+            description: Its description; None takes the docstring.
+            delivery: The modes: "poll", "push", "webhook"; None offers all that are possible.
+            meta: Its ``_meta``; None for none.
+
+        Raises:
+            TypeError: The payload is not an object, or the function cannot be a filter.
+            ValueError: The name is taken, or a mode is unknown.
+        """
+        return partial(self._register, partial(LoggedKind, name), description, delivery, meta)
+
+    def source(
+        self,
+        name: str,
+        *,
+        every: float = 30,
+        description: Optional[str] = None,
+        delivery: Optional[Sequence[str]] = None,
+        meta: Optional[Mapping[str, Json]] = None,
+    ) -> Callable[[F], F]:
+        """Register an event type that has its own log, such as a mailbox.
+
+        The decorated function takes a cursor, and the arguments of a subscription. It returns an
+        `EventBatch` of the events after the cursor; for None, the current position and no events.
+
+        Args:
+            name, description, delivery, meta: As for `type`.
+            every: Seconds between two calls with the same cursor and arguments.
+
+        Raises:
+            TypeError, ValueError: As for `type`.
+        """
+        check_number("every", every, least=0.001, whole=False, optional=False)
+        return partial(
+            self._register, partial(SourceKind, every, name), description, delivery, meta
+        )
+
+    def _register(
+        self,
+        make: Callable[..., EventKind],
+        description: Optional[str],
+        delivery: Optional[Sequence[str]],
+        meta: Optional[Mapping[str, Json]],
+        function: F,
+    ) -> F:
+        if delivery is not None and (not delivery or not set(delivery) <= set(MODES)):
+            raise ValueError(f"delivery must be some of {', '.join(MODES)}")
+        given = None if meta is None else plain_json(meta, "meta")
+        kind = make(function, description, delivery, given)
+        with self._lock:
+            if kind.name in self._kinds:
+                raise ValueError(f"{kind.owner} exists already")
+            if self.server is not None:
+                self._attach(kind)
+            self._kinds[kind.name] = kind
+        self._list_changed()
+        return function
+
+    def _attach(self, kind: EventKind) -> None:
+        kind.log = EventLog(
+            self.store,
+            self.key("events", kind.name),
+            self.limits["keep"],
+            self.limits["keep_seconds"],
+        )
+
+    def remove(self, name: str) -> None:
+        """Withdraw a type, and end its subscriptions. Raises KeyError if it is unknown."""
+        kind = self._kinds.pop(name)
+        self.terminate(name, self.error("NotFound", f"{kind.owner} was removed", kind="event"))
+        self._list_changed()
+
+    def _list_changed(self) -> None:
+        if self.server is not None:
+            self.tell(LIST_CHANGED, {}, LIST_FILTER)
+
+    def delivery(self, kind: EventKind) -> list[str]:
+        """Return the modes of a type."""
+        possible = ["poll", "push"]
+        if self._webhooks is not None and self._config.auth is not None:
+            possible.append("webhook")
+        return [mode for mode in kind.delivery or possible if mode in possible]
+
+    def kind(self, name: Any) -> EventKind:
+        """Return a type. Raises `EventError` if it is unknown."""
+        found = self._kinds.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise self.error("NotFound", "there is no such event type", kind="event")
+        return found
+
+    def kinds(self) -> list[EventKind]:
+        """Return all types."""
+        return list(self._kinds.values())
+
+    def error(self, kind: str, message: str, /, **data: Json) -> EventError:
+        """Return an error with the code that `codes` chooses."""
+        return EventError(kind, message, data or None, self.codes)
+
+    # ------------------------------------------------------------ occurrences
+
+    def emit(
+        self,
+        name: str,
+        data: Any,
+        *,
+        id: Optional[str] = None,
+        timestamp: Optional[datetime] = None,
+        to: Union[str, Iterable[str], None] = None,
+    ) -> str:
+        """Log an occurrence, and wake the deliverers. Never waits for a client.
+
+        Any thread may call it, in any process whose server has the same name and store.
+
+        Args:
+            name: The type.
+            data: The payload.
+            id: The stable id of the occurrence at its origin; None makes one.
+            timestamp: When it occurred, an aware datetime; None means now.
+            to: The subject of the clients that may receive it (``ctx.auth.subject``), or several;
+                None means every client whose filter accepts it.
+
+        Returns:
+            The id.
+
+        Raises:
+            ValueError: The type is unknown, the data does not match its schema, the timestamp has
+                no time zone, or the occurrence is too long. Nothing is logged then.
+            RuntimeError: The object does not belong to a server yet.
+        """
+        kind = self._kinds.get(name)
+        if not isinstance(kind, LoggedKind):
+            raise ValueError(f"there is no event type {name!r:.60} to emit")
+        if self.server is None:
+            raise RuntimeError("this object has no server: write Server(extensions=[events])")
+        made = Occurrence(kind.check(data), id=id or f"evt_{token_hex(12)}", timestamp=timestamp)
+        made.name = name
+        wire = made.to_wire()
+        size = len(to_json(wire).encode()) + CURSOR_BYTES
+        if size > self.limits["payload_bytes"]:
+            raise ValueError(
+                f"the event has {size} bytes, more than {self.limits['payload_bytes']}"
+            )
+        subjects = [to] if isinstance(to, str) else to
+        kind.log.append(wire, None if subjects is None else list(subjects), self.now())
+        return str(made.id)
+
+    def terminate(self, id_or_name: str, error: Optional[EventError] = None) -> None:
+        """End subscriptions, and notify their clients.
+
+        Args:
+            id_or_name: The id of a webhook subscription, or the name of a type.
+            error: The reason; None means that the client is no longer allowed.
+        """
+        reason = error or self.error("Forbidden", "the server ended the subscription")
+        for stream in list(self.open_streams):
+            if stream.kind.name == id_or_name:
+                stream.end(reason)
+        if self.deliverer is not None:
+            self.deliverer.terminate(id_or_name, reason)
+
+    def deliver_now(self) -> None:
+        """Run everything that is due, and wait for it. For tests."""
+        self._advance_streams(wait=True)
+        if self.deliverer is not None:
+            self.deliverer.run_now()
+
+    # ------------------------------------------------------------ requests
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Return the capabilities, see `Feature.declare`."""
+        if revision.handshake and not self._handshake:
+            return {}
+        declared: dict[str, Json] = {"extensions": {IDENTIFIER: dict(self.settings)}}
+        return {**declared, TOP_LEVEL: dict(self.settings)} if self._top_level else declared
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the routes. Clients need not declare the extension."""
+        handlers = {
+            LIST: self._list,
+            POLL: self._poll,
+            STREAM: self._stream,
+            SUBSCRIBE: self._subscribe,
+            UNSUBSCRIBE: self._subscribe,
+        }
+        return {name: partial(self._find_route, name, each) for name, each in handlers.items()}
+
+    def _find_route(
+        self, method: str, handle: Any, params: Mapping[str, Json], peer: Peer
+    ) -> Route:
+        if peer.revision.handshake and (method == STREAM or not self._handshake):
+            raise MethodNotFound(f"Method not found: {method}")
+        return Route(handle)
+
+    def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> Mapping[str, str]:
+        """See `Feature.listened`. Clients need not declare the extension."""
+        if wanted is not True:
+            raise InvalidParams(f"{member} must be true or false")
+        return {"": ""}
+
+    def _list(self, incoming: IncomingRequest) -> dict[str, Json]:
+        before = position_of(LIST, incoming.request.params)
+        names = sorted(name for name in list(self._kinds) if name > before)
+        size = self._config.page_size or len(names) or 1
+        result: dict[str, Json] = {"events": [self._listing(name) for name in names[:size]]}
+        if len(names) > size:
+            result["nextCursor"] = cursor_at(LIST, names[size - 1])
+        return self.finalized(result, incoming)
+
+    def _listing(self, name: str) -> dict[str, Json]:
+        kind = self._kinds[name]
+        listing: dict[str, Json] = {
+            "name": name,
+            "description": kind.description or name,
+            "delivery": self.delivery(kind),
+            "inputSchema": kind.input_schema,
+            "payloadSchema": kind.payload_schema,
+        }
+        return listing if kind.meta is None else {**listing, "_meta": kind.meta}
+
+    def finalized(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
+        """Return a result with the members that the revision requires."""
+        return self._config.finalize_result(result, incoming.peer.revision)
+
+    def subscription(
+        self, incoming: IncomingRequest, mode: str
+    ) -> tuple[EventKind, dict[str, Json], dict[str, Any]]:
+        """Return the type, the arguments and the values of a request.
+
+        Raises:
+            InvalidParams: A parameter is missing or invalid.
+            EventError: The type is unknown, lacks the mode, or the client is not allowed.
+        """
+        params = incoming.request.params
+        if not isinstance(params.get("name"), str):
+            raise InvalidParams("name must be a string")
+        kind = self.kind(params["name"])
+        if mode not in self.delivery(kind):
+            message = f"{kind.owner} is not delivered by {mode}"
+            raise self.error("Unsupported", message, feature="deliveryMode", value=mode)
+        arguments = params.get("arguments")
+        arguments = {} if arguments is None else arguments
+        values = kind.values(arguments)
+        self.check_allowed(Context(incoming), kind.name, arguments)
+        return kind, arguments, values
+
+    def check_allowed(self, context: Any, name: str, arguments: Mapping[str, Json]) -> None:
+        """Raise `EventError` if the client may not receive these events."""
+        if self._allow is not None:
+            try:
+                self._allow(context, name, arguments)
+            except Refused as error:
+                raise self.error("Forbidden", error.reason or "not allowed") from None
+
+    def begin(
+        self, kind: EventKind, values: Mapping[str, Any], params: Mapping[str, Json]
+    ) -> tuple[Any, bool]:
+        """Return the position where a subscription begins, and whether there is a gap before it.
+
+        Raises:
+            InvalidParams: ``cursor`` or ``maxAgeMs`` is invalid.
+        """
+        cursor = params.get("cursor")
+        if not isinstance(cursor, (str, type(None))):
+            raise InvalidParams("cursor must be a string or null")
+        age = number_of(params, "maxAgeMs")
+        since = None
+        if age is not None and cursor is not None:
+            with suppress(OverflowError):  # older than every event
+                since = datetime.fromtimestamp(self.now(), timezone.utc)
+                since -= timedelta(milliseconds=age)
+        kind.refresh(self.now())
+        return kind.resume(values, cursor, since)
+
+    def caller(self, incoming: IncomingRequest) -> Caller:
+        """Return the sender of a request."""
+        auth = getattr(incoming.headers, "auth", None)
+        return Caller(incoming.principal, None if auth is None else auth.subject)
+
+    def _poll(self, incoming: IncomingRequest) -> dict[str, Json]:
+        kind, arguments, values = self.subscription(incoming, "poll")
+        params = incoming.request.params
+        most = number_of(params, "maxEvents", least=1)
+        position, gap = self.begin(kind, values, params)
+        found = Reading([], position)  # without a cursor, a subscription begins after this moment
+        if params.get("cursor") is not None:
+            page = int(min(most or PAGE_EVENTS, PAGE_EVENTS))
+            found = kind.read(position, self.caller(incoming), values, page)
+        self._note_poll(kind.name, arguments)
+        pause = kind.every if isinstance(kind, SourceKind) else self.limits["poll_seconds"]
+        result: dict[str, Json] = {
+            "events": [event for _, event in found.events],
+            "cursor": kind.cursor(found.position),
+            "truncated": gap or found.gap,
+            "hasMore": found.more,
+            "nextPollMs": round(pause * 1000),
+        }
+        return self.finalized(result, incoming)
+
+    def _stream(self, incoming: IncomingRequest) -> Any:
+        from .event_streams import PushStream
+
+        self.start()
+        return PushStream.open(self, incoming)
+
+    def _subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
+        if self.deliverer is None:
+            self.subscription(incoming, "webhook")  # raises
+        answer = self.deliverer.subscribe
+        if incoming.request.method == UNSUBSCRIBE:
+            answer = self.deliverer.unsubscribe
+        return self.finalized(answer(incoming), incoming)
+
+    # ------------------------------------------------------------ hooks of subscriptions
+
+    def count(self, name: str, arguments: Mapping[str, Json], change: int) -> None:
+        """Note that a subscription begins or ends, and call the author's function."""
+        key = (name, canonical(arguments))
+        with self._lock:
+            before = self._begun.get(key, 0)
+            self._begun[key] = before + change
+            if not self._begun[key]:
+                del self._begun[key]
+        hook = self._hooks[change < 0]
+        if hook is not None and 0 in (before, before + change):
+            try:
+                hook(name, arguments)
+            except Exception as error:
+                log.error("on_begin or on_end of %r failed", name, exc_info=error)
+
+    def _note_poll(self, name: str, arguments: dict[str, Json]) -> None:
+        if self._hooks == (None, None):
+            return
+        key = (name, canonical(arguments))
+        with self._lock:
+            is_new = key not in self._polled
+            if is_new and len(self._polled) >= self.limits["subscriptions"]:
+                raise self.error(
+                    "ResourceExhausted",
+                    "too many polled subscriptions",
+                    limit="subscriptions",
+                    max=self.limits["subscriptions"],
+                )
+            self._polled[key] = time.monotonic() + POLL_LEASES * self.limits["poll_seconds"]
+        if is_new:
+            self.count(name, arguments, 1)
+            self.start()
+
+    def _end_polls(self) -> None:
+        from json import loads
+
+        for key, until in list(self._polled.items()):
+            if until < time.monotonic() and self._polled.pop(key, None) is not None:
+                self.count(key[0], loads(key[1]), -1)
+
+    # ------------------------------------------------------------ the thread of the streams
+
+    def start(self) -> None:
+        """Start the thread that waits for occurrences, if it does not run."""
+        with self._lock:
+            if not self._has_thread:
+                self._has_thread = True
+                threading.Thread(target=self._run, name="minimcp-events", daemon=True).start()
+
+    def nudge(self) -> None:
+        """Make the thread look at the streams. Never blocks."""
+        self._nudge.cancel()
+
+    def _run(self) -> None:
+        """Wait for occurrences, until there are no streams and no polls."""
+        while True:
+            with self._lock:
+                if not self.open_streams and not self._polled:
+                    self._has_thread = False
+                    return
+            self._nudge = CancelToken()
+            try:
+                self._advance_streams()
+                self._end_polls()
+                logs = {kind.log for kind in self.kinds()}
+                self.store.wait(
+                    [each.key for each in logs],
+                    max((each.position for each in logs), default=0),
+                    min(LOOK_SECONDS, self.limits["heartbeat"] / 4),
+                    self._nudge,
+                )
+            except Exception as error:
+                is_known = isinstance(error, StoreUnavailable)
+                log.error("events are delayed: %s", error, exc_info=None if is_known else error)
+                for stream in list(self.open_streams):
+                    stream.report(self.error("ResourceExhausted", "events are delayed"))
+                time.sleep(LOOK_SECONDS)
+
+    def _advance_streams(self, *, wait: bool = False) -> None:
+        streams = list(self.open_streams)
+        now = self.now()
+        for kind in {stream.kind for stream in streams}:
+            kind.refresh(now)
+        for stream in streams:
+            if wait:
+                stream.advance()
+            elif stream.is_due():
+                self.server._pool.submit(stream.advance)
+
+    def draining(self, sink: Sink) -> None:
+        """End the streams of a connection or response."""
+        for stream in list(self.open_streams):
+            if stream.incoming.sink is sink:
+                stream.end(None)
+
+
+def canonical(value: Any) -> str:
+    """Return the canonical JSON of a value, which does not depend on the order of members."""
+    import json
+
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def number_of(params: Mapping[str, Json], name: str, least: float = 0) -> Optional[float]:
+    """Return a number of a request; None without one.
+
+    Raises:
+        InvalidParams: It is not a number, or too small.
+    """
+    value = params.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
+        raise InvalidParams(f"{name} must be a number of at least {least:g}")
+    return value
