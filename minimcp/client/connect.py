@@ -76,6 +76,7 @@ if TYPE_CHECKING:
 
 LATE = frozenset(
     {
+        "extensions.client_events",
         "extensions.client_skills",
         "extensions.client_tasks",
         "http.client",
