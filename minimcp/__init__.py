@@ -78,9 +78,13 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first
     from .engine.cancel import CancelToken
     from .stores.base import Entry, MemoryStore, Store
     from .extensions.apps import Apps
+    from .extensions.client_events import Occurrences
+    from .extensions.event_inbox import EventInbox
     from .extensions.event_types import EventBatch, EventError, EventsEnded, EventType, Occurrence
     from .extensions.events import Events
     from .extensions.extension import Extension
+    from .extensions.signatures import verify_webhook
+    from .extensions.webhooks import Webhooks
     from .extensions.skills import Skills
     from .extensions.tasks import Tasks
     from .http.client import HttpServer
@@ -168,6 +172,7 @@ __all__ = [
     "Entry",
     "EventBatch",
     "EventError",
+    "EventInbox",
     "EventStore",
     "EventType",
     "Events",
@@ -199,6 +204,7 @@ __all__ = [
     "MethodNotFound",
     "ModelPreferences",
     "Occurrence",
+    "Occurrences",
     "ParseError",
     "Progress",
     "Prompt",
@@ -245,6 +251,7 @@ __all__ = [
     "UnknownContent",
     "UnsupportedRevision",
     "UrlElicitationRequired",
+    "Webhooks",
     "WorkloadIdentity",
     "__version__",
     "app",
@@ -258,6 +265,7 @@ __all__ = [
     "resource",
     "serve",
     "tool",
+    "verify_webhook",
 ]
 
 # The modules of names that are imported on first use, so that a client does not load the server and
@@ -273,13 +281,17 @@ _MODULES = {
     "engine.limits": "Limits",
     "engine.cancel": "CancelToken",
     "extensions.apps": "Apps",
+    "extensions.client_events": "Occurrences",
     "extensions.client_skills": "Skill SkillError",
     "extensions.client_tasks": "Task",
+    "extensions.event_inbox": "EventInbox",
     "extensions.event_types": "EventBatch EventError EventsEnded EventType Occurrence",
     "extensions.events": "Events",
     "extensions.extension": "Extension",
+    "extensions.signatures": "verify_webhook",
     "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",
+    "extensions.webhooks": "Webhooks",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",

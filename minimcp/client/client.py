@@ -37,8 +37,8 @@ from .session import Cancel, OnProgress, Outcome, Params, check_token, repr_of, 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
-    from ..extensions.client_skills import Skill
     from ..extensions.client_events import Occurrences
+    from ..extensions.client_skills import Skill
     from ..extensions.client_tasks import Task
     from ..extensions.event_types import EventBatch, EventType, Occurrence
     from .subscriptions import Changes, ClientSubscriptions

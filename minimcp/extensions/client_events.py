@@ -14,11 +14,10 @@ from functools import partial
 from random import uniform
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional
 
-from ..client.calls import DEFAULT, MAX_PAGES, Call, Seconds
+from ..client.calls import DEFAULT, MAX_PAGES, Call
 from ..client.session import Cancel, Outcome, deadline_of, require_type, wait_until
 from ..engine.timer import Deadline
 from ..errors import (
-    CapabilityNotSupported,
     ConnectionLost,
     McpError,
     ProtocolViolation,

@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from secrets import token_hex
 from typing import Any, NamedTuple, Optional, get_args
 

@@ -179,7 +179,7 @@ class Events(Extension):
         for kind in self._kinds.values():
             self._attach(kind)
         if self._webhooks is not None:
-            from .webhooks import Deliverer
+            from .webhook_delivery import Deliverer
 
             self.deliverer = Deliverer(self, self._webhooks)
 
@@ -354,6 +354,8 @@ class Events(Extension):
             )
         subjects = [to] if isinstance(to, str) else to
         kind.log.append(wire, None if subjects is None else list(subjects), self.now())
+        if self.deliverer is not None:
+            self.deliverer.start()
         return str(made.id)
 
     def terminate(self, id_or_name: str, error: Optional[EventError] = None) -> None:
