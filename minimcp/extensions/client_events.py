@@ -25,6 +25,7 @@ from ..errors import (
     RpcError,
 )
 from ..log import logger
+from ..protocol.lifecycle import SUBSCRIPTION_KEY
 from ..protocol.messages import Json, Notification, size_of
 from .event_types import (
     ACTIVE,
@@ -444,6 +445,7 @@ class Occurrences:
         except ValueError as error:
             log.warning("<-- an event of %s is left out: %s", self.name, error)
             return
+        event.meta.pop(SUBSCRIPTION_KEY, None)
         self._bytes += size_of(event.data)
         self._waiting.append(("event", event))
         if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
