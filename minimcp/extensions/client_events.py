@@ -331,7 +331,10 @@ class Occurrences:
             raise ConnectionLost("this subscription is closed")
         if self._must_list:
             self._check_listed("NotFound")
-        is_ready = lambda: bool(self._waiting or self._closed or self._must_list)  # noqa: E731
+
+        def is_ready() -> bool:
+            return bool(self._waiting or self._closed or self._must_list)
+
         if self._end is None:
             pause = Deadline(max(0.0, self._next_at - time.monotonic()))
             wait_until(is_ready, self._changed, deadline.within(pause.remaining()), cancel)
@@ -344,8 +347,12 @@ class Occurrences:
         if self._end is None:
             return
         left = self._heard_at + self._silence() - time.monotonic()
-        is_over = lambda: is_ready() or self._outcome is not None  # noqa: E731
-        if wait_until(is_over, self._changed, deadline.within(max(0.0, left)), cancel):
+        if wait_until(
+            lambda: is_ready() or self._outcome is not None,
+            self._changed,
+            deadline.within(max(0.0, left)),
+            cancel,
+        ):
             if not self._waiting and self._outcome is not None:
                 self._end_stream()
                 self._lost(self._outcome)
@@ -397,8 +404,11 @@ class Occurrences:
         self._end = call.session.open_stream(
             STREAM, params, take, partial(self._finished, self._number)
         )
-        began = lambda: bool(self._waiting or self._outcome or self._closed)  # noqa: E731
-        wait_until(began, self._changed, call.deadline, None, call.session)
+
+        def has_begun() -> bool:
+            return bool(self._waiting or self._closed or self._outcome is not None)
+
+        wait_until(has_begun, self._changed, call.deadline, None, call.session)
         self._params.pop("maxAgeMs", None)
 
     def _silence(self) -> float:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ..auth.shared import check_url
 from ..client.calls import DEFAULT, Call
+from ..engine.cancel import CancelToken
 from ..errors import AuthorizationError, McpError
 from ..http.framing import REASONS
 from ..http.headers import HttpRequest, HttpResponse
@@ -97,6 +98,7 @@ class EventInbox:
         self._events_key = self._key("inbox-events")
         self._done_key = self._key("inbox-done")
         self._lock = threading.Lock()
+        self._closed = CancelToken()
         if on_event is not None:
             threading.Thread(
                 target=self._call_for_each, args=(on_event,), name="minimcp-inbox", daemon=True
@@ -361,6 +363,10 @@ class EventInbox:
         ids = [event.id for event in found]
         return found[ids.index(after) + 1 :] if after in ids else found
 
+    def close(self) -> None:
+        """Call `on_event` no longer. Idempotent."""
+        self._closed.cancel()
+
     def _stored(self, number: int) -> Iterable[tuple[int, Occurrence, str]]:
         for each, data in self._store.read(self._events_key, number):
             record = read_record(self._events_key, data, lambda found: found["event"])
@@ -370,7 +376,7 @@ class EventInbox:
                 yield each, event, record["id"]
 
     def _call_for_each(self, on_event: Callable[[Occurrence, str], Any]) -> None:
-        while True:
+        while not self._closed.cancelled:
             try:
                 entry = self._store.get(self._done_key)
                 done = 0 if entry is None else int(entry.value)
@@ -381,7 +387,7 @@ class EventInbox:
                         log.error("on_event failed: %s", describe(error), exc_info=error)
                     done = number
                     self._store.put(self._done_key, str(done).encode())
-                self._store.wait([self._events_key], done, LOOK_SECONDS)
+                self._store.wait([self._events_key], done, LOOK_SECONDS, self._closed)
             except Exception as error:
                 log.error("events are delayed: %s", describe(error))
                 time.sleep(LOOK_SECONDS)

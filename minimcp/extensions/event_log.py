@@ -349,7 +349,7 @@ class LoggedKind(EventKind):
         result = self.function(self.payload.read(data), **values)
         if result is None or result is False:
             return None
-        return data if result is True else self.check(result)  # type: ignore[no-any-return]
+        return data if result is True else self.check(result)
 
 
 class SourceKind(EventKind):
@@ -385,12 +385,11 @@ class SourceKind(EventKind):
         self, values: Mapping[str, Any], cursor: Optional[str], since: Optional[datetime]
     ) -> tuple[Any, bool]:
         """See `EventKind.resume`. A source cannot seek, so it jumps to now."""
-        if cursor is not None and since is not None:
-            batch = self._call(cursor, values)
-            if not any(each.timestamp < since for each in batch):
-                return cursor, batch.truncated
-        if cursor is None or since is not None:
-            return self._call(None, values).cursor, cursor is not None
+        if cursor is None:
+            return self._call(None, values).cursor, False
+        is_old = since and any(each.timestamp < since for each in self._call(cursor, values))
+        if is_old:
+            return self._call(None, values).cursor, True
         return cursor, False
 
     def read(

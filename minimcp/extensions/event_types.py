@@ -95,9 +95,9 @@ class EventError(RpcError):
             error: A mapping with ``code``, ``message`` and ``data``, as in a notification.
         """
         code = error.get("code") if isinstance(error, Mapping) else None
-        kind = KIND_OF_CODE.get(code) if type(code) is int else None
-        if kind is None:
+        if type(code) is not int or code not in KIND_OF_CODE:
             return None
+        kind = KIND_OF_CODE[code]
         found = cls(kind, str(error.get("message")), error.get("data"))
         found.code = code
         found.from_peer = True

@@ -372,6 +372,11 @@ class Events(Extension):
         if self.deliverer is not None:
             self.deliverer.terminate(id_or_name, reason)
 
+    def close(self) -> None:
+        """Stop delivering webhooks in this process. Idempotent."""
+        if self.deliverer is not None:
+            self.deliverer.close()
+
     def deliver_now(self) -> None:
         """Run everything that is due, and wait for it. For tests."""
         self._advance_streams(wait=True)
@@ -433,7 +438,8 @@ class Events(Extension):
 
     def finalized(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
         """Return a result with the members that the revision requires."""
-        return self._config.finalize_result(result, incoming.peer.revision)
+        finalized: dict[str, Json] = self._config.finalize_result(result, incoming.peer.revision)
+        return finalized
 
     def subscription(
         self, incoming: IncomingRequest, mode: str
@@ -640,4 +646,4 @@ def number_of(params: Mapping[str, Json], name: str, least: float = 0) -> Option
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
         raise InvalidParams(f"{name} must be a number of at least {least:g}")
-    return value
+    return float(value)

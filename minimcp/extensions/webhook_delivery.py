@@ -128,6 +128,7 @@ class Deliverer:
         self._options = options
         self._store = events.store
         self._pool = Pool(WORKERS, "minimcp-webhooks")
+        self._is_closed = False
         self._prefix = events.key("event-subscription", "")
         self._changes_key = events.key("event-changes")
         self._lease_key = events.key("event-lease")
@@ -166,7 +167,7 @@ class Deliverer:
             )
         auth = self._authenticated(incoming)
         url = check_callback(delivery.get("url"))
-        secret = delivery.get("secret")
+        secret = str(delivery.get("secret"))
         if key_of(secret) is None:
             raise InvalidParams("delivery.secret must be whsec_ and the base64 of 24 to 64 bytes")
         key = self._key(incoming, url)
@@ -263,7 +264,7 @@ class Deliverer:
             return None if options.endless and self._store.shared else options.max_ttl
         if isinstance(wanted, bool) or not isinstance(wanted, (int, float)):
             return options.default_ttl
-        return min(max(wanted / 1000, options.min_ttl), options.max_ttl)
+        return float(min(max(wanted / 1000, options.min_ttl), options.max_ttl))
 
     def _verify(self, principal: str, url: str, id: str, secret: str, ttl: Optional[float]) -> None:
         """Ask the callback URL for its consent, unless it has given it to this principal.
@@ -343,7 +344,9 @@ class Deliverer:
     def start(self) -> None:
         """Start the thread that delivers, if it does not run and there are subscriptions."""
         with self._lock:
-            if not self._has_thread and self._store.list(self._prefix, limit=1):
+            if not (self._has_thread or self._is_closed) and self._store.list(
+                self._prefix, limit=1
+            ):
                 self._has_thread = True
                 threading.Thread(target=self._run, name="minimcp-webhooks", daemon=True).start()
 
@@ -360,8 +363,12 @@ class Deliverer:
                 self._look(self._pool.submit)
                 after = self._versions()
                 with self._lock:
-                    if not self._store.list(self._prefix, limit=1):
+                    is_idle = not self._store.list(self._prefix, limit=1)
+                    if is_idle or self._is_closed:
                         self._has_thread = False
+                        if self._renewed_at:
+                            self._store.delete(self._lease_key)
+                            self._forget_lease()
                         return
                 if before == after:
                     newest = max(after.values())
@@ -369,6 +376,11 @@ class Deliverer:
             except Exception as error:
                 log.error("webhooks are delayed: %s", describe(error), exc_info=error)
                 time.sleep(LOOK_SECONDS)
+
+    def close(self) -> None:
+        """End the thread. Another process takes over at once."""
+        self._is_closed = True
+        self._nudge.cancel()
 
     def _versions(self) -> dict[str, int]:
         """Return the newest known versions of the keys that the thread waits for."""
@@ -554,7 +566,7 @@ class Deliverer:
 
     def _due(self, subscription: _Subscription, now: float) -> list[Callable[[], object]]:
         """Return the attempts that are due, within the limit of their host."""
-        jobs = []
+        jobs: list[Callable[[], object]] = []
         origin = origin_of(subscription.row["url"])
         is_over = subscription.row["ended"] is not None
         for each in subscription.waiting:
