@@ -72,6 +72,9 @@ STEADY_SECONDS = 30.0
 MAX_WAITING = 1000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 
+# The entries of the queue that only advance the cursor.
+POSITIONS = ("cursor", "gap")
+
 # How many ids of events are remembered in order to drop duplicates.
 MAX_REMEMBERED = 1000
 
@@ -267,7 +270,7 @@ class Occurrences:
 
     def _take_waiting(self, *, events: bool = True) -> Optional[Occurrence]:
         """Return the next event in the queue; None if it is empty, or if events are not taken."""
-        while self._waiting and not self._closed and (events or self._waiting[0][0] != "event"):
+        while self._waiting and not self._closed and (events or self._waiting[0][0] in POSITIONS):
             kind, item = self._waiting.popleft()
             if kind == "ended":
                 self._end_or_resume(item)

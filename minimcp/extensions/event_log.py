@@ -311,10 +311,11 @@ class LoggedKind(EventKind):
         number = self.log.number(cursor)
         gap = number is None or number < self.log.floor
         position = self.log.floor if number is None or gap else number
-        for each in self.log.after(position) if since is not None else ():
-            if read_time(str(each.event["timestamp"])) < since:
-                position = each.number
-                gap = True
+        if since is not None:
+            for each in self.log.after(position):
+                if read_time(str(each.event["timestamp"])) < since:
+                    position = each.number
+                    gap = True
         return position, gap
 
     def read(
@@ -387,9 +388,10 @@ class SourceKind(EventKind):
         """See `EventKind.resume`. A source cannot seek, so it jumps to now."""
         if cursor is None:
             return self._call(None, values).cursor, False
-        is_old = since and any(each.timestamp < since for each in self._call(cursor, values))
-        if is_old:
-            return self._call(None, values).cursor, True
+        if since is not None:
+            for each in self._call(cursor, values):
+                if each.timestamp < since:
+                    return self._call(None, values).cursor, True
         return cursor, False
 
     def read(

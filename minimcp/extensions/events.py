@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
@@ -485,9 +485,8 @@ class Events(Extension):
         age = number_of(params, "maxAgeMs")
         since = None
         if age is not None and cursor is not None:
-            with suppress(OverflowError):  # older than every event
-                since = datetime.fromtimestamp(self.now(), timezone.utc)
-                since -= timedelta(milliseconds=age)
+            with suppress(OverflowError, ValueError):  # older than every event
+                since = datetime.fromtimestamp(self.now() - age / 1000, timezone.utc)
         kind.refresh(self.now())
         return kind.resume(values, cursor, since)
 
