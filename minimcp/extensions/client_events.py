@@ -360,7 +360,7 @@ class Occurrences:
                 self._end_stream()
                 self._lost(self._outcome)
         elif time.monotonic() - self._heard_at >= self._silence():
-            log.info("%s: the stream of %s is silent: reopened", self._session.name, self.name)
+            log.info("%s: the stream of %s is opened again", self._session.name, self.name)
             self._end_stream()
 
     def _rest(self) -> None:
@@ -462,8 +462,9 @@ class Occurrences:
         self._bytes += size_of(event.data)
         self._waiting.append(("event", event))
         if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
-            self._number += 1  # drops what follows, until the stream is opened again
-            self._outcome = {}
+            # Drops what follows, until the stream is opened again, as after a silence.
+            self._number += 1
+            self._heard_at = -SILENT_SECONDS
 
     def _finished(self, number: int, outcome: Outcome) -> None:
         with self._changed:

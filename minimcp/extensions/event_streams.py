@@ -121,7 +121,7 @@ class PushStream:
         lines = self._lines
         self._lines = []
         self._sent_at = time.monotonic()
-        if self._has_more:
+        if self.is_due():
             self._events.nudge()
         return b"".join(lines)
 

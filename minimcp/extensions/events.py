@@ -593,21 +593,25 @@ class Events(Extension):
                     return
             self._nudge = CancelToken()
             try:
+                before = self._positions()
                 self._advance_streams()
                 self._end_polls()
-                logs = {kind.log for kind in self.kinds()}
-                self.store.wait(
-                    [each.key for each in logs],
-                    max((each.position for each in logs), default=0),
-                    min(LOOK_SECONDS, self.limits["heartbeat"] / 4),
-                    self._nudge,
-                )
+                positions = self._positions()
+                if positions == before:  # otherwise, more may have been logged since
+                    newest = max(positions.values(), default=0)
+                    seconds = min(LOOK_SECONDS, self.limits["heartbeat"] / 4)
+                    self.store.wait(positions, newest, seconds, self._nudge)
             except Exception as error:
                 is_known = isinstance(error, StoreUnavailable)
                 log.error("events are delayed: %s", error, exc_info=None if is_known else error)
                 for stream in list(self.open_streams):
                     stream.report(self.error("ResourceExhausted", "events are delayed"))
                 time.sleep(LOOK_SECONDS)
+
+    def _positions(self) -> dict[str, int]:
+        """Return the positions of the logs that streams read, by key."""
+        logs = [stream.kind.log for stream in list(self.open_streams)]
+        return {each.key: each.position for each in logs if each.position}
 
     def _advance_streams(self, *, wait: bool = False) -> None:
         streams = list(self.open_streams)

@@ -385,7 +385,10 @@ class Deliverer:
     def _versions(self) -> dict[str, int]:
         """Return the newest known versions of the keys that the thread waits for."""
         logs = {each.kind.log for each in list(self._subscriptions.values()) if each.kind}
-        return {self._changes_key: self._seen, **{each.key: each.position for each in logs}}
+        return {
+            self._changes_key: self._seen,
+            **{each.key: each.position for each in logs if each.position},
+        }
 
     def _holds_lease(self) -> bool:
         """Return whether this process delivers. Renew its lease if necessary."""
