@@ -613,6 +613,7 @@ class Deliverer:
         delivery.is_sending = False
         delivery.attempts += 1
         self._note(subscription, found, now)
+        subscription.is_changed = True
         if found.error is not None and found.status not in FINAL_STATUSES:
             if delivery.attempts <= len(self._options.retries):
                 pause = self._options.retries[delivery.attempts - 1]
@@ -628,7 +629,6 @@ class Deliverer:
             position = subscription.waiting.pop(0).position
             if subscription.kind is not None:
                 row["cursor"] = subscription.kind.cursor(position)
-        subscription.is_changed = True
 
     def _note(self, subscription: _Subscription, found: Posted, now: float) -> None:
         """Note an attempt in the status, and suspend a subscription that nearly always fails."""

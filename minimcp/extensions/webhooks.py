@@ -138,7 +138,7 @@ class _Connection(http.client.HTTPSConnection):
 
     is_late = False
 
-    def __init__(self, host: str, port: Optional[int], options: Webhooks) -> None:
+    def __init__(self, host: str, port: int, options: Webhooks) -> None:
         context = ssl.create_default_context()
         super().__init__(host, port, timeout=options.timeout, context=context)
         self._tls = context
@@ -211,7 +211,7 @@ def post(
     }
     parts = urlsplit(url)
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    connection = _Connection(str(parts.hostname), parts.port, options)
+    connection = _Connection(str(parts.hostname), parts.port or 443, options)
     forget = timer.after(options.timeout, connection.abort)
     try:
         connection.request("POST", target, body, headers)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
-from minimcp import SqliteStore
+import minimcp
+from minimcp import Bearer, HttpServer, SqliteStore, Webhooks
+
+from ..support import WAIT
+from .receiver import PEM, SECRET, Receiver
+from .tickets import NAME, Clock, Ticket, tickets
 
 
 @pytest.fixture
@@ -21,4 +26,72 @@ def open_store(tmp_path: Path) -> Iterator[Callable[[], SqliteStore]]:
 
     yield make
     for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
+    """A receiver on this machine, whose certificate is trusted."""
+    monkeypatch.setenv("SSL_CERT_FILE", PEM)
+    made = Receiver()
+    yield made
+    made.close()
+
+
+class Service:
+    """A server with webhooks, a fake clock and two clients, "ada" and "bob"."""
+
+    def __init__(self, **options: Any) -> None:
+        webhooks = options.pop("webhooks", {})
+        hooks = {"private_addresses": True, "timeout": 3.0, **webhooks}
+        auth = Bearer.static({"a": {"sub": "ada"}, "b": {"sub": "bob"}})
+        self.events = tickets(webhooks=Webhooks(**hooks), auth=auth, **options)
+        self.clock = Clock()
+        self.events.now = self.clock  # type: ignore[method-assign]
+        self.events.close()  # only `deliver_now` delivers
+        self.running = self.events.server.start_http(port=0)
+        self.clients = [
+            minimcp.connect(HttpServer(self.running.url, auth=token), timeout=WAIT)
+            for token in "ab"
+        ]
+        self.ada = self.clients[0]
+        self.bob = self.clients[1]
+
+    def subscribe(self, url: str, client: Any = None, **more: Any) -> Dict[str, Any]:
+        """Subscribe with the usual secret; ``delivery`` replaces members of the delivery."""
+        delivery = {"mode": "webhook", "url": url, "secret": SECRET, **more.pop("delivery", {})}
+        params = {"name": NAME, "arguments": {}, "delivery": delivery, **more}
+        return (client or self.ada).request("events/subscribe", params)
+
+    def unsubscribe(self, url: str, client: Any = None, **more: Any) -> Dict[str, Any]:
+        """End a subscription."""
+        params = {"name": NAME, "arguments": {}, "delivery": {"url": url}, **more}
+        return (client or self.ada).request("events/unsubscribe", params)
+
+    def emit(self, *ids: str, priority: str = "low") -> None:
+        for id in ids:
+            self.events.emit(NAME, Ticket(id, priority), id=id)
+
+    def deliver(self, seconds: float = 0) -> None:
+        """Deliver what is due after some time."""
+        self.clock.seconds += seconds
+        self.events.deliver_now()
+
+    def close(self) -> None:
+        for each in self.clients:
+            each.close()
+        self.running.close()
+
+
+@pytest.fixture
+def serve(open_store: Any) -> Iterator[Callable[..., Service]]:
+    """Start services, which end with the test."""
+    made: List[Service] = []
+
+    def start(**options: Any) -> Service:
+        made.append(Service(**options))
+        return made[-1]
+
+    yield start
+    for each in made:
         each.close()
