@@ -186,6 +186,7 @@ class Deliverer:
                 "url": url,
                 "name": kind.name,
                 "arguments": arguments,
+                "created": token_hex(8),
                 "secrets": [],
                 "cursor": kind.cursor(position),
                 "status": {"lastDeliveryAt": None, "lastError": None},
@@ -444,9 +445,12 @@ class Deliverer:
         for key in keys:
             row = self._load(key)
             known = self._subscriptions.get(key)
-            if row is None:
+            if known is not None and (row is None or row["created"] != known.row["created"]):
                 self._drop(key)
-            elif known is None:
+                known = None
+            if row is None:
+                continue
+            if known is None:
                 self._subscriptions[key] = made = _Subscription(key, row)
                 self._resume(made)
                 self._events.count(row["name"], row["arguments"], 1)
