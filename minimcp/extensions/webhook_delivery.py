@@ -62,11 +62,6 @@ CONSENT_SECONDS = 86400.0
 # Seconds for which the previous secret signs, too.
 ROTATION_SECONDS = 3600.0
 
-# A subscription is suspended if more than this part of at least so many attempts in an hour failed.
-MAX_FAILED = 0.95
-MIN_ATTEMPTS = 100
-WINDOW_SECONDS = 3600.0
-
 # The responses after which an event is not sent again.
 FINAL_STATUSES = (410, 413)
 
@@ -105,10 +100,6 @@ class _Subscription:
         self.checked_at = 0.0
         self.read_at = 0.0
         self.is_changed = False
-        # When the window of attempts began, and how many of them failed.
-        self.window = 0.0
-        self.attempts = 0
-        self.failed = 0
 
     @property
     def caller(self) -> Caller:
@@ -201,7 +192,6 @@ class Deliverer:
             if each != secret and (until is None or until > now)
         ]
         row["secrets"] = [[secret, None], *others[:1]]
-        row["active"] = True
         row["ended"] = None
         row["expires"] = None if ttl is None else now + ttl
         self._save(key, row)
@@ -516,7 +506,7 @@ class Deliverer:
         if subscription.kind is None:
             self._resume(subscription)
         kind = subscription.kind
-        if kind is None or not row["active"] or now < subscription.read_at:
+        if kind is None or now < subscription.read_at:
             return 0
         if len(subscription.waiting) >= MAX_WAITING or not self._is_allowed(subscription, now):
             return 0
@@ -562,7 +552,7 @@ class Deliverer:
         row = self._load(subscription.key)
         if entry is None or row is None:
             return
-        for name in ("cursor", "status", "active", "ended"):
+        for name in ("cursor", "status", "ended"):
             row[name] = subscription.row[name]
         ttl = None if row["expires"] is None else row["expires"] - self._events.now()
         # If another process has changed it since, the next look stores it.
@@ -575,10 +565,9 @@ class Deliverer:
         """Return the attempts that are due, within the limit of their host."""
         jobs: list[Callable[[], object]] = []
         origin = origin_of(subscription.row["url"])
-        is_over = subscription.row["ended"] is not None
         for each in subscription.waiting:
             is_due = not (each.is_sending or each.is_settled) and each.due <= now
-            if is_due and (subscription.row["active"] or is_over) and self._enter(origin):
+            if is_due and self._enter(origin):
                 each.is_sending = True
                 jobs.append(partial(self._attempt, subscription, each, origin))
         return jobs
@@ -635,7 +624,7 @@ class Deliverer:
                 row["cursor"] = subscription.kind.cursor(position)
 
     def _note(self, subscription: _Subscription, found: Posted, now: float) -> None:
-        """Note an attempt in the status, and suspend a subscription that nearly always fails."""
+        """Note an attempt in the status."""
         status = subscription.row["status"]
         status["lastError"] = found.error
         if found.error is None:
@@ -643,19 +632,6 @@ class Deliverer:
             status.pop("failedSince", None)
         else:
             status.setdefault("failedSince", _time(now))
-        if now - subscription.window > WINDOW_SECONDS:
-            subscription.window = now
-            subscription.attempts = 0
-            subscription.failed = 0
-        subscription.attempts += 1
-        subscription.failed += found.error is not None
-        if (
-            subscription.attempts >= MIN_ATTEMPTS
-            and subscription.failed > MAX_FAILED * subscription.attempts
-        ):
-            subscription.row["active"] = False
-            subscription.window = 0.0
-            subscription.is_changed = True
 
 
 def _id_of(key: str) -> str:
