@@ -83,8 +83,7 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first
     from .extensions.event_types import EventBatch, EventError, EventsEnded, EventType, Occurrence
     from .extensions.events import Events
     from .extensions.extension import Extension
-    from .extensions.signatures import verify_webhook
-    from .extensions.webhooks import Webhooks
+    from .extensions.webhooks import Webhooks, verify_webhook
     from .extensions.skills import Skills
     from .extensions.tasks import Tasks
     from .http.client import HttpServer
@@ -288,10 +287,9 @@ _MODULES = {
     "extensions.event_types": "EventBatch EventError EventsEnded EventType Occurrence",
     "extensions.events": "Events",
     "extensions.extension": "Extension",
-    "extensions.signatures": "verify_webhook",
     "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",
-    "extensions.webhooks": "Webhooks",
+    "extensions.webhooks": "Webhooks verify_webhook",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",

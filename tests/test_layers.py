@@ -57,7 +57,7 @@ UPWARD = {
 """What these import inside a function, beside what the tables list: the transports that a server is
 asked for by name, and tokens."""
 
-MOST_FILES, MOST_ENTRIES = 157, 20
+MOST_FILES, MOST_ENTRIES = 163, 20
 
 FOREIGN = frozenset(
     {

@@ -29,7 +29,6 @@ MORE: Mapping[str, Sequence[str]] = {
     "skills": ("extensions/skills.py", "extensions/client_skills.py"),
     "events": (
         "extensions/events.py",
-        "extensions/event_streams.py",
         "extensions/webhook_delivery.py",
         "extensions/client_events.py",
         "extensions/event_inbox.py",
@@ -75,7 +74,7 @@ OPTIONAL = frozenset(
 target is wanted."""
 
 OF_SERVERS = frozenset({
-    "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/event_streams.py",
+    "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py",
     "extensions/events.py", "extensions/skills.py", "extensions/webhook_delivery.py",
     "http/endpoint.py", "http/legacy_sse.py", "http/options.py", "http/server.py", "http/wsgi.py",
     "stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sessions.py",

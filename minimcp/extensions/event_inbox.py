@@ -37,7 +37,7 @@ from .event_types import (
     read_time,
     text_or_none,
 )
-from .signatures import ID_HEADER, PREFIX, verify_webhook
+from .webhooks import ID_HEADER, PREFIX, verify_webhook
 
 if TYPE_CHECKING:
     from ..client.client import Client

@@ -1,7 +1,10 @@
 """`Events`: a server's event types, which clients poll, stream or receive by webhook.
 
-The extension is a draft (SEP-3415). `event_log` has the types and their log, `event_streams` the
-streams, and `webhooks` the deliveries by HTTP.
+The extension is a draft (SEP-3415). `event_log` has the types and their log, and
+`webhook_delivery` the deliveries by HTTP.
+
+At most one step of notifications waits for the client of a stream. The next step is read from the
+log when the client has taken it, so a slow client costs no memory.
 """
 
 from __future__ import annotations
@@ -16,21 +19,27 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
 from ..engine.cancel import CancelToken
-from ..engine.incoming import IncomingRequest, Route
+from ..engine.incoming import DEFERRED, IncomingRequest, Route
 from ..engine.limits import check_number
 from ..engine.pool import renewed_in_fork
-from ..errors import InvalidParams, MethodNotFound, Refused
+from ..errors import InvalidParams, InvalidRequest, MethodNotFound, Refused
+from ..features.subscriptions import MAX_ID_CHARACTERS
 from ..log import logger
-from ..protocol.lifecycle import Peer
-from ..protocol.messages import Json, to_json
+from ..protocol.lifecycle import SUBSCRIPTION_KEY, Peer
+from ..protocol.messages import Json, Notification, Response, encode, to_json
 from ..protocol.versions import Revision
 from ..schema.mismatch import plain_json
 from ..server.context import Context
 from ..server.feature import Destination
 from ..stores.base import MemoryStore, StoreUnavailable, store_key
+from ..text import describe
 from .event_log import PAGE_EVENTS, Caller, EventKind, EventLog, LoggedKind, Reading, SourceKind
 from .event_types import (
+    ACTIVE,
     CODES,
+    ERROR,
+    EVENT,
+    HEARTBEAT,
     IDENTIFIER,
     LIST,
     LIST_CHANGED,
@@ -39,6 +48,7 @@ from .event_types import (
     POLL,
     STREAM,
     SUBSCRIBE,
+    TERMINATED,
     TOP_LEVEL,
     UNSUBSCRIBE,
     EventError,
@@ -48,7 +58,6 @@ from .extension import Extension, cursor_at, position_of
 
 if TYPE_CHECKING:
     from ..engine.incoming import Sink
-    from .event_streams import PushStream
     from .webhooks import Webhooks
 
 log = logger("minimcp.events")
@@ -60,9 +69,6 @@ CURSOR_BYTES = 64
 
 # Seconds between two looks at the streams, and after a failure of the store.
 LOOK_SECONDS = 1.0
-
-# A poll counts as a subscription for this many times the pause that clients are asked to make.
-POLL_LEASES = 3
 
 # The options that are numbers, and whether each is whole.
 _NUMBERS = {
@@ -102,8 +108,9 @@ class Events(Extension):
             begins and every `recheck` seconds. It raises `Refused` to reject the client. For a
             webhook, the context only has ``auth``. None allows all.
         recheck: Seconds between two calls of `allow` for one subscription.
-        on_begin: Called with a name and arguments when their first subscription begins.
-        on_end: The same when their last subscription ends.
+        on_begin: Called with a name and arguments when their first stream or webhook begins. Polls
+            do not count, because the server keeps nothing of them.
+        on_end: The same when the last one ends.
         codes: The error codes: "sketch", as hosts expect today, or "sep".
         top_level: Whether to declare the capability at the top level, too.
         handshake: Whether to serve lists, polls and webhooks in revisions with a handshake.
@@ -165,9 +172,8 @@ class Events(Extension):
         """Forget the streams and the thread, which belong to the parent process."""
         self._lock = threading.RLock()
         self.open_streams: list[PushStream] = []
-        # How many subscriptions each name with arguments has, and when each poll counts no more.
+        # How many streams and webhooks each name with arguments has.
         self._begun: dict[tuple[str, str], int] = {}
-        self._polled: dict[tuple[str, str], float] = {}
         self._nudge = CancelToken()
         self._has_thread = False
 
@@ -496,7 +502,7 @@ class Events(Extension):
         return Caller(incoming.principal, None if auth is None else auth.subject)
 
     def _poll(self, incoming: IncomingRequest) -> dict[str, Json]:
-        kind, arguments, values = self.subscription(incoming, "poll")
+        kind, _, values = self.subscription(incoming, "poll")
         params = incoming.request.params
         most = number_of(params, "maxEvents", least=1)
         position, gap = self.begin(kind, values, params)
@@ -504,7 +510,6 @@ class Events(Extension):
         if params.get("cursor") is not None:
             page = int(min(most or PAGE_EVENTS, PAGE_EVENTS))
             found = kind.read(position, self.caller(incoming), values, page)
-        self._note_poll(kind.name, arguments)
         pause = kind.every if isinstance(kind, SourceKind) else self.limits["poll_seconds"]
         result: dict[str, Json] = {
             "events": [event for _, event in found.events],
@@ -516,8 +521,6 @@ class Events(Extension):
         return self.finalized(result, incoming)
 
     def _stream(self, incoming: IncomingRequest) -> Any:
-        from .event_streams import PushStream
-
         self.start()
         return PushStream.open(self, incoming)
 
@@ -546,31 +549,6 @@ class Events(Extension):
             except Exception as error:
                 log.error("on_begin or on_end of %r failed", name, exc_info=error)
 
-    def _note_poll(self, name: str, arguments: dict[str, Json]) -> None:
-        if self._hooks == (None, None):
-            return
-        key = (name, canonical(arguments))
-        with self._lock:
-            is_new = key not in self._polled
-            if is_new and len(self._polled) >= self.limits["subscriptions"]:
-                raise self.error(
-                    "ResourceExhausted",
-                    "too many polled subscriptions",
-                    limit="subscriptions",
-                    max=self.limits["subscriptions"],
-                )
-            self._polled[key] = time.monotonic() + POLL_LEASES * self.limits["poll_seconds"]
-        if is_new:
-            self.count(name, arguments, 1)
-            self.start()
-
-    def _end_polls(self) -> None:
-        from json import loads
-
-        for key, until in list(self._polled.items()):
-            if until < time.monotonic() and self._polled.pop(key, None) is not None:
-                self.count(key[0], loads(key[1]), -1)
-
     # ------------------------------------------------------------ the thread of the streams
 
     def start(self) -> None:
@@ -585,17 +563,16 @@ class Events(Extension):
         self._nudge.cancel()
 
     def _run(self) -> None:
-        """Wait for occurrences, until there are no streams and no polls."""
+        """Wait for occurrences, until no stream is open."""
         while True:
             with self._lock:
-                if not self.open_streams and not self._polled:
+                if not self.open_streams:
                     self._has_thread = False
                     return
             self._nudge = CancelToken()
             try:
                 before = self._positions()
                 self._advance_streams()
-                self._end_polls()
                 positions = self._positions()
                 if positions == before:  # otherwise, more may have been logged since
                     newest = max(positions.values(), default=0)
@@ -629,6 +606,194 @@ class Events(Extension):
         for stream in list(self.open_streams):
             if stream.incoming.sink is sink:
                 stream.end(None)
+
+
+class PushStream:
+    """One open stream. Thread-safe.
+
+    Args:
+        events: The extension.
+        incoming: The request.
+        kind: The type.
+        arguments: The arguments as they were sent.
+        values: The arguments for the author's function.
+    """
+
+    def __init__(
+        self,
+        events: Events,
+        incoming: IncomingRequest,
+        kind: EventKind,
+        arguments: Mapping[str, Json],
+        values: Mapping[str, Any],
+    ) -> None:
+        self._events = events
+        self.incoming = incoming
+        self.kind = kind
+        self._arguments = arguments
+        self._values = values
+        self._caller = events.caller(incoming)
+        self._context = Context(incoming)
+        self._meta: dict[str, Json] = {"_meta": {SUBSCRIPTION_KEY: incoming.request.id}}
+        self._position: Any = None
+        self._sent_at = time.monotonic()
+        self._checked_at = time.monotonic()
+        self._read_at = 0.0
+        self._lines: list[bytes] = []
+        # Held while a step is read. `_lines` belongs to the thread that takes it.
+        self._lock = threading.Lock()
+        self._has_more = False
+        self._is_counted = False
+
+    @classmethod
+    def open(cls, events: Events, incoming: IncomingRequest) -> Any:
+        """Open the stream of a request, and send its confirmation.
+
+        Raises:
+            InvalidParams, EventError: The subscription is invalid, or there are too many.
+        """
+        if len(str(incoming.request.id)) > MAX_ID_CHARACTERS:
+            raise InvalidRequest(f"the id must have at most {MAX_ID_CHARACTERS} characters")
+        kind, arguments, values = events.subscription(incoming, "push")
+        stream = cls(events, incoming, kind, arguments, values)
+        stream._position, gap = events.begin(kind, values, incoming.request.params)
+        with events._lock:
+            others = [each for each in events.open_streams if each.client == stream.client]
+            for name, count, most in (
+                ("streams", len(events.open_streams), events.limits["streams"]),
+                ("subscriptions", len(others), events.limits["per_client"]),
+            ):
+                if count >= most:
+                    message = f"no more than {most} streams may be open"
+                    raise events.error("ResourceExhausted", message, limit=name, max=most)
+            events.open_streams.append(stream)
+        incoming.token.on_cancel(stream._forget)
+        incoming.request.params.clear()
+        incoming.progress_token = None
+        events.count(kind.name, arguments, 1)
+        stream._is_counted = True
+        if incoming.token.cancelled:
+            stream._forget()
+        stream._post(stream._line(ACTIVE, cursor=stream._cursor(), truncated=gap))
+        events.start()
+        events.nudge()
+        return DEFERRED
+
+    @property
+    def client(self) -> object:
+        """The client that the stream counts for: a principal, or a connection."""
+        return self._caller.principal or self.incoming.sink
+
+    def _cursor(self) -> Optional[str]:
+        return self.kind.cursor(self._position)
+
+    def _line(self, method: str, **params: Json) -> bytes:
+        return encode(Notification(method, {**params, **self._meta}))
+
+    def _post(self, *lines: bytes) -> None:
+        """Queue lines, which the thread that writes to the client takes together."""
+        is_first = not self._lines
+        self._lines += lines
+        if is_first:
+            self.incoming.sink.post(self._take)
+
+    def _take(self) -> Optional[bytes]:
+        lines = self._lines
+        self._lines = []
+        self._sent_at = time.monotonic()
+        if self.is_due():
+            self._events.nudge()
+        return b"".join(lines)
+
+    def is_due(self) -> bool:
+        """Return whether `advance` may have something to do."""
+        now = time.monotonic()
+        is_read = getattr(self.kind, "log", None) and self._position == self.kind.log.position
+        return not self._lines and (
+            self._has_more
+            or not is_read
+            or now - self._sent_at >= self._events.limits["heartbeat"]
+            or now - self._checked_at >= self._events.limits["recheck"]
+        )
+
+    def advance(self) -> None:
+        """Send the next events, or a heartbeat, unless the client has not taken the last ones."""
+        if self._lines or not self._lock.acquire(blocking=False):
+            return
+        try:
+            self._recheck()
+            lines = self._next_lines()
+            if not lines and time.monotonic() - self._sent_at >= self._events.limits["heartbeat"]:
+                lines = [self._line(HEARTBEAT, cursor=self._cursor())]
+            if lines:
+                self._post(*lines)
+        except EventError as error:
+            self.end(error)
+        except Exception as error:
+            log.error("%s failed: %s", self.kind.owner, describe(error), exc_info=error)
+            self._read_at = time.monotonic() + self._events.limits["heartbeat"]
+            self.report(self._events.error("ResourceExhausted", "the events cannot be read now"))
+        finally:
+            self._lock.release()
+
+    def _recheck(self) -> None:
+        if time.monotonic() - self._checked_at >= self._events.limits["recheck"]:
+            self._checked_at = time.monotonic()
+            self._events.check_allowed(self._context, self.kind.name, self._arguments)
+
+    def _next_lines(self) -> list[bytes]:
+        if time.monotonic() < self._read_at:
+            return []
+        found = self.kind.read(self._position, self._caller, self._values)
+        every = getattr(self.kind, "every", 0.0)
+        if every and not found.more:
+            self._read_at = time.monotonic() + every
+        self._has_more = found.more
+        lines = []
+        if found.gap:
+            self._position = max(self._position, self.kind.log.floor) if not every else None
+            lines.append(self._line(ACTIVE, cursor=self._cursor(), truncated=True))
+        lines += [
+            self._line(EVENT, **event, cursor=self.kind.cursor(position))
+            for position, event in found.events
+        ]
+        self._position = found.position
+        if found.error:
+            lines.append(self._error_line(self._events.error("ResourceExhausted", found.error)))
+        return lines
+
+    def _error_line(self, error: EventError, method: str = ERROR) -> bytes:
+        return self._line(method, error=error.to_wire())
+
+    def report(self, error: EventError) -> None:
+        """Send an error, after which the stream continues. At most one waits for the client."""
+        if not self._lines:
+            self._post(self._error_line(error))
+
+    def end(self, error: Optional[EventError]) -> None:
+        """End the stream.
+
+        Args:
+            error: Why the subscription has ended; None if only the stream ends, and the client may
+                open another one.
+        """
+        if not self._forget():
+            return
+        incoming = self.incoming
+        if error is not None:
+            incoming.sink.post(self._error_line(error, TERMINATED))
+        result = self._events.finalized(dict(self._meta), incoming)
+        incoming.sink.respond(incoming, encode(Response(incoming.request.id, result)), False)
+
+    def _forget(self) -> bool:
+        """Stop sending events. Return False if that was done before."""
+        with self._events._lock:
+            if self not in self._events.open_streams:
+                return False
+            self._events.open_streams.remove(self)
+        if self._is_counted:
+            self._events.count(self.kind.name, self._arguments, -1)
+        return True
 
 
 def canonical(value: Any) -> str:

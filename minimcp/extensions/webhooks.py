@@ -1,28 +1,53 @@
-"""`Webhooks`: how events are delivered by HTTP, and the guarded POST that does it.
+"""`Webhooks`: how events are delivered by HTTP, with the signatures of Standard Webhooks and a
+guarded POST.
 
 A callback URL comes from a client, so it must not reach what only the server can reach: the name is
 resolved once, every address is checked, and the connection uses a checked address. Redirects are
 not followed, proxies are not used, and no part of a response is passed on.
+https://www.standardwebhooks.com
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
+import hmac
 import http.client
 import socket
 import ssl
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple, Optional
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
 from ..auth.addresses import Reach, reach_of
 from ..auth.shared import check_url
 from ..engine.limits import check_number
 from ..engine.timer import timer
-from ..errors import InvalidParams
+from ..errors import AuthorizationError, InvalidParams
+from ..protocol.messages import read_json
+from ..schema.mismatch import options_checked
 from .event_types import SUBSCRIPTION_HEADER
-from .signatures import ID_HEADER, SIGNATURE_HEADER, TIME_HEADER, sign
+
+# Names of Standard Webhooks.
+PREFIX = "whsec_"
+VERSION = "v1,"
+ID_HEADER = "webhook-id"
+TIME_HEADER = "webhook-timestamp"
+SIGNATURE_HEADER = "webhook-signature"
+
+# The number of bytes of a secret.
+MIN_SECRET_BYTES = 24
+MAX_SECRET_BYTES = 64
+
+# Maximum depth of the JSON in a webhook.
+MAX_DEPTH = 256
+
+# The options that are times in seconds.
+_SECONDS = ("default_ttl", "min_ttl", "max_ttl", "timeout")
 
 # Maximum length of a callback URL.
 MAX_URL = 2048
@@ -31,6 +56,8 @@ MAX_URL = 2048
 MAX_RESPONSE_BYTES = 4096
 
 
+@options_checked
+@dataclass(frozen=True)
 class Webhooks:
     """Delivery by webhook: ``Events(webhooks=Webhooks())``.
 
@@ -53,46 +80,31 @@ class Webhooks:
         TypeError, ValueError: An argument has a wrong type or value.
     """
 
-    def __init__(
-        self,
-        *,
-        default_ttl: float = 3600,
-        min_ttl: float = 300,
-        max_ttl: float = 86400,
-        endless: bool = False,
-        allow_origins: Sequence[str] = (),
-        private_addresses: bool = False,
-        retries: Sequence[float] = (5, 30, 120, 480),
-        timeout: float = 5,
-        in_flight: int = 8,
-        webhook_id: str = "event",
-    ) -> None:
-        numbers = {
-            "default_ttl": default_ttl,
-            "min_ttl": min_ttl,
-            "max_ttl": max_ttl,
-            "timeout": timeout,
-            **{f"retries[{index}]": each for index, each in enumerate(retries)},
-        }
+    default_ttl: float = 3600
+    min_ttl: float = 300
+    max_ttl: float = 86400
+    endless: bool = False
+    allow_origins: Sequence[str] = ()
+    private_addresses: bool = False
+    retries: Sequence[float] = (5, 30, 120, 480)
+    timeout: float = 5
+    in_flight: int = 8
+    webhook_id: str = "event"
+
+    def __post_init__(self) -> None:
+        numbers = {name: getattr(self, name) for name in _SECONDS}
+        numbers.update((f"retries[{index}]", each) for index, each in enumerate(self.retries))
         for name, value in numbers.items():
             check_number(name, value, least=0.001, whole=False, optional=False)
-        check_number("in_flight", in_flight, least=1, optional=False)
-        if not min_ttl <= default_ttl <= max_ttl:
+        check_number("in_flight", self.in_flight, least=1, optional=False)
+        if not self.min_ttl <= self.default_ttl <= self.max_ttl:
             raise ValueError("default_ttl must be between min_ttl and max_ttl")
-        if webhook_id not in ("event", "message"):
-            raise ValueError(f'webhook_id must be "event" or "message", not {webhook_id!r:.60}')
-        for origin in allow_origins:
+        if self.webhook_id not in ("event", "message"):
+            raise ValueError(
+                f'webhook_id must be "event" or "message", not {self.webhook_id!r:.60}'
+            )
+        for origin in self.allow_origins:
             check_url(origin, local_http=False)
-        self.default_ttl = default_ttl
-        self.min_ttl = min_ttl
-        self.max_ttl = max_ttl
-        self.endless = endless
-        self.allow_origins = frozenset(map(origin_of, allow_origins))
-        self.private_addresses = private_addresses
-        self.retries = tuple(retries)
-        self.timeout = timeout
-        self.in_flight = in_flight
-        self.webhook_id = webhook_id
 
 
 def origin_of(url: str) -> str:
@@ -114,6 +126,74 @@ def check_callback(url: Any) -> str:
     if len(url) > MAX_URL:
         raise InvalidParams(f"delivery.url must have at most {MAX_URL} characters")
     return str(url)
+
+
+def key_of(secret: Any) -> Optional[bytes]:
+    """Return the key of a secret, or None if it is not a secret of Standard Webhooks."""
+    if not isinstance(secret, str) or not secret.startswith(PREFIX):
+        return None
+    text = secret[len(PREFIX) :]
+    try:
+        key = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    is_exact = base64.b64encode(key).decode() == text
+    return key if is_exact and MIN_SECRET_BYTES <= len(key) <= MAX_SECRET_BYTES else None
+
+
+def sign(secret: str, id: str, timestamp: str, body: bytes) -> str:
+    """Return the signature of a webhook: ``v1,...``. Raises ValueError for an invalid secret."""
+    key = key_of(secret)
+    if key is None:
+        raise ValueError(f"a secret must be {PREFIX} and the base64 of 24 to 64 bytes")
+    signed = b".".join((id.encode(), timestamp.encode(), body))
+    return VERSION + base64.b64encode(hmac.digest(key, signed, hashlib.sha256)).decode()
+
+
+def verify_webhook(
+    headers: Mapping[str, str],
+    body: bytes,
+    secrets: Union[str, Iterable[str]],
+    *,
+    tolerance: float = 300,
+) -> dict[str, Any]:
+    """Check the signature and the time of a webhook, and return its JSON object.
+
+    The caller discards duplicates, by ``eventId``. Thread-safe.
+
+    Args:
+        headers: The headers of the request; their case does not matter.
+        body: The body, exactly as received.
+        secrets: The secret (``whsec_...``), or several of which one must match.
+        tolerance: Maximum difference between the time of the signature and now, in seconds.
+
+    Raises:
+        AuthorizationError: A header is missing or wrong. The message has neither the body nor a
+            secret.
+        TypeError: The body is not bytes.
+        ValueError: A secret is invalid.
+    """
+    if not isinstance(body, bytes):
+        raise TypeError(f"body must be the bytes of the request, not {type(body).__name__}")
+    given = {name.lower(): value for name, value in headers.items()}
+    id = given.get(ID_HEADER, "")
+    timestamp = given.get(TIME_HEADER, "")
+    if not id or not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) < 13):
+        raise AuthorizationError(f"a webhook must have {ID_HEADER} and {TIME_HEADER}")
+    if abs(time.time() - int(timestamp)) > tolerance:
+        raise AuthorizationError(f"the {TIME_HEADER} is more than {tolerance:g} s off")
+    known = [secrets] if isinstance(secrets, str) else secrets
+    expected = [sign(secret, id, timestamp, body).encode() for secret in known]
+    signatures = given.get(SIGNATURE_HEADER, "").encode(errors="replace").split()
+    if not any(hmac.compare_digest(each, made) for each in signatures for made in expected):
+        raise AuthorizationError(f"the {SIGNATURE_HEADER} does not match")
+    try:
+        found = read_json(body, max_depth=MAX_DEPTH)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise AuthorizationError("the body of a webhook must be a JSON object")
+    return found
 
 
 class PrivateAddress(OSError):

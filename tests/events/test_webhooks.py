@@ -17,7 +17,7 @@ from standardwebhooks import Webhook as Standard
 import minimcp
 from minimcp import HttpServer, RpcError, Store, Webhooks
 from minimcp.extensions import webhooks
-from minimcp.extensions.signatures import sign
+from minimcp.extensions.webhooks import sign
 
 from ..support import WAIT, eventually, refused_port
 from .conftest import Service
@@ -451,18 +451,14 @@ def test_a_cursor_on_a_live_subscription(serve: Serve, receiver: Receiver) -> No
         assert found["truncated"] is False
         service.deliver()
         assert len(receiver.received) == 4
-        # A newer one skips the events in between.
-        service.emit("e4")
-        newest = client.poll_events(NAME).cursor
-        assert service.subscribe(receiver.url, cursor=newest)["cursor"] == newest != second
-        service.emit("e5")
+        service.emit("e4", "e5")
         service.deliver()
-        assert receiver.kinds()[4:] == ["e5"]
+        assert sorted(receiver.kinds()[4:]) == ["e4", "e5"]
         # After its end it begins at the cursor again.
         service.unsubscribe(receiver.url)
         service.subscribe(receiver.url, cursor=second)
         service.deliver()
-        assert sorted(receiver.kinds()[5:]) == ["e4", "e5"]
+        assert sorted(receiver.kinds()[6:]) == ["e4", "e5"]
         foreign = service.subscribe(receiver.url + "/2", cursor="x.1")
         assert foreign["truncated"] is True
 
