@@ -25,7 +25,7 @@ from .modules import PACKAGE
 from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
 
-BLOCKS = 39
+BLOCKS = 45
 """Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
 
 

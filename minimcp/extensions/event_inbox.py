@@ -53,6 +53,9 @@ REMEMBERED_SECONDS = 2 * 86400.0
 # Maximum seconds between two refreshes of a subscription, also if it never expires.
 REFRESH_SECONDS = 3600.0
 
+# Seconds that `close` waits for `on_event`.
+CLOSE_SECONDS = 2.0
+
 # Seconds between two looks at the stored events and subscriptions.
 LOOK_SECONDS = 1.0
 
@@ -99,10 +102,11 @@ class EventInbox:
         self._done_key = self._key("inbox-done")
         self._lock = threading.Lock()
         self._closed = CancelToken()
+        self._thread = threading.Thread(
+            target=self._call_for_each, args=(on_event,), name="minimcp-inbox", daemon=True
+        )
         if on_event is not None:
-            threading.Thread(
-                target=self._call_for_each, args=(on_event,), name="minimcp-inbox", daemon=True
-            ).start()
+            self._thread.start()
 
     def _key(self, kind: str, *parts: str) -> str:
         return store_key((), self._url, kind, *parts)
@@ -364,8 +368,10 @@ class EventInbox:
         return found[ids.index(after) + 1 :] if after in ids else found
 
     def close(self) -> None:
-        """Call `on_event` no longer. Idempotent."""
+        """Call `on_event` no longer. Idempotent. Blocks until it has returned, at most 2 s."""
         self._closed.cancel()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(CLOSE_SECONDS)
 
     def _stored(self, number: int) -> Iterable[tuple[int, Occurrence, str]]:
         for each, data in self._store.read(self._events_key, number):
@@ -375,7 +381,7 @@ class EventInbox:
                 event.missed = record["missed"]
                 yield each, event, record["id"]
 
-    def _call_for_each(self, on_event: Callable[[Occurrence, str], Any]) -> None:
+    def _call_for_each(self, on_event: Any) -> None:
         while not self._closed.cancelled:
             try:
                 entry = self._store.get(self._done_key)
