@@ -462,7 +462,7 @@ class Occurrences:
         self._bytes += size_of(event.data)
         self._waiting.append(("event", event))
         if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
-            # Drops what follows, until the stream is opened again, as after a silence.
+            # Drops later messages, until the stream is opened again, as after a silence.
             self._number += 1
             self._heard_at = -SILENT_SECONDS
 

@@ -189,12 +189,12 @@ class Events(Extension):
 
             self.deliverer = Deliverer(self, self._webhooks)
 
-    def key(self, kind: str, *parts: str) -> str:
+    def _key(self, kind: str, *parts: str) -> str:
         """Return a key of the store, see `store_key`."""
         config = self._config
         return store_key(config.audience, str(config.info["name"]), kind, *parts)
 
-    def now(self) -> float:
+    def _now(self) -> float:
         """Return the time in seconds since 1970."""
         return time.time()
 
@@ -218,7 +218,7 @@ class Events(Extension):
             name: The name of the type. Only extend its schemas later: a breaking change needs
                 another name.
             description: Its description; None takes the docstring.
-            delivery: The modes: "poll", "push", "webhook"; None offers all that are possible.
+            delivery: The modes: "poll", "push", "webhook"; None offers every possible mode.
             meta: Its ``_meta``; None for none.
 
         Raises:
@@ -277,7 +277,7 @@ class Events(Extension):
     def _attach(self, kind: EventKind) -> None:
         kind.log = EventLog(
             self.store,
-            self.key("events", kind.name),
+            self._key("events", kind.name),
             self.limits["keep"],
             self.limits["keep_seconds"],
         )
@@ -285,32 +285,32 @@ class Events(Extension):
     def remove(self, name: str) -> None:
         """Withdraw a type, and end its subscriptions. Raises KeyError if it is unknown."""
         kind = self._kinds.pop(name)
-        self.terminate(name, self.error("NotFound", f"{kind.owner} was removed", kind="event"))
+        self.terminate(name, self._error("NotFound", f"{kind.owner} was removed", kind="event"))
         self._list_changed()
 
     def _list_changed(self) -> None:
         if self.server is not None:
             self.tell(LIST_CHANGED, {}, LIST_FILTER)
 
-    def delivery(self, kind: EventKind) -> list[str]:
+    def _modes_of(self, kind: EventKind) -> list[str]:
         """Return the modes of a type."""
         possible = ["poll", "push"]
         if self._webhooks is not None and self._config.auth is not None:
             possible.append("webhook")
         return [mode for mode in kind.delivery or possible if mode in possible]
 
-    def kind(self, name: Any) -> EventKind:
+    def _kind_of(self, name: Any) -> EventKind:
         """Return a type. Raises `EventError` if it is unknown."""
         found = self._kinds.get(name) if isinstance(name, str) else None
         if found is None:
-            raise self.error("NotFound", "there is no such event type", kind="event")
+            raise self._error("NotFound", "there is no such event type", kind="event")
         return found
 
-    def kinds(self) -> list[EventKind]:
+    def _all_kinds(self) -> list[EventKind]:
         """Return all types."""
         return list(self._kinds.values())
 
-    def error(self, kind: str, message: str, /, **data: Json) -> EventError:
+    def _error(self, kind: str, message: str, /, **data: Json) -> EventError:
         """Return an error with the code that `codes` chooses."""
         return EventError(kind, message, data or None, self.codes)
 
@@ -359,7 +359,7 @@ class Events(Extension):
                 f"the event has {size} bytes, more than {self.limits['payload_bytes']}"
             )
         subjects = [to] if isinstance(to, str) else to
-        kind.log.append(wire, None if subjects is None else list(subjects), self.now())
+        kind.log.append(wire, None if subjects is None else list(subjects), self._now())
         if self.deliverer is not None:
             self.deliverer.start()
         return str(made.id)
@@ -371,7 +371,7 @@ class Events(Extension):
             id_or_name: The id of a webhook subscription, or the name of a type.
             error: The reason; None means that the client is no longer allowed.
         """
-        reason = error or self.error("Forbidden", "the server ended the subscription")
+        reason = error or self._error("Forbidden", "the server ended the subscription")
         for stream in list(self.open_streams):
             if stream.kind.name == id_or_name:
                 stream.end(reason)
@@ -429,25 +429,25 @@ class Events(Extension):
         result: dict[str, Json] = {"events": [self._listing(name) for name in names[:size]]}
         if len(names) > size:
             result["nextCursor"] = cursor_at(LIST, names[size - 1])
-        return self.finalized(result, incoming)
+        return self._finalized(result, incoming)
 
     def _listing(self, name: str) -> dict[str, Json]:
         kind = self._kinds[name]
         listing: dict[str, Json] = {
             "name": name,
             "description": kind.description or name,
-            "delivery": self.delivery(kind),
+            "delivery": self._modes_of(kind),
             "inputSchema": kind.input_schema,
             "payloadSchema": kind.payload_schema,
         }
         return listing if kind.meta is None else {**listing, "_meta": kind.meta}
 
-    def finalized(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
+    def _finalized(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
         """Return a result with the members that the revision requires."""
         finalized: dict[str, Json] = self._config.finalize_result(result, incoming.peer.revision)
         return finalized
 
-    def subscription(
+    def _subscription(
         self, incoming: IncomingRequest, mode: str
     ) -> tuple[EventKind, dict[str, Json], dict[str, Any]]:
         """Return the type, the arguments and the values of a request.
@@ -459,25 +459,25 @@ class Events(Extension):
         params = incoming.request.params
         if not isinstance(params.get("name"), str):
             raise InvalidParams("name must be a string")
-        kind = self.kind(params["name"])
-        if mode not in self.delivery(kind):
+        kind = self._kind_of(params["name"])
+        if mode not in self._modes_of(kind):
             message = f"{kind.owner} is not delivered by {mode}"
-            raise self.error("Unsupported", message, feature="deliveryMode", value=mode)
+            raise self._error("Unsupported", message, feature="deliveryMode", value=mode)
         arguments = params.get("arguments")
         arguments = {} if arguments is None else arguments
         values = kind.values(arguments)
-        self.check_allowed(Context(incoming), kind.name, arguments)
+        self._check_allowed(Context(incoming), kind.name, arguments)
         return kind, arguments, values
 
-    def check_allowed(self, context: Any, name: str, arguments: Mapping[str, Json]) -> None:
+    def _check_allowed(self, context: Any, name: str, arguments: Mapping[str, Json]) -> None:
         """Raise `EventError` if the client may not receive these events."""
         if self._allow is not None:
             try:
                 self._allow(context, name, arguments)
             except Refused as error:
-                raise self.error("Forbidden", error.reason or "not allowed") from None
+                raise self._error("Forbidden", error.reason or "not allowed") from None
 
-    def begin(
+    def _begin_at(
         self, kind: EventKind, values: Mapping[str, Any], params: Mapping[str, Json]
     ) -> tuple[Any, bool]:
         """Return the position where a subscription begins, and whether there is a gap before it.
@@ -492,24 +492,24 @@ class Events(Extension):
         since = None
         if age is not None and cursor is not None:
             with suppress(OverflowError, ValueError):  # older than every event
-                since = datetime.fromtimestamp(self.now() - age / 1000, timezone.utc)
-        kind.refresh(self.now())
+                since = datetime.fromtimestamp(self._now() - age / 1000, timezone.utc)
+        kind.refresh(self._now())
         return kind.resume(values, cursor, since)
 
-    def caller(self, incoming: IncomingRequest) -> Caller:
+    def _caller_of(self, incoming: IncomingRequest) -> Caller:
         """Return the sender of a request."""
         auth = getattr(incoming.headers, "auth", None)
         return Caller(incoming.principal, None if auth is None else auth.subject)
 
     def _poll(self, incoming: IncomingRequest) -> dict[str, Json]:
-        kind, _, values = self.subscription(incoming, "poll")
+        kind, _, values = self._subscription(incoming, "poll")
         params = incoming.request.params
         most = number_of(params, "maxEvents", least=1)
-        position, gap = self.begin(kind, values, params)
+        position, gap = self._begin_at(kind, values, params)
         found = Reading([], position)  # without a cursor, a subscription begins after this moment
         if params.get("cursor") is not None:
             page = int(min(most or PAGE_EVENTS, PAGE_EVENTS))
-            found = kind.read(position, self.caller(incoming), values, page)
+            found = kind.read(position, self._caller_of(incoming), values, page)
         pause = kind.every if isinstance(kind, SourceKind) else self.limits["poll_seconds"]
         result: dict[str, Json] = {
             "events": [event for _, event in found.events],
@@ -518,23 +518,23 @@ class Events(Extension):
             "hasMore": found.more,
             "nextPollMs": round(pause * 1000),
         }
-        return self.finalized(result, incoming)
+        return self._finalized(result, incoming)
 
     def _stream(self, incoming: IncomingRequest) -> Any:
-        self.start()
+        self._start()
         return PushStream.open(self, incoming)
 
     def _subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
         if self.deliverer is None:
-            self.subscription(incoming, "webhook")  # raises
+            self._subscription(incoming, "webhook")  # raises
         answer = self.deliverer.subscribe
         if incoming.request.method == UNSUBSCRIBE:
             answer = self.deliverer.unsubscribe
-        return self.finalized(answer(incoming), incoming)
+        return self._finalized(answer(incoming), incoming)
 
     # ------------------------------------------------------------ hooks of subscriptions
 
-    def count(self, name: str, arguments: Mapping[str, Json], change: int) -> None:
+    def _count(self, name: str, arguments: Mapping[str, Json], change: int) -> None:
         """Note that a subscription begins or ends, and call the author's function."""
         key = (name, canonical(arguments))
         with self._lock:
@@ -551,14 +551,14 @@ class Events(Extension):
 
     # ------------------------------------------------------------ the thread of the streams
 
-    def start(self) -> None:
+    def _start(self) -> None:
         """Start the thread that waits for occurrences, if it does not run."""
         with self._lock:
             if not self._has_thread:
                 self._has_thread = True
                 threading.Thread(target=self._run, name="minimcp-events", daemon=True).start()
 
-    def nudge(self) -> None:
+    def _wake(self) -> None:
         """Make the thread look at the streams. Never blocks."""
         self._nudge.cancel()
 
@@ -582,7 +582,7 @@ class Events(Extension):
                 is_known = isinstance(error, StoreUnavailable)
                 log.error("events are delayed: %s", error, exc_info=None if is_known else error)
                 for stream in list(self.open_streams):
-                    stream.report(self.error("ResourceExhausted", "events are delayed"))
+                    stream.report(self._error("ResourceExhausted", "events are delayed"))
                 time.sleep(LOOK_SECONDS)
 
     def _positions(self) -> dict[str, int]:
@@ -592,7 +592,7 @@ class Events(Extension):
 
     def _advance_streams(self, *, wait: bool = False) -> None:
         streams = list(self.open_streams)
-        now = self.now()
+        now = self._now()
         for kind in {stream.kind for stream in streams}:
             kind.refresh(now)
         for stream in streams:
@@ -632,7 +632,7 @@ class PushStream:
         self.kind = kind
         self._arguments = arguments
         self._values = values
-        self._caller = events.caller(incoming)
+        self._caller = events._caller_of(incoming)
         self._context = Context(incoming)
         self._meta: dict[str, Json] = {"_meta": {SUBSCRIPTION_KEY: incoming.request.id}}
         self._position: Any = None
@@ -654,9 +654,9 @@ class PushStream:
         """
         if len(str(incoming.request.id)) > MAX_ID_CHARACTERS:
             raise InvalidRequest(f"the id must have at most {MAX_ID_CHARACTERS} characters")
-        kind, arguments, values = events.subscription(incoming, "push")
+        kind, arguments, values = events._subscription(incoming, "push")
         stream = cls(events, incoming, kind, arguments, values)
-        stream._position, gap = events.begin(kind, values, incoming.request.params)
+        stream._position, gap = events._begin_at(kind, values, incoming.request.params)
         with events._lock:
             others = [each for each in events.open_streams if each.client == stream.client]
             for name, count, most in (
@@ -665,18 +665,18 @@ class PushStream:
             ):
                 if count >= most:
                     message = f"no more than {most} streams may be open"
-                    raise events.error("ResourceExhausted", message, limit=name, max=most)
+                    raise events._error("ResourceExhausted", message, limit=name, max=most)
             events.open_streams.append(stream)
         incoming.token.on_cancel(stream._forget)
         incoming.request.params.clear()
         incoming.progress_token = None
-        events.count(kind.name, arguments, 1)
+        events._count(kind.name, arguments, 1)
         stream._is_counted = True
         if incoming.token.cancelled:
             stream._forget()
         stream._post(stream._line(ACTIVE, cursor=stream._cursor(), truncated=gap))
-        events.start()
-        events.nudge()
+        events._start()
+        events._wake()
         return DEFERRED
 
     @property
@@ -702,7 +702,7 @@ class PushStream:
         self._lines = []
         self._sent_at = time.monotonic()
         if self.is_due():
-            self._events.nudge()
+            self._events._wake()
         return b"".join(lines)
 
     def is_due(self) -> bool:
@@ -732,14 +732,14 @@ class PushStream:
         except Exception as error:
             log.error("%s failed: %s", self.kind.owner, describe(error), exc_info=error)
             self._read_at = time.monotonic() + self._events.limits["heartbeat"]
-            self.report(self._events.error("ResourceExhausted", "the events cannot be read now"))
+            self.report(self._events._error("ResourceExhausted", "the events cannot be read now"))
         finally:
             self._lock.release()
 
     def _recheck(self) -> None:
         if time.monotonic() - self._checked_at >= self._events.limits["recheck"]:
             self._checked_at = time.monotonic()
-            self._events.check_allowed(self._context, self.kind.name, self._arguments)
+            self._events._check_allowed(self._context, self.kind.name, self._arguments)
 
     def _next_lines(self) -> list[bytes]:
         if time.monotonic() < self._read_at:
@@ -759,7 +759,7 @@ class PushStream:
         ]
         self._position = found.position
         if found.error:
-            lines.append(self._error_line(self._events.error("ResourceExhausted", found.error)))
+            lines.append(self._error_line(self._events._error("ResourceExhausted", found.error)))
         return lines
 
     def _error_line(self, error: EventError, method: str = ERROR) -> bytes:
@@ -782,7 +782,7 @@ class PushStream:
         incoming = self.incoming
         if error is not None:
             incoming.sink.post(self._error_line(error, TERMINATED))
-        result = self._events.finalized(dict(self._meta), incoming)
+        result = self._events._finalized(dict(self._meta), incoming)
         incoming.sink.respond(incoming, encode(Response(incoming.request.id, result)), False)
 
     def _forget(self) -> bool:
@@ -792,7 +792,7 @@ class PushStream:
                 return False
             self._events.open_streams.remove(self)
         if self._is_counted:
-            self._events.count(self.kind.name, self._arguments, -1)
+            self._events._count(self.kind.name, self._arguments, -1)
         return True
 
 

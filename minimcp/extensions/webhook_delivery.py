@@ -124,9 +124,9 @@ class Deliverer:
         self._store = events.store
         self._pool = Pool(WORKERS, "minimcp-webhooks")
         self._is_closed = False
-        self._prefix = events.key("event-subscription", "")
-        self._changes_key = events.key("event-changes")
-        self._lease_key = events.key("event-lease")
+        self._prefix = events._key("event-subscription", "")
+        self._changes_key = events._key("event-changes")
+        self._lease_key = events._key("event-lease")
         self.renew_in_fork()
         renewed_in_fork.add(self)
         if self._store.shared:  # deliver what an earlier process has left
@@ -157,7 +157,7 @@ class Deliverer:
         delivery = delivery if isinstance(delivery, dict) else {}
         mode = delivery.get("mode")
         if mode != "webhook":
-            raise events.error(
+            raise events._error(
                 "Unsupported", "mode must be webhook", feature="deliveryMode", value=mode
             )
         auth = self._authenticated(incoming)
@@ -169,11 +169,11 @@ class Deliverer:
         row = self._load(key)
         if row is None:
             self._check_room(owner_of(auth.principal))
-        kind, arguments, values = events.subscription(incoming, "webhook")
-        position, gap = events.begin(kind, values, params)
+        kind, arguments, values = events._subscription(incoming, "webhook")
+        position, gap = events._begin_at(kind, values, params)
         ttl = self._ttl(params)
         self._verify(auth.principal, url, _id_of(key), secret, ttl)
-        now = events.now()
+        now = events._now()
         if row is None:
             row = {
                 "principal": auth.principal,
@@ -214,7 +214,7 @@ class Deliverer:
         url = delivery.get("url") if isinstance(delivery, dict) else None
         key = self._key(incoming, str(url))
         if not self._store.delete(key):
-            raise self._events.error(
+            raise self._events._error(
                 "NotFound", "there is no such subscription", kind="subscription"
             )
         self._announce(key)
@@ -224,7 +224,7 @@ class Deliverer:
         """Return the token of a request, if its claims identify the client."""
         auth = getattr(incoming.headers, "auth", None)
         if auth is None or not (auth.subject or auth.client_id):
-            raise self._events.error("Forbidden", "webhooks need a token with a subject")
+            raise self._events._error("Forbidden", "webhooks need a token with a subject")
         return auth  # type: ignore[no-any-return]
 
     def _key(self, incoming: IncomingRequest, url: str) -> str:
@@ -234,18 +234,18 @@ class Deliverer:
         parts = [incoming.principal, url, params.get("name"), arguments]
         text = json.dumps(parts, sort_keys=True)
         id = "sub_" + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
-        return str(self._events.key("event-subscription", owner_of(incoming.principal), id))
+        return str(self._events._key("event-subscription", owner_of(incoming.principal), id))
 
     def _check_room(self, owner: str) -> None:
         limits = self._events.limits
-        own = self._events.key("event-subscription", owner, "")
+        own = self._events._key("event-subscription", owner, "")
         for prefix, most in (
             (own, limits["per_client"]),
             (self._prefix, limits["subscriptions"]),
         ):
             if len(self._store.sizes(prefix)) >= most:
                 message = f"no more than {most} subscriptions are possible: end others first"
-                raise self._events.error(
+                raise self._events._error(
                     "ResourceExhausted", message, limit="subscriptions", max=most
                 )
 
@@ -268,7 +268,7 @@ class Deliverer:
         """
         origin = origin_of(url)
         digest = sha256(url.encode()).hexdigest()
-        consent = self._events.key("event-consent", owner_of(principal), digest)
+        consent = self._events._key("event-consent", owner_of(principal), digest)
         if origin in map(origin_of, self._options.allow_origins) or self._store.get(
             consent, renew=True
         ):
@@ -276,7 +276,9 @@ class Deliverer:
         challenge = token_urlsafe(24)
         envelope = to_json({"type": VERIFICATION, "challenge": challenge}).encode()
         if not self._enter(origin):
-            raise self._events.error("ResourceExhausted", "too many challenges", limit="challenges")
+            raise self._events._error(
+                "ResourceExhausted", "too many challenges", limit="challenges"
+            )
         try:
             with waiting():
                 name = f"msg_{VERIFICATION}_{token_hex(8)}"
@@ -293,7 +295,7 @@ class Deliverer:
                 f"the callback URL was not verified: {reason}. The receiver must answer while the "
                 "request is pending, so it needs another thread or process than the client"
             )
-            raise self._events.error("CallbackEndpointError", message, reason=reason)
+            raise self._events._error("CallbackEndpointError", message, reason=reason)
         self._store.put(consent, b"", None if ttl is None else max(CONSENT_SECONDS, ttl))
 
     def _enter(self, origin: str) -> bool:
@@ -314,10 +316,10 @@ class Deliverer:
         return None if row is None or self._is_expired(row) else row
 
     def _is_expired(self, row: Mapping[str, Any]) -> bool:
-        return row["expires"] is not None and row["expires"] <= self._events.now()
+        return row["expires"] is not None and row["expires"] <= self._events._now()
 
     def _save(self, key: str, row: Mapping[str, Any]) -> None:
-        ttl = None if row["expires"] is None else row["expires"] - self._events.now()
+        ttl = None if row["expires"] is None else row["expires"] - self._events._now()
         self._store.put(key, to_json(dict(row)).encode(), ttl)
         self._announce(key)
 
@@ -406,7 +408,7 @@ class Deliverer:
             if not self._holds_lease():
                 return False
             self._load_changes()
-            now = self._events.now()
+            now = self._events._now()
             subscriptions = list(self._subscriptions.values())
             for kind in {each.kind for each in subscriptions if each.kind is not None}:
                 kind.refresh(now)
@@ -447,7 +449,7 @@ class Deliverer:
             if known is None:
                 self._subscriptions[key] = made = _Subscription(key, row)
                 self._resume(made)
-                self._events.count(row["name"], row["arguments"], 1)
+                self._events._count(row["name"], row["arguments"], 1)
             else:
                 row["cursor"] = known.row["cursor"]
                 known.row = row
@@ -455,16 +457,16 @@ class Deliverer:
     def _drop(self, key: str) -> None:
         found = self._subscriptions.pop(key, None)
         if found is not None:
-            self._events.count(found.row["name"], found.row["arguments"], -1)
+            self._events._count(found.row["name"], found.row["arguments"], -1)
 
     def _resume(self, subscription: _Subscription) -> None:
         """Find the type of a subscription that was read from the store."""
         row = subscription.row
         try:
-            kind = self._events.kind(row["name"])
+            kind = self._events._kind_of(row["name"])
             subscription.values = kind.values(row["arguments"])
         except InvalidParams:
-            row["ended"] = self._events.error(
+            row["ended"] = self._events._error(
                 "Unsupported",
                 "the arguments no longer match the schema",
                 feature="inputSchema",
@@ -474,7 +476,7 @@ class Deliverer:
         except EventError:  # this process may not know the type yet
             return
         subscription.kind = kind
-        kind.refresh(self._events.now())
+        kind.refresh(self._events._now())
         subscription.position, gap = kind.resume(subscription.values, row["cursor"], None)
         if gap:
             self._add_gap(subscription)
@@ -531,7 +533,7 @@ class Deliverer:
         context = WebhookContext(AccessToken.of(row["claims"]))
         try:
             if not is_first:
-                self._events.check_allowed(context, row["name"], row["arguments"])
+                self._events._check_allowed(context, row["name"], row["arguments"])
         except EventError as error:
             row["ended"] = error.to_wire()
             subscription.is_changed = True
@@ -547,7 +549,7 @@ class Deliverer:
             return
         for name in ("cursor", "status", "ended"):
             row[name] = subscription.row[name]
-        ttl = None if row["expires"] is None else row["expires"] - self._events.now()
+        ttl = None if row["expires"] is None else row["expires"] - self._events._now()
         # If another process has changed it since, the next look stores it.
         value = to_json(row).encode()
         subscription.is_changed = not self._store.put(subscription.key, value, ttl, entry.version)
@@ -567,7 +569,7 @@ class Deliverer:
 
     def _attempt(self, subscription: _Subscription, delivery: _Delivery, origin: str) -> None:
         row = subscription.row
-        now = self._events.now()
+        now = self._events._now()
         if not delivery.body:
             wire = delivery.wire
             if "type" not in wire:
@@ -594,7 +596,7 @@ class Deliverer:
 
     def _settle(self, subscription: _Subscription, delivery: _Delivery, found: Posted) -> None:
         """Note the outcome of an attempt. The caller holds the lock."""
-        now = self._events.now()
+        now = self._events._now()
         row = subscription.row
         delivery.is_sending = False
         delivery.attempts += 1

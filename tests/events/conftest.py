@@ -10,6 +10,7 @@ import pytest
 import minimcp
 from minimcp import Bearer, HttpServer, SqliteStore, Webhooks
 
+from ..inside import set_clock
 from ..support import WAIT
 from .receiver import PEM, SECRET, Receiver
 from .tickets import NAME, Clock, Ticket, tickets
@@ -47,7 +48,7 @@ class Service:
         auth = Bearer.static({"a": {"sub": "ada"}, "b": {"sub": "bob"}})
         self.events = tickets(webhooks=Webhooks(**hooks), auth=auth, **options)
         self.clock = Clock()
-        self.events.now = self.clock  # type: ignore[method-assign]
+        set_clock(self.events, self.clock)
         self.events.close()  # only `deliver_now` delivers
         self.running = self.events.server.start_http(port=0)
         self.clients = [

@@ -125,5 +125,5 @@ def test_a_receiver_of_webhooks(
 
     assert eventually(is_printed)
     inbox.close()
-    inbox._store.close()
+    names["store"].close()
     served.close()

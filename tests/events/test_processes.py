@@ -24,7 +24,7 @@ from .tickets import NAME
 
 
 class Emitter:
-    """One process of `emitter`; `ids` are those that it has logged."""
+    """One process of `emitter`; `ids` has the ids that it has logged."""
 
     def __init__(self, place: str, prefix: str, pause: float = 0) -> None:
         command = [sys.executable, "-m", "tests.events.emitter", place, prefix, str(pause)]

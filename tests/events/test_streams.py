@@ -28,6 +28,7 @@ from minimcp import (
 )
 
 from ..answering import R5, Answering, result
+from ..inside import has_event_thread, lock_of_stream, waiting_for
 from ..scripted import notice
 from ..support import WAIT, eventually
 from .test_polls import FOUND, event, page
@@ -122,7 +123,7 @@ def test_a_gap_in_the_middle_of_a_stream() -> None:
         listening = Listening(client)
         assert eventually(lambda: listening.methods() == ["active"])
         [stream] = events.open_streams
-        with stream._lock:  # as while a filter is slow
+        with lock_of_stream(stream):  # as while a filter is slow
             for number in range(5):
                 events.emit(NAME, Ticket("1"), id=str(number))
         assert eventually(lambda: listening.ids() == ["3", "4"])
@@ -183,7 +184,7 @@ def test_a_stream_that_was_cancelled_releases_everything() -> None:
         assert eventually(lambda: ended == [NAME])
         events.emit(NAME, Ticket("1"))
         assert events.open_streams == []
-        assert eventually(lambda: not events._has_thread)
+        assert eventually(lambda: not has_event_thread(events))
 
 
 @pytest.mark.requirement("EV-67")
@@ -244,7 +245,7 @@ def test_a_client_that_does_not_read_costs_one_step() -> None:
         assert eventually(lambda: bool(taken))
         time.sleep(0.3)
         assert len(taken) == 1
-        assert len(stream._lines) <= 101
+        assert len(waiting_for(stream)) <= 101
         del stream.incoming.sink.post
         stream.incoming.sink.post(taken[0])
         assert eventually(lambda: len(listening.ids()) == 500)
@@ -545,7 +546,7 @@ def test_a_program_that_is_slow_costs_bounded_memory(monkeypatch: pytest.MonkeyP
         for number in range(200):
             events.emit(NAME, Ticket("1"), id=str(number))
         time.sleep(0.2)
-        assert len(stream._waiting) <= 22
+        assert len(waiting_for(stream)) <= 22
         assert [stream.next(WAIT).id for _ in range(200)] == [str(each) for each in range(200)]
 
 
@@ -611,4 +612,4 @@ def test_a_client_follows_a_restarted_http_server(open_store: Callable[[], Store
         assert [(each.id, each.missed) for each in found] == [("2", False), ("3", False)]
         stream.close()
         client.close()
-    assert eventually(lambda: not (events._has_thread or again._has_thread))
+    assert eventually(lambda: not has_event_thread(events, again))

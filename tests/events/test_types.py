@@ -1,4 +1,4 @@
-"""What a server declares and lists, and what an author may register and emit."""
+"""The declaration and the list of a server, and the types and events of an author."""
 
 from __future__ import annotations
 

@@ -19,6 +19,14 @@ from minimcp import HttpServer, RpcError, Store, Webhooks
 from minimcp.extensions import webhooks
 from minimcp.extensions.webhooks import sign
 
+from ..inside import (
+    event_log_of,
+    forget_types,
+    look_once,
+    runs_itself,
+    set_clock,
+    takes_over,
+)
 from ..support import WAIT, eventually, refused_port
 from .conftest import Service
 from .receiver import SECRET, Received, Receiver, echo
@@ -150,7 +158,7 @@ def number(cursor: str) -> int:
 
 def first_cursor_after(service: Service, id: str) -> str:
     """The cursor of an event in the log."""
-    kind = service.events.kind(NAME)
+    kind = event_log_of(service.events, NAME)
     [number] = [each.number for each in kind.log.events if each.event["eventId"] == id]
     return str(kind.cursor(number))
 
@@ -215,9 +223,9 @@ def test_a_receiver_that_drips_is_cut_off(serve: Serve, receiver: Receiver) -> N
 def test_requests_in_flight_are_capped_for_each_host(serve: Serve, receiver: Receiver) -> None:
     service = serve(webhooks={"in_flight": 2})
     service.subscribe(receiver.url)
-    service.events.deliverer._is_closed = False  # with its own threads
+    runs_itself(service.events)
     now = time.time()
-    service.events.now = time.time  # type: ignore[method-assign]
+    set_clock(service.events, time.time)
     service.subscribe(receiver.url)
     most = [0, 0]
     lock = threading.Lock()
@@ -274,7 +282,7 @@ def test_the_end_of_a_subscription_is_an_envelope(serve: Serve, receiver: Receiv
     service.deliver()
     _, removed = receiver.named("terminated")
     assert removed.body["error"]["data"] == {"kind": "event"}
-    assert not service.events.store.list(service.events.deliverer._prefix)
+    assert rejected(service.unsubscribe, receiver.url).code == -32011
 
 
 @pytest.mark.requirement("EV-121")
@@ -513,7 +521,7 @@ def test_subscriptions_survive_a_restart(
     second.clock.seconds += 30 * 86400
     second.emit("e1")
     # The lease of the first process has not ended yet.
-    second.events.store.delete(second.events.deliverer._lease_key)
+    takes_over(second.events)
     second.deliver()
     assert receiver.kinds() == ["verification", "e1"]
     second.subscribe(receiver.url + "/2", ttlMs=None)
@@ -528,13 +536,13 @@ def test_arguments_that_no_longer_match_end_the_subscription(
     first = serve(store=open_store())
     first.subscribe(receiver.url, arguments={"priority": "high"})
     second = serve(store=open_store())
-    second.events._kinds.clear()
+    forget_types(second.events)
 
     @second.events.type(NAME)
     def narrower(ticket: Ticket, priority: int = 0) -> bool:
         return True
 
-    second.events.store.delete(second.events.deliverer._lease_key)
+    takes_over(second.events)
     second.deliver()
     [ended] = receiver.named("terminated")
     error = ended.body["error"]
@@ -751,7 +759,7 @@ def test_an_answer_of_the_resolver_that_changes(
     # It was resolved once, and the address that was checked is the one that was used.
     assert (resolver.asked, resolver.connected) == (1, ["93.184.216.34"])
     resolver.is_guarded = True
-    service.events.deliverer._look(run=lambda job: job())
+    look_once(service.events)
     service.clock.seconds += 10
     service.deliver()
     assert resolver.asked == 2
