@@ -9,51 +9,6 @@ from minimcp.client import client as client_module
 from minimcp.http import client_sse
 
 
-def set_clock(events: Any, clock: Any) -> None:
-    """Have `Events` use another clock."""
-    events._now = clock
-
-
-def event_log_of(events: Any, name: str) -> Any:
-    """The type of `Events` with its log."""
-    return events._kind_of(name)
-
-
-def forget_types(events: Any) -> None:
-    """Make `Events` forget its types, as another version of a program would not have them."""
-    events._kinds.clear()
-
-
-def takes_over(events: Any) -> None:
-    """End the lease of another process, as time would."""
-    events.store.delete(events.deliverer._lease_key)
-
-
-def runs_itself(events: Any) -> None:
-    """Undo `Events.close`."""
-    events.deliverer._is_closed = False
-
-
-def look_once(events: Any) -> None:
-    """Deliver what is due once, and nothing that becomes due by that."""
-    events.deliverer._look(run=lambda job: job())
-
-
-def has_event_thread(*events: Any) -> bool:
-    """Whether one of several `Events` has a thread for its streams."""
-    return any(each._has_thread for each in events)
-
-
-def lock_of_stream(stream: Any) -> Any:
-    """The lock that is held while a step of a stream is read."""
-    return stream._lock
-
-
-def waiting_for(stream: Any) -> Any:
-    """What waits for the client of a stream, or for the program of `Occurrences`."""
-    return stream._lines if hasattr(stream, "_lines") else stream._waiting
-
-
 def sessions_of(client: Any) -> Any:
     """The sessions that a client has had: it opens another when one is lost."""
     return client._sessions

@@ -61,8 +61,8 @@ class Reading(NamedTuple):
     # Whether more can be read at once.
     more: bool = False
 
-    # Whether events before these are lost.
-    gap: bool = False
+    # The position before them, if events before that are lost; otherwise None.
+    gap: Any = None
 
     # Why an event could not be sent; empty if all could.
     error: str = ""
@@ -157,13 +157,13 @@ class EventLog:
         del self.events[:dropped]
         return self.floor if dropped > surplus else 0
 
-    def after(self, number: int) -> list[_Logged]:
-        """Return the occurrences after a number."""
+    def after(self, number: int) -> tuple[int, list[_Logged], int]:
+        """Return the occurrences after a number, with the floor and the position at this moment."""
         with self._lock:
             first = len(self.events)
             while first and self.events[first - 1].number > number:
                 first -= 1
-            return self.events[first:]
+            return self.floor, self.events[first:], self.position
 
     def cursor(self, number: int) -> str:
         """Return the cursor of a position."""
@@ -312,7 +312,7 @@ class LoggedKind(EventKind):
         gap = number is None or number < self.log.floor
         position = self.log.floor if number is None or gap else number
         if since is not None:
-            for each in self.log.after(position):
+            for each in self.log.after(position)[1]:
                 if read_time(str(each.event["timestamp"])) < since:
                     position = each.number
                     gap = True
@@ -322,12 +322,13 @@ class LoggedKind(EventKind):
         self, position: Any, caller: Caller, values: Mapping[str, Any], most: int = PAGE_EVENTS
     ) -> Reading:
         """See `EventKind.read`."""
-        gap = position < self.log.floor
-        position = max(position, self.log.floor)
+        floor, events, checked = self.log.after(position)
+        gap = floor if position < floor else None
+        position = max(position, floor)
         found: list[tuple[Any, dict[str, Json]]] = []
         size = 0
         error = ""
-        for each in self.log.after(position):
+        for each in events:
             if len(found) >= most or size > PAGE_BYTES:
                 return Reading(found, position, True, gap, error)
             position = each.number
@@ -343,8 +344,8 @@ class LoggedKind(EventKind):
             if data is not None:
                 found.append((position, {**each.event, "data": data}))
                 size += each.size
-        # What was checked is behind, even if it was sent to nobody.
-        return Reading(found, max(position, self.log.position), False, gap, error)
+        # The position advances, even if nothing was sent.
+        return Reading(found, max(position, checked), False, gap, error)
 
     def _filtered(self, data: Any, values: Mapping[str, Any]) -> Optional[dict[str, Json]]:
         result = self.function(self.payload.read(data), **values)
@@ -408,7 +409,7 @@ class SourceKind(EventKind):
             found.append((position, wire.to_wire()))
         if found:
             found[-1] = (batch.cursor, found[-1][1])
-        return Reading(found, batch.cursor, batch.more, batch.truncated)
+        return Reading(found, batch.cursor, batch.more, position if batch.truncated else None)
 
     def _call(self, cursor: Optional[str], values: Mapping[str, Any]) -> EventBatch[Any]:
         key = (to_json(write_any(dict(values))), cursor)

@@ -166,6 +166,8 @@ class Events(Extension):
         self._handshake = handshake
         self._kinds: dict[str, EventKind] = {}
         self.deliverer: Any = None
+        # Returns the seconds since 1970.
+        self.clock = time.time
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
@@ -193,10 +195,6 @@ class Events(Extension):
         """Return a key of the store, see `store_key`."""
         config = self._config
         return store_key(config.audience, str(config.info["name"]), kind, *parts)
-
-    def _now(self) -> float:
-        """Return the time in seconds since 1970."""
-        return time.time()
 
     # ------------------------------------------------------------ types
 
@@ -359,7 +357,7 @@ class Events(Extension):
                 f"the event has {size} bytes, more than {self.limits['payload_bytes']}"
             )
         subjects = [to] if isinstance(to, str) else to
-        kind.log.append(wire, None if subjects is None else list(subjects), self._now())
+        kind.log.append(wire, None if subjects is None else list(subjects), self.clock())
         if self.deliverer is not None:
             self.deliverer.start()
         return str(made.id)
@@ -492,8 +490,8 @@ class Events(Extension):
         since = None
         if age is not None and cursor is not None:
             with suppress(OverflowError, ValueError):  # older than every event
-                since = datetime.fromtimestamp(self._now() - age / 1000, timezone.utc)
-        kind.refresh(self._now())
+                since = datetime.fromtimestamp(self.clock() - age / 1000, timezone.utc)
+        kind.refresh(self.clock())
         return kind.resume(values, cursor, since)
 
     def _caller_of(self, incoming: IncomingRequest) -> Caller:
@@ -514,7 +512,7 @@ class Events(Extension):
         result: dict[str, Json] = {
             "events": [event for _, event in found.events],
             "cursor": kind.cursor(found.position),
-            "truncated": gap or found.gap,
+            "truncated": gap or found.gap is not None,
             "hasMore": found.more,
             "nextPollMs": round(pause * 1000),
         }
@@ -592,7 +590,7 @@ class Events(Extension):
 
     def _advance_streams(self, *, wait: bool = False) -> None:
         streams = list(self.open_streams)
-        now = self._now()
+        now = self.clock()
         for kind in {stream.kind for stream in streams}:
             kind.refresh(now)
         for stream in streams:
@@ -750,8 +748,8 @@ class PushStream:
             self._read_at = time.monotonic() + every
         self._has_more = found.more
         lines = []
-        if found.gap:
-            self._position = max(self._position, self.kind.log.floor) if not every else None
+        if found.gap is not None:
+            self._position = found.gap
             lines.append(self._line(ACTIVE, cursor=self._cursor(), truncated=True))
         lines += [
             self._line(EVENT, **event, cursor=self.kind.cursor(position))

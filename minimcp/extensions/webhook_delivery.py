@@ -173,7 +173,7 @@ class Deliverer:
         position, gap = events._begin_at(kind, values, params)
         ttl = self._ttl(params)
         self._verify(auth.principal, url, _id_of(key), secret, ttl)
-        now = events._now()
+        now = events.clock()
         if row is None:
             row = {
                 "principal": auth.principal,
@@ -316,10 +316,10 @@ class Deliverer:
         return None if row is None or self._is_expired(row) else row
 
     def _is_expired(self, row: Mapping[str, Any]) -> bool:
-        return row["expires"] is not None and row["expires"] <= self._events._now()
+        return row["expires"] is not None and row["expires"] <= self._events.clock()
 
     def _save(self, key: str, row: Mapping[str, Any]) -> None:
-        ttl = None if row["expires"] is None else row["expires"] - self._events._now()
+        ttl = None if row["expires"] is None else row["expires"] - self._events.clock()
         self._store.put(key, to_json(dict(row)).encode(), ttl)
         self._announce(key)
 
@@ -363,9 +363,7 @@ class Deliverer:
                     is_idle = not self._store.list(self._prefix, limit=1)
                     if is_idle or self._is_closed:
                         self._has_thread = False
-                        if self._renewed_at:
-                            self._store.delete(self._lease_key)
-                            self._forget_lease()
+                        self._release_lease()
                         return
                 if before == after:
                     newest = max(after.values())
@@ -377,7 +375,14 @@ class Deliverer:
     def close(self) -> None:
         """End the thread. Another process takes over at once."""
         self._is_closed = True
+        self._release_lease()
         self._nudge.cancel()
+
+    def _release_lease(self) -> None:
+        with self._pass_lock:
+            if self._renewed_at:
+                self._store.delete(self._lease_key)
+                self._forget_lease()
 
     def _versions(self) -> dict[str, int]:
         """Return the newest known versions of the keys that the thread waits for."""
@@ -408,7 +413,7 @@ class Deliverer:
             if not self._holds_lease():
                 return False
             self._load_changes()
-            now = self._events._now()
+            now = self._events.clock()
             subscriptions = list(self._subscriptions.values())
             for kind in {each.kind for each in subscriptions if each.kind is not None}:
                 kind.refresh(now)
@@ -476,7 +481,7 @@ class Deliverer:
         except EventError:  # this process may not know the type yet
             return
         subscription.kind = kind
-        kind.refresh(self._events._now())
+        kind.refresh(self._events.clock())
         subscription.position, gap = kind.resume(subscription.values, row["cursor"], None)
         if gap:
             self._add_gap(subscription)
@@ -509,8 +514,8 @@ class Deliverer:
         found = kind.read(subscription.position, subscription.caller, subscription.values, room)
         if not found.more:
             subscription.read_at = now + getattr(kind, "every", 0.0)
-        if found.gap:
-            subscription.position = found.events[0][0] if found.events else found.position
+        if found.gap is not None:
+            subscription.position = found.gap
             self._add_gap(subscription)
         for position, wire in found.events:
             id = str(wire["eventId"])
@@ -549,7 +554,7 @@ class Deliverer:
             return
         for name in ("cursor", "status", "ended"):
             row[name] = subscription.row[name]
-        ttl = None if row["expires"] is None else row["expires"] - self._events._now()
+        ttl = None if row["expires"] is None else row["expires"] - self._events.clock()
         # If another process has changed it since, the next look stores it.
         value = to_json(row).encode()
         subscription.is_changed = not self._store.put(subscription.key, value, ttl, entry.version)
@@ -569,7 +574,7 @@ class Deliverer:
 
     def _attempt(self, subscription: _Subscription, delivery: _Delivery, origin: str) -> None:
         row = subscription.row
-        now = self._events._now()
+        now = self._events.clock()
         if not delivery.body:
             wire = delivery.wire
             if "type" not in wire:
@@ -596,7 +601,7 @@ class Deliverer:
 
     def _settle(self, subscription: _Subscription, delivery: _Delivery, found: Posted) -> None:
         """Note the outcome of an attempt. The caller holds the lock."""
-        now = self._events._now()
+        now = self._events.clock()
         row = subscription.row
         delivery.is_sending = False
         delivery.attempts += 1

@@ -10,7 +10,6 @@ import pytest
 import minimcp
 from minimcp import Bearer, HttpServer, SqliteStore, Webhooks
 
-from ..inside import set_clock
 from ..support import WAIT
 from .receiver import PEM, SECRET, Receiver
 from .tickets import NAME, Clock, Ticket, tickets
@@ -42,14 +41,15 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 class Service:
     """A server with webhooks, a fake clock and two clients, "ada" and "bob"."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, delivers: bool = False, **options: Any) -> None:
         webhooks = options.pop("webhooks", {})
         hooks = {"private_addresses": True, "timeout": 3.0, **webhooks}
         auth = Bearer.static({"a": {"sub": "ada"}, "b": {"sub": "bob"}})
         self.events = tickets(webhooks=Webhooks(**hooks), auth=auth, **options)
         self.clock = Clock()
-        set_clock(self.events, self.clock)
-        self.events.close()  # only `deliver_now` delivers
+        self.events.clock = self.clock
+        if not delivers:
+            self.events.close()  # only `deliver_now` delivers
         self.running = self.events.server.start_http(port=0)
         self.clients = [
             minimcp.connect(HttpServer(self.running.url, auth=token), timeout=WAIT)

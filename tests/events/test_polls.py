@@ -24,7 +24,6 @@ from minimcp import (
 )
 
 from ..answering import R5, Answering, error, result
-from ..inside import set_clock
 from ..support import WAIT
 from .tickets import NAME, Clock, Ticket, mailbox, tickets
 
@@ -148,7 +147,7 @@ def test_a_cursor_that_the_log_has_dropped(kind: str, open_store: Callable[[], S
 def test_events_that_are_too_old_are_lost() -> None:
     events = tickets(keep_seconds=60)
     clock = Clock()
-    set_clock(events, clock)
+    events.clock = clock
     with connect(events) as client:
         cursor = client.poll_events(NAME).cursor
         events.emit(NAME, Ticket("1"), id="old")
@@ -163,7 +162,7 @@ def test_events_that_are_too_old_are_lost() -> None:
         # Another process reads the same from the store.
         clock.seconds += 100
         other = tickets(keep_seconds=60, store=events.store)
-        set_clock(other, clock)
+        other.clock = clock
         with connect(other) as second:
             for each, truncated in ((batch.cursor, False), (newer, True), (cursor, True)):
                 assert second.poll_events(NAME, cursor=each).truncated is truncated

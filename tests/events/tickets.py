@@ -30,16 +30,22 @@ class Clock:
         return self.seconds
 
 
-def tickets(name: str = "tickets", events: Optional[Events] = None, **options: Any) -> Events:
-    """The events of a new server: ``events.server``."""
+def tickets(
+    name: str = "tickets", events: Optional[Events] = None, wants: Any = None, **options: Any
+) -> Events:
+    """The events of a new server, ``events.server``; `wants` is another filter."""
     limits = {
         each: options.pop(each) for each in [*options] if each not in ("store", "auth", "http")
     }
     events = Events(**limits) if events is None else events
     Server(name, extensions=[events], **options)
 
+    if wants is not None:
+        events.type(NAME)(wants)
+        return events
+
     @events.type(NAME)
-    def wants(ticket: Ticket, priority: Optional[str] = None) -> bool:
+    def by_priority(ticket: Ticket, priority: Optional[str] = None) -> bool:
         """A ticket was changed."""
         return priority in (None, ticket.priority)
 
