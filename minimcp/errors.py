@@ -201,7 +201,8 @@ class UrlElicitationRequired(_Kind):
             isinstance(entries, list) and all(map(_asks_for_url, entries))
         ):
             raise ValueError(
-                "elicitations is a list of objects with mode 'url', message, url and elicitationId"
+                "elicitations must be a list of objects with mode 'url', message, url and "
+                "elicitationId"
             )
 
 

@@ -1,5 +1,4 @@
-"""A server of a few lines, for the tests of the client's parts: it answers what a test's script
-says."""
+"""A server of a few lines for the tests of the client's parts. It follows a test's script."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ class AnsweringPipe(ScriptedPipe):
         self.give(request(id, method, **params))
 
     def heard(self, count: int) -> Dict[Any, Any]:
-        """What the client answered, by id, once there are so many answers: results, or errors as
+        """Wait for this many answers of the client, and return them by id: results, or errors as
         code and message."""
         assert eventually(lambda: len(self._answers()) >= count), self.messages
         return self._answers()
@@ -108,8 +107,8 @@ class Answering:
     """A target for `connect`: a server that follows a script.
 
     Args:
-        answers: By method, as for `AnsweringPipe`; `initialize` and `server/discover` are there if
-            not given.
+        answers: By method, as for `AnsweringPipe`. `initialize` and `server/discover` have default
+            answers.
         modern: Whether it answers `server/discover` if the script does not say.
     """
 
@@ -126,7 +125,7 @@ class Answering:
 
 
 def later(client: Any, moved: MovedTime) -> None:
-    """It is later than any call of this client may last, and they look at the clock."""
+    """Move the clock beyond the deadline of every call of this client, and check the deadlines."""
     moved.ahead += 2 * WAIT
     for call in session_of(client).calls.pending():
         call.queue.put(None)

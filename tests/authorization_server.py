@@ -1,7 +1,7 @@
-"""An authorization server on this machine whose person agrees to everything, and a server that its
-tokens protect.
+"""An authorization server on this machine whose person agrees to everything, and a server that
+accepts its tokens.
 
-What it is asked it keeps; `faults` makes an endpoint misbehave: a path to what answers instead.
+It records its requests. `faults` makes an endpoint misbehave: it maps a path to another answer.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Fault = Callable[[BaseHTTPRequestHandler], None]
 
 
 class Asked(NamedTuple):
-    """One request: its path, and what the query or the body said."""
+    """One request: its path, and the parameters of its query or body."""
 
     path: str
     values: Dict[str, Any]
@@ -41,7 +41,7 @@ class AuthorizationServer:
 
     Args:
         lifetime: Seconds that a token is valid.
-        asks: Whether the person gets a page with a button; else they have agreed already.
+        asks: Whether the person gets a page with a button. Otherwise they have already agreed.
     """
 
     def __init__(self, lifetime: float = 3600.0, *, asks: bool = False) -> None:
@@ -161,7 +161,7 @@ class AuthorizationServer:
     def issue(
         self, client: str, subject: str, scope: str, resource: str, *, refreshes: bool = True
     ) -> Dict[str, Any]:
-        """A token that is valid from now on, as the token endpoint gives it."""
+        """Return a token that is valid from now on, as the token endpoint would."""
         access, refresh = secrets.token_hex(16), secrets.token_hex(16)
         claims = {
             "sub": subject,
@@ -246,7 +246,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 class Browser:
-    """A person at a page: opens it, is sent back, and that at once. ``opened`` has the pages."""
+    """A person at a page that opens it and is redirected at once. ``opened`` has the pages."""
 
     def __init__(self) -> None:
         self.opened: List[str] = []
@@ -279,7 +279,7 @@ def protected(
 
     @server.tool
     def whoami(ctx: Context) -> str:
-        """Who asks."""
+        """Return the subject of the token."""
         return "nobody" if ctx.auth is None else str(ctx.auth.subject)
 
     @server.tool(scopes=["write"])

@@ -1,4 +1,4 @@
-"""What holds for every test: it leaves nothing behind.
+"""Fixtures for every test, and a check that each test leaves nothing behind.
 
 pytest's own plugins turn what reaches `threading.excepthook` and `sys.unraisablehook` into
 warnings, and setup.cfg turns every warning into a failure: tests/test_conftest.py shows that both
@@ -37,7 +37,7 @@ from .support import (
 )
 
 SETTLE = 10.0
-"""Seconds that the threads, descriptors and children of a test may take to go away after it."""
+"""Seconds that the threads, descriptors and children of a test may need to end after it."""
 
 
 HANG_LOG = pytest.StashKey[TextIO]()
@@ -45,23 +45,23 @@ MANIFEST_LINE = pytest.StashKey[str]()
 """How many rows of the specification are tested; left here by tests/test_requirements.py."""
 
 
-# Hypothesis keeps notes even when it is told to keep no examples: not in the repository.
+# Hypothesis writes notes even without an example database. Keep them out of the repository.
 os.environ.setdefault(
     "HYPOTHESIS_STORAGE_DIRECTORY", os.path.join(tempfile.gettempdir(), "minimcp-hypothesis")
 )
 
 
 LONGEST = float(os.environ.get("MINIMCP_LONGEST", 30.0))
-"""Seconds that a test may take, as may its fixtures before it and after it; more on a machine that
-is busy with other programs (`_slowdown`). One that takes longer fails, with the stacks of all
-threads, and the others go on; `limit` marks those that need more."""
+"""Seconds that a test may take, and its fixtures before and after it; more on a busy machine
+(`_slowdown`). A test that takes longer fails with the stacks of all threads, and the run continues.
+The mark `limit` grants more time."""
 
 AGAIN = 10.0
-"""Seconds until a test that went on is interrupted once more."""
+"""Seconds until a test that continued after its interruption is interrupted again."""
 
 STUCK = 4
-"""Times the limit after which a process ends whose main thread cannot be interrupted, and every
-process of Windows, which has no timers."""
+"""Multiple of the limit after which the process ends if its main thread cannot be interrupted, or
+if the system is Windows, which has no timers."""
 
 
 class TookTooLong(BaseException):
@@ -69,12 +69,12 @@ class TookTooLong(BaseException):
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Set the switch interval that the environment asks for, keep a way to say where a test hangs,
-    and have bytecode.
+    """Set the switch interval that the environment asks for, keep a file for reports of hanging
+    tests, and allow bytecode.
 
-    Where Python is told to write none, each of the hundreds of processes that tests start would
-    compile the library, and each process of a run all tests: they share a folder that git ignores,
-    and so does the next run.
+    If Python is configured to write no bytecode, each of the hundreds of child processes would
+    compile the library, and each worker would compile all tests. So they share a folder that git
+    ignores, and the next run uses it too.
     """
     usual_signals()
     os.environ["MINIMCP_TOKENS"] = os.path.join(
@@ -200,10 +200,10 @@ def pytest_terminal_summary(
 
 @pytest.fixture(autouse=True, scope="session")
 def time_for_last_words() -> Iterator[None]:
-    """What ends, a connection or a stream, gets a moment for last words; a busy machine may need
-    that alone.
+    """Give each connection or stream that ends more time for its last messages, because a busy
+    machine may need it.
 
-    Tests of what happens when that time is over set it themselves.
+    Tests of an expired grace period set these times themselves.
     """
     from minimcp.client import subscriptions
     from minimcp.engine import connection as channel, pool
@@ -226,18 +226,18 @@ def _left_behind(before: Held) -> List[str]:
 
 
 GROWN = re.compile(r"(minimcp-.+)-\d+|minimcp-timer")
-"""A thread of a pool, or the timer: they come when they are needed, which the scheduler decides."""
+"""A thread of a pool, or the timer. They start on demand, as the scheduler decides."""
 
 
 def _has_user(pool: str, readers: Set[str]) -> bool:
-    """Whether a connection was there before whose handlers run in a pool; all of a server share
-    one."""
+    """Return whether a connection existed before whose handlers run in a pool. All connections of a
+    server share one pool."""
     return pool == "minimcp-client" or any(name.startswith(f"{pool}-") for name in readers)
 
 
 def _begun_since(before: Held) -> Set[threading.Thread]:
-    """The test's threads: those by which connections grow that were there before are theirs,
-    whenever they come."""
+    """Return the threads of the test. Threads of connections that existed before belong to those
+    connections, whenever they start."""
     readers = {
         thread.name for thread in before.threads if thread.name.endswith(("-reader", "-accept"))
     }
@@ -251,15 +251,17 @@ def _begun_since(before: Held) -> Set[threading.Thread]:
 
 
 def _after_settling(before: Held) -> List[str]:
-    """What is still there, or gone, when all had its time to end."""
+    """Wait until threads, descriptors and children have ended, and return the differences from
+    before."""
     end = time.monotonic() + SETTLE
     while True:
         threads = _begun_since(before)
         found = [f"thread {thread.name}" for thread in threads] + _left_behind(before)
         if not found or time.monotonic() >= end:
             return found
-        for thread in threads:  # one that ends may begin another
-            eventually(lambda thread=thread: thread.ident is not None)  # it may only just begin
+        for thread in threads:  # a thread that ends may start another
+            # it may only just have started
+            eventually(lambda thread=thread: thread.ident is not None)
             thread.join(max(0.0, end - time.monotonic()))
         if not threads:
             eventually(lambda: not _left_behind(before), max(0.0, end - time.monotonic()))
@@ -267,10 +269,9 @@ def _after_settling(before: Held) -> List[str]:
 
 @pytest.fixture(autouse=True, scope="module")
 def leaves_nothing_to_the_next_file() -> Iterator[None]:
-    """The same for all tests of a file and its fixtures: what these let go of is gone when the next
-    file begins.
+    """Check that the fixtures of a file release everything before the next file begins.
 
-    Which file that is, and in which process, nobody knows.
+    Any file may come next, in any worker process.
     """
     before = held()
     yield
@@ -283,9 +284,9 @@ def leaves_nothing_to_the_next_file() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
-    """Fail a test after which there is a thread, a descriptor or a child process more than before.
+    """Fail a test that leaves a thread, a descriptor or a child process behind.
 
-    What a fixture of wider scope opens while a test runs, it opens inside
+    A fixture of wider scope that opens resources during a test does so inside
     `support.outlives_the_test`.
     """
     KEPT.clear()

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, settings
 
 
 def drawn(examples: int) -> Any:
-    """Settings for a test that sees so many examples."""
+    """Return settings for a test with this many examples."""
     return settings(
         max_examples=examples,
         deadline=None,

@@ -47,13 +47,13 @@ class Sample(NamedTuple):
     """A type, with values of it.
 
     Args:
-        name: What reports call it.
+        name: The name in reports.
         annotation: The type.
         values: Values of the type, at least one.
         is_key: Whether it is written as a string, so that it can be a key of a dict.
         in_set: Whether a set can hold it.
         is_flat: Whether a form can ask for it.
-        is_text: Whether any text is a value of the type, and what text says stays text.
+        is_text: Whether any text is a value of the type, and stays text.
     """
 
     name: str
@@ -312,8 +312,8 @@ class Wrapper(NamedTuple):
     """Makes a type of another type.
 
     Args:
-        name: What reports call it, with {} for the other type.
-        make: Makes the sample; its name and flags are those of the other one, if it does not say.
+        name: The name in reports, with {} for the other type.
+        make: Makes the sample. Its name and flags are those of the other one by default.
         fits: Whether a type can be wrapped so; registration refuses the others.
     """
 
@@ -327,7 +327,7 @@ def plain(annotation: Any, values: List[Any], **flags: bool) -> Sample:
 
 
 def hashed(sample: Sample, make: Callable[[List[Any]], Any]) -> List[Any]:
-    """What can be made of the values; nothing if they have no hash."""
+    """Return the result of `make` for the values, or nothing if they have no hash."""
     try:
         return [make(sample.values)]
     except TypeError:
@@ -407,7 +407,7 @@ def only(*names: str) -> Callable[[Sample], bool]:
 
 
 def in_models(sample: Sample) -> bool:
-    """Whether pydantic reads what it writes for a type, and writes what its own schema says."""
+    """Return whether pydantic reads its own output for a type, and that output fits its own schema."""
     return sample.name not in _NOT_IN_MODELS
 
 

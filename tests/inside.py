@@ -1,5 +1,5 @@
-"""The one place where tests look inside the library: what they find there has other tests, and an
-internal name that changes is changed here."""
+"""The only place where tests read private attributes of the library. Other tests cover these
+attributes, and a renamed attribute is changed only here."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def session_of(client: Any) -> Any:
 
 
 def config_of(server: Any) -> Any:
-    """What the features of a server share: its store, its limits, its processes."""
+    """Return the shared configuration of a server's features: its store, its limits, its processes."""
     return server._config
 
 
 def registry_of(server: Any) -> Any:
-    """What a server offers."""
+    """Return the registry of a server."""
     return server._registry
 
 
@@ -65,13 +65,13 @@ def waits_on(owner: Any, condition: str = "_changed") -> int:
 
 
 def stop_hearing(processes: Any) -> None:
-    """Have the `Processes` of a server hear no more, whoever uses them, as if killed."""
+    """Stop the listening threads of a server's `Processes`, as a kill would."""
     processes.stopped.cancel()
     processes.called.cancel()
 
 
 def running_tasks(tasks: Any) -> Any:
-    """The requests of tasks whose handlers have not ended."""
+    """Return the requests of tasks whose handlers have not ended."""
     return tasks._running
 
 
@@ -91,17 +91,17 @@ def kept_connections(running: Any) -> Any:
 
 
 def left_connections(running: Any) -> Any:
-    """The connections of an HTTP server whose handlers run, though the client has left."""
+    """Return the connections of an HTTP server whose handlers run although the client has left."""
     return running._left
 
 
 def token_checks(core: Any) -> Any:
-    """The responses of an endpoint whose token is checked again."""
+    """Return the responses of an endpoint whose token is checked again."""
     return core.token_checks
 
 
 def turns_of(shares: Any) -> Any:
-    """Of each client, how many of its handlers count."""
+    """Return the number of counted handlers of each client."""
     return shares._turns
 
 
@@ -141,7 +141,7 @@ def callbacks_of(token: Any) -> Any:
 
 
 def sweep(calls: Any) -> None:
-    """Look for calls whose time is over, as the timer does."""
+    """Check the deadlines of calls, as the timer does."""
     calls.look()
 
 
@@ -151,7 +151,7 @@ def written_streams(events: Any) -> Any:
 
 
 def close_clients_at_exit() -> None:
-    """Close the clients that nobody has closed, as the interpreter does when it exits."""
+    """Close all open clients, as the interpreter does when it exits."""
     client_module.close_at_exit()
 
 
@@ -166,7 +166,7 @@ def connection_of(client: Any) -> Any:
 
 
 def pools_of(fetcher: Any) -> Any:
-    """The pools of connections of a `Fetcher`, by what they lead to."""
+    """Return the connection pools of a `Fetcher`, by their targets."""
     return fetcher._pools
 
 

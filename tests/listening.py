@@ -31,9 +31,9 @@ class Host(Answering):
     """A target for `connect` whose server takes listens.
 
     Args:
-        answers: What it does about listens, one after the other, the last for ever: None agrees to
-            all that is asked for; else an `Answer`.
-        capabilities: What it declares.
+        answers: Its answers to listens, one after the other; the last one repeats. None agrees to
+            everything requested; anything else is an `Answer`.
+        capabilities: The declared capabilities.
         session: Whether it speaks with a handshake.
     """
 
@@ -74,14 +74,14 @@ class Host(Answering):
         return [message["id"] for message in self.calls(LISTEN)]
 
     def closed(self, count: int = 1) -> List[Any]:
-        """The ids of what was taken back, once there are so many."""
+        """Wait for this many cancelled requests, and return their ids."""
         assert eventually(lambda: len(self.calls("notifications/cancelled")) >= count), (
             self.pipe.messages
         )
         return [message["params"]["requestId"] for message in self.calls("notifications/cancelled")]
 
     def subscriptions(self) -> List[Any]:
-        """What a session subscribed to and took back, in order."""
+        """Return the subscriptions and cancelled subscriptions of a session, in order."""
         return [
             (message["method"].partition("/")[2], message["params"]["uri"])
             for message in self.calls("resources/subscribe", "resources/unsubscribe")

@@ -1,4 +1,5 @@
-"""The package as text: what each module imports, says and defines, read by `ast` and never run."""
+"""The package as text: the imports, names and definitions of each module, read by `ast` and never
+run."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ class Import(NamedTuple):
     late: bool
     """Inside a function."""
     typing_only: bool
-    """Below ``if TYPE_CHECKING``, and nowhere else."""
+    """Only below ``if TYPE_CHECKING``."""
 
 
 class Module:

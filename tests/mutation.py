@@ -5,8 +5,8 @@ Each mutant is one small change (a comparison, a condition, a constant, an opera
 left out) of a line of code in protocol/, engine/ or server/, made in a copy of the repository; the
 fast tests must fail on it, those of the module first. What became of each is printed at once, with
 its number and the test that failed: a survivor is either a test that is missing or a change that
-changes nothing. ``--from 40`` goes on with a run that was stopped, ``--only 17`` tries one again;
-the mutants are drawn from the code, which must be the same then.
+changes nothing. ``--from 40`` resumes a run that was stopped, ``--only 17`` tries one mutant again.
+Both need the same code, because the mutants are drawn from it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SWAPPED = {
 
 
 class Mutant(NamedTuple):
-    """One change: of which file, what it says, and the changed text."""
+    """One change: its file, its description, and the changed text."""
 
     path: str
     says: str
@@ -58,7 +58,7 @@ class Mutant(NamedTuple):
 
 
 def changed(node: ast.AST) -> Iterator[Tuple[ast.AST, str]]:
-    """What may stand in the place of a node."""
+    """Yield the replacements of a node."""
     if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in SWAPPED:
         yield ast.Compare(node.left, [SWAPPED[type(node.ops[0])]()], node.comparators), "comparison"
     elif isinstance(node, ast.BoolOp):
@@ -115,8 +115,7 @@ def mutants(path: Path) -> Iterator[Mutant]:
 
 
 def stages(mutant: Mutant, tests: List[str]) -> Iterator[List[str]]:
-    """What pytest is asked to run, one after the other: the unit tests of the module, then each
-    folder."""
+    """Yield the arguments of pytest, run by run: the unit tests of the module, then each folder."""
     own = [
         p.relative_to(ROOT).as_posix()
         for p in sorted(ROOT.glob(f"tests/unit/test_*{Path(mutant.path).stem}*.py"))
@@ -157,15 +156,15 @@ def failure(folder: Path, tests: List[str]) -> Optional[str]:
 
 
 def judged(number: int, mutant: Mutant, folder: Path, tests: List[str]) -> bool:
-    """Whether the tests fail on a mutant, which is taken out of the copy again afterwards. Prints
-    what came of it."""
+    """Return whether the tests fail on a mutant, and print the outcome. The mutant is removed from
+    the copy afterwards."""
     file, began = folder / mutant.path, time.monotonic()
     right = file.read_text(encoding="utf-8")
     try:
         file.write_text(mutant.text, encoding="utf-8")
         os.utime(
             file, (number + 1, number + 1)
-        )  # of this mutant alone: bytecode is kept by time and size
+        )  # bytecode of this mutant only, because bytecode is cached by time and size
         found = next(
             filter(None, (failure(folder, stage) for stage in stages(mutant, tests))), None
         )

@@ -1,11 +1,10 @@
-"""``python -m tests.package FOLDER``: build wheel and sdist into a new folder, and look at what
-users would get.
+"""``python -m tests.package FOLDER``: build wheel and sdist into a new folder, and check their
+contents.
 
-Both are built by ``python -m build`` from this tree, pass ``twine check --strict``, and hold the
-files of ``minimcp/`` and what packaging puts beside them, and nothing else. An environment with the
-wheel alone (``pip install --no-deps``) serves and calls over stdio, serves over HTTP, and says what
-to install where that is not enough. It needs ``build`` and ``twine``. Exit code 1 when something is
-not so.
+Both are built by ``python -m build`` from this tree, pass ``twine check --strict``, and contain
+only the files of ``minimcp/`` and those of packaging. An environment with only the wheel (``pip
+install --no-deps``) serves and calls over stdio, serves over HTTP, and says which package is
+missing. It needs ``build`` and ``twine``. The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What listens on this machine, for a client or between it and a server: each connection has a
+"""Listeners on this machine, for a client or between a client and a server. Each connection has a
 thread of its own."""
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ class Proxy:
         try:
             self.serve(client)
         except (OSError, EOFError):
-            pass  # one of them has gone, and the other will see it
+            pass  # one side has closed, and the other will notice
         finally:
             self.drop(client)
 
     def serve(self, client: socket.socket) -> None:
-        """Carry what comes and goes on a client's connection; it is over when this returns."""
+        """Serve a client's connection. When this returns, the connection is over."""
         raise NotImplementedError
 
     def pump(

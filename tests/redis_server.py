@@ -68,7 +68,7 @@ class RedisServer:
         )
 
     def say(self, *words: str) -> bytes:
-        """What it answers to a command, in the form of the wire; nothing where it does not listen."""
+        """Return the reply to a command, in wire format, or nothing if the server does not listen."""
         line = "".join(f"${len(word.encode())}\r\n{word}\r\n" for word in words)
         try:
             with socket.create_connection(("127.0.0.1", self.port), WAIT) as connection:
@@ -78,7 +78,7 @@ class RedisServer:
             return b""
 
     def numbers(self, section: str) -> "dict[str, str]":
-        """What INFO says in a section."""
+        """Return the entries of a section of INFO."""
         pairs: List[List[str]] = [
             line.split(":", 1) for line in self.say("INFO", section).decode().splitlines()
         ]

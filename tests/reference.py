@@ -33,7 +33,7 @@ PARTS: Tuple[Tuple[str, str, Any, Tuple[str, ...]], ...] = (
     ("For tests of servers", "minimcp.testing", testing, tuple(testing.__all__)),
     ("Bounds of numbers and lengths", "minimcp.schema", schema, ("Bounds",)),
 )
-"""Headings, modules, and which of their names; none means all that were not named before."""
+"""Headings, modules, and their names to list; none means all names that were not listed before."""
 
 
 def annotation(given: Any) -> str:

@@ -1,5 +1,5 @@
-"""Tables of pure data as one test each: a row costs what it looks at, and every row that fails is
-told of."""
+"""Tables of pure data as one test each: a row costs only its own check, and every failing row is
+reported."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHOWN = 100
 def for_each(
     names: Union[str, Sequence[str]], rows: Iterable[Any]
 ) -> Callable[[Callable[..., None]], Any]:
-    """Run a test once for each row, and fail at the end when any of them failed, naming each with
-    its traceback.
+    """Run a test once for each row. If rows fail, fail at the end with the name and the traceback of
+    each.
 
-    It reads like ``pytest.mark.parametrize`` and may be stacked like it, for rows that share
-    nothing: what comes from a fixture (a monkeypatch, a log) is one for all of them, and what a row
-    leaves behind is found after the last.
+    It is written like ``pytest.mark.parametrize`` and may be stacked like it, for independent rows.
+    All rows get the same fixtures (a monkeypatch, a log), and leaks of a row are found after the
+    last row.
 
     Args:
         names: The parameters that a row fills; with one name alone the row is its value.

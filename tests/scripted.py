@@ -42,13 +42,13 @@ class Task:
         self.thread.start()
 
     def ended(self, seconds: float = WAIT) -> Any:
-        """What the function returned or raised."""
+        """Return the function's result or its exception."""
         self.thread.join(seconds)
         assert not self.thread.is_alive(), "it hangs"
         return self._value if self._error is None else self._error
 
     def result(self, seconds: float = WAIT) -> Any:
-        """What the function returned; its exception is raised."""
+        """Return the function's result, or raise its exception."""
         self.ended(seconds)
         if self._error is not None:
             raise self._error
@@ -118,7 +118,7 @@ class ScriptedPipe(Transport):
     def send(self, data: bytes, seconds: float) -> int:
         with self._changed:
             if self.room == 0 and seconds:
-                self.stuck.set()  # whoever sends has let go of nothing, and waits
+                self.stuck.set()  # the sender has released everything, and waits
             if seconds:
                 self._changed.wait_for(
                     lambda: self.room != 0 or self.closed, timeout=min(seconds, WAIT)
@@ -126,7 +126,7 @@ class ScriptedPipe(Transport):
             if self.failing is not None:
                 raise self.failing
             if self.closed:
-                raise self.lost("closed")
+                raise self.loss("closed")
             data = bytes(data)
             taken = len(data) if self.room is None else min(self.room, len(data))
             if self.room is not None:
@@ -144,7 +144,7 @@ class ScriptedPipe(Transport):
     # What the test does.
 
     def take(self, room: Optional[int]) -> None:
-        """Have the peer take so many bytes more; None is all that comes."""
+        """Let the peer accept this many bytes more; None accepts everything."""
         with self._changed:
             self.room = room
             self.stuck.clear()
@@ -163,7 +163,7 @@ class ScriptedPipe(Transport):
         self.frames.put([])
 
     def lines(self, count: int) -> List[Any]:
-        """What was sent so far, decoded, once there are so many lines."""
+        """Wait for this many lines, and return all sent lines, decoded."""
         with self._changed:
             enough = self._changed.wait_for(lambda: self.sent.count(b"\n") >= count, timeout=WAIT)
             assert enough, f"only {self.sent!r} was sent"
@@ -191,7 +191,7 @@ def cancelled(id: Any, reason: str = "never mind") -> Dict[str, Any]:
 
 
 class ScriptedRole(ConnectionRole):
-    """Serves what the test puts into `routes`, by method; remembers what it was told."""
+    """Serves the methods in `routes`, and keeps the received notifications and losses."""
 
     answers_invalid = True
     takes_batches = True
@@ -215,7 +215,7 @@ class ScriptedRole(ConnectionRole):
     def notified(self, notification: Notification) -> None:
         self.noticed(notification)
 
-    def lost(self, cause: ConnectionLost) -> None:
+    def connection_lost(self, cause: ConnectionLost) -> None:
         self.losses.append(cause)
 
 
@@ -237,7 +237,7 @@ class RecordingOutlet(Sink):
         self.works.append(line)
 
     def work(self) -> None:
-        """Do what was put off, as the one who writes would."""
+        """Do the postponed work, as the writer thread would."""
         works, self.works = self.works, []
         for work in works:
             line = work if isinstance(work, bytes) else work()
@@ -275,8 +275,8 @@ def open_channel(
 
 @contextmanager
 def no_threads(monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[None]:
-    """While it lasts the system gives no thread whose name contains one of these; without names
-    none at all."""
+    """During the block, the system starts no thread whose name contains one of these; without
+    names, none at all."""
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:

@@ -251,4 +251,4 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
         "are not notified that",
     ),
 }
-"""And a part of what the check says of each."""
+"""A part of the check's message for each."""

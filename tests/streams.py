@@ -25,11 +25,11 @@ def read_events(data: bytes) -> List[SseEvent]:
 
 
 def _read_by_sseclient(data: bytes) -> List[SseEvent]:
-    """The same by the other reader, in our words.
+    """Read the events with the other reader, as our objects.
 
-    It gives out what stands behind the last empty line, too, so that this is cut off. An `id` of
-    its events is their own, and None where they have none; ours is the last that was seen. A block
-    without data is no event to either.
+    It also returns the text after the last empty line, which this function therefore cuts off. An
+    `id` of its events is their own, or None; our id is the last one received. A block without data
+    is not an event for either reader.
     """
     whole, end, _ = data.rpartition(b"\n\n")
     found, last_id = [], ""
@@ -43,10 +43,10 @@ def _read_by_sseclient(data: bytes) -> List[SseEvent]:
 def every_stream_is_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Dict[SocketWriter, List[bytes]]]:
-    """What the bundled server writes to its sockets during the test is read by both, whoever reads
-    it meanwhile.
+    """Read with both readers everything that the bundled server writes to its sockets during the
+    test.
 
-    It hands over the streams, in pieces.
+    Yields the streams, in pieces.
     """
     written: Dict[SocketWriter, List[bytes]] = {}
     begin, write = SocketWriter.begin, SocketWriter.write

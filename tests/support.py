@@ -1,4 +1,5 @@
-"""What many tests share: one bound for every wait, and a look at what this process holds open."""
+"""Helpers for many tests: one limit for every wait, and a view of the resources that this process
+holds."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ from typing import (
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 WAIT = 25.0
-"""Seconds, for machines that stand still. Every wait in the tests is bounded by this: it fails and
-never hangs."""
+"""Seconds. Every wait in the tests has this limit, which is long enough for slow machines: it fails
+and never hangs."""
 
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""
@@ -40,18 +41,18 @@ _TICK = 0.01
 
 
 class MovedTime:
-    """Stands in the place of the module `time` in a file of ours: as far ahead of the real one as a
-    test says."""
+    """Replaces the module `time` in a file of the library, and is as far ahead of the real one as a
+    test sets."""
 
     ahead = 0.0
 
     def monotonic(self) -> float:
-        """As the real one, and `ahead` seconds more."""
+        """Return the real time plus `ahead` seconds."""
         return time.monotonic() + self.ahead
 
 
 def around(monkeypatch: Any, owner: Any, name: str, call: Callable[..., Any]) -> None:
-    """Put a function in the place of a method; it gets the original one before the arguments."""
+    """Replace a method with a function that receives the original method before the arguments."""
     monkeypatch.setattr(owner, name, _with_original(getattr(owner, name), call))
 
 
@@ -85,16 +86,16 @@ def stacks_of_threads() -> str:
 
 
 def eventually(condition: Callable[[], object], seconds: float = WAIT) -> bool:
-    """Look at `condition` until it is true; False when it is still not after `seconds`.
+    """Poll `condition` until it is true. Return False if it is still false after `seconds`.
 
-    For what has no event to wait for (the kernel's tables, another process). Inside this process
-    wait for an event, a join or a future instead.
+    Use it where no event exists (the kernel's tables, another process). Inside this process, wait
+    for an event, a join or a future instead.
     """
     end, pause = time.monotonic() + seconds, threading.Event()
     while not condition():
         if time.monotonic() >= end:
             return False
-        pause.wait(_TICK)  # nobody sets it: there is nothing to be told by
+        pause.wait(_TICK)  # never set, because no event exists
     return True
 
 
@@ -107,7 +108,7 @@ def refused_port() -> Iterator[int]:
 
 
 def open_descriptors() -> Dict[int, str]:
-    """What each descriptor of this process points to; empty where the system has no /proc."""
+    """Return the target of each descriptor of this process; empty if the system has no /proc."""
     found = {}
     for name in os.listdir("/proc/self/fd") if sys.platform == "linux" else ():
         try:
@@ -141,8 +142,7 @@ def children_of(pid: int) -> FrozenSet[int]:
         except (FileNotFoundError, ProcessLookupError):
             if not os.path.exists(f"/proc/{pid}"):
                 raise
-            # a thread has ended meanwhile: its children are another one's now, so that all are
-            # counted again
+            # a thread has just ended, so its children belong to another thread now: count all again
 
 
 def descendants_of(pid: int) -> List[int]:
@@ -161,7 +161,8 @@ def status_of(pid: int, field: str) -> int:
 
 
 def _has_children() -> bool:
-    """Whether we have any: one system call, which is all that this costs after nearly every test."""
+    """Return whether this process has children: one system call, because this runs after nearly
+    every test."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -170,8 +171,8 @@ def _has_children() -> bool:
 
 
 class Held(NamedTuple):
-    """What this process holds that the next test should not inherit; equal when nothing came, went
-    or moved."""
+    """Resources of this process that the next test must not inherit. Two values are equal if
+    nothing was added, removed or moved."""
 
     threads: FrozenSet[threading.Thread]
     descriptors: Dict[int, str]
@@ -187,19 +188,19 @@ class Held(NamedTuple):
 def held() -> Held:
     threads = [
         thread for thread in threading.enumerate() if thread.name != "minimcp-timer"
-    ]  # which stays, once begun
+    ]  # which remains once it has started
     return Held(frozenset(threads), open_descriptors(), child_processes())
 
 
 KEPT: "Counter[str]" = Counter()
 KEPT_THREADS: Set[threading.Thread] = set()
-"""What the running test opened for a fixture of a wider scope; emptied before each test."""
+"""Resources that the running test opened for a fixture of a wider scope; emptied before each test."""
 
 
 @contextmanager
 def outlives_the_test() -> Iterator[None]:
-    """What is opened inside belongs to a module's or the session's fixture, which closes it: no
-    leak of the test."""
+    """Assign the resources that are opened inside to a module's or session's fixture, which closes
+    them. They are not leaks of the test."""
     before = held()
     yield
     now = held()

@@ -2,10 +2,11 @@
 
 For each combination:
 
-* The published schema is valid in its dialect, and accepts all that the library sends, formats included.
+* The published schema is valid in its dialect, and accepts everything that the library sends,
+  formats included.
 * The schema rejects what the library rejects, wherever JSON Schema can express the rule. `UNSAID` lists the
   rules that it cannot express.
-* Whatever can be registered can be called with its own values, and they arrive as they were.
+* Each registered tool can be called with its own values, and they arrive unchanged.
 * Registration rejects everything else, and the message names the parameter.
 """
 
@@ -77,7 +78,7 @@ FORMATS: Dict[str, str] = {
 
 @lru_cache(maxsize=1)
 def format_checker() -> jsonschema.FormatChecker:
-    """As strict as the validator of the official TypeScript client."""
+    """Return a checker that is as strict as the validator of the official TypeScript client."""
     checker = jsonschema.FormatChecker()
 
     def check(pattern: str) -> Callable[[Any], bool]:
@@ -123,7 +124,7 @@ def made(sample: Sample, *, writing: bool = False) -> Kind:
 
 
 def same(first: Any, second: Any) -> bool:
-    """Whether two values are equal, with all that they hold of one type each."""
+    """Return whether two values are equal, and their parts have the same types."""
     if type(first) is not type(second) or first != second:
         return False
     if isinstance(first, dict):
@@ -134,9 +135,9 @@ def same(first: Any, second: Any) -> bool:
 
 
 def formats_hold(sample: Sample) -> bool:
-    """Whether the formats of an argument are those of all that is sent as a result.
+    """Return whether the formats of an argument fit everything that is sent as a result.
 
-    The format "uri" helps a model to write a URL, but pydantic also takes and writes others.
+    The format "uri" helps a model to write a URL, but pydantic also reads and writes other values.
     """
     return "HttpUrl" not in sample.name and "measured model" not in sample.name
 
@@ -187,7 +188,7 @@ def require_agreement(kind: Kind, validator: Validator, value: Any) -> None:
         # A format of an argument may be narrower: pydantic also reads a timestamp as a date.
         assert validator.accepts(value, formats=False), f"only the library accepts {value!r}"
     else:
-        # The schema does not say that there are no other fields.
+        # The schema does not exclude other fields.
         unsaid = is_unsaid(error) or "more than that" in repr(value)
         assert not accepted or unsaid, f"only the schema accepts {value!r}: {error}"
 

@@ -181,7 +181,9 @@ def run_suite(
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs the timers of POSIX")
 @pytest.mark.limit(90, "it runs tests that wait until they are interrupted")
 @pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two"])
-def test_a_test_that_takes_too_long_fails_alone(tmp_path: Path, options: Tuple[str, ...]) -> None:
+def test_a_test_that_takes_too_long_fails_without_the_others(
+    tmp_path: Path, options: Tuple[str, ...]
+) -> None:
     printed, failed = run_suite(tmp_path, LONG_SUITE, *options, longest=2.0)
     assert failed == {
         "test_waits",
@@ -199,7 +201,7 @@ def test_a_test_that_takes_too_long_fails_alone(tmp_path: Path, options: Tuple[s
 @pytest.mark.limit(90, "it waits for what tests leave behind")
 def test_each_kind_of_leak_fails_the_test_that_made_it(tmp_path: Path) -> None:
     printed, failed = run_suite(tmp_path, SUITE)
-    # the last test closes what an earlier one opened, and is told so
+    # the last test closes the resource of an earlier one, and fails for that
     assert failed - {"test_last"} == set(EXPECTED), printed
     for words in EXPECTED.values():
         assert words in printed, printed

@@ -1,4 +1,4 @@
-"""The examples: each runs as it says, prints what it says, and is short."""
+"""The examples: each runs and prints as documented, and is short."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .unit.test_paths import HOSTILE
 EXAMPLES = ROOT / "examples"
 MINI = EXAMPLES / "00_mini.py"
 COURSE = sorted(path for path in EXAMPLES.glob("[0-9]*.py") if path != MINI)
-"""The chapters; what each prints stands beside it, in a file of the same name."""
+"""The chapters. The output of each is next to it, in a file of the same name."""
 NUMBERS = [path.name.partition("_")[0].lstrip("0") for path in COURSE]
-"""As their readers write them: "1", "13b"."""
+"""Their names as readers write them: "1", "13b"."""
 
 each_chapter = pytest.mark.parametrize(
     ("number", "chapter"), list(zip(NUMBERS, COURSE)), ids=NUMBERS
@@ -138,7 +138,7 @@ def test_an_exercise_is_checked(
 
 
 @pytest.mark.parametrize("number", list(WRONG))
-def test_a_wrong_solution_is_told_what_is_wrong(
+def test_the_message_for_a_wrong_solution_says_what_is_wrong(
     number: str, checked: Callable[..., Tuple[int, str]], tmp_path: Path
 ) -> None:
     changes, problem = WRONG[number]
@@ -166,7 +166,7 @@ def test_the_check_needs_no_environment_in_a_checkout_and_names_its_chapters() -
 
 
 @pytest.mark.parametrize("chapter", COURSE, ids=lambda path: path.stem)
-def test_a_chapter_prints_what_stands_beside_it(chapter: Path) -> None:
+def test_a_chapter_prints_the_output_in_its_comments(chapter: Path) -> None:
     done = run_python([f"examples/{chapter.name}"], env={"PYTHONPATH": str(ROOT)})
     assert (done.returncode, done.stderr.decode()) == (0, "")
     printed = done.stdout.decode().replace(sys.executable, "python3").replace(f"{ROOT}{os.sep}", "")
@@ -216,7 +216,7 @@ def test_the_table_of_the_model_names_each_of_its_parts() -> None:
     assert re.findall(r"^(\d)\. ", text.partition("WHAT_THE_LIBRARY_ADDS")[2], re.M) == parts[:-1]
 
 
-def test_the_file_server_prints_what_it_says(folder: Path) -> None:
+def test_the_file_server_prints_its_documented_output(folder: Path) -> None:
     shown = (EXAMPLES / "file_server.py").read_text(encoding="utf-8").split('"""')[1]
     commands = re.findall(r"^\$ python3 (.+)\n((?:(?!\$).+\n)+)", shown, re.M)
     assert len(commands) == 2
@@ -236,7 +236,7 @@ def test_the_example_tests_pass(folder: Path) -> None:
     assert b"8 passed" in done.stdout
 
 
-def test_the_file_server_gives_nothing_away(
+def test_the_file_server_reveals_no_other_files(
     example: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file_server = example("file_server")

@@ -44,7 +44,7 @@ BELOW = {
     "__main__": "cli",
     "__init__": BASE,
 }
-"""What each folder may import; of others it knows nothing."""
+"""The folders that each folder may import."""
 
 TABLES: Mapping[str, Iterable[str]] = {"client": connect.LATE, "server": feature.LATE}
 """By folder, the modules of other folders that it may import inside a function."""
@@ -54,10 +54,10 @@ UPWARD = {
     "server/run.py": "stdio",
     "http/fetch.py": "auth",
 }
-"""What these import inside a function, beside what the tables list: the transports that a server is
-asked for by name, and tokens."""
+"""Imports inside a function that are allowed in addition to the tables: the transports that a
+server is asked for by name, and tokens."""
 
-MOST_FILES, MOST_ENTRIES = 163, 20
+MAX_FILES, MAX_ENTRIES = 163, 20
 
 FOREIGN = frozenset(
     {
@@ -77,7 +77,7 @@ FOREIGN = frozenset(
 """Packages that are imported on first use, inside a function, each by one file."""
 
 PLUGIN = ("testing/plugin.py", "pytest")
-"""What pytest imports, and nothing else does, with the package that it needs."""
+"""Modules that only pytest imports, with the package that they need."""
 
 REVISION = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
@@ -119,8 +119,8 @@ def _imports(package: Dict[str, Module]) -> Iterator["tuple[Module, Import]"]:
 
 
 def test_the_layout_is_small(package: Dict[str, Module]) -> None:
-    assert len(package) <= MOST_FILES
-    assert len({path.partition("/")[0] for path in package} | {"py.typed"}) <= MOST_ENTRIES
+    assert len(package) <= MAX_FILES
+    assert len({path.partition("/")[0] for path in package} | {"py.typed"}) <= MAX_ENTRIES
 
 
 def late_modules(folder: str) -> Set[str]:
@@ -145,7 +145,7 @@ def _named(modules: Iterable[str]) -> Set[str]:
     return {f"{name.replace('.', '/')}.py" for name in modules}
 
 
-def test_the_tables_of_late_imports_list_what_is_imported(package: Dict[str, Module]) -> None:
+def test_the_tables_of_late_imports_match_the_imports(package: Dict[str, Module]) -> None:
     for folder in TABLES:
         used: Set[str] = set()
         if folder == "server":
@@ -211,7 +211,7 @@ PUBLIC_OF_EXTENSIONS = {
     "server/options.py": {"app", "AppOptions"},
     "server/server.py": {"app", "add_app", "WsgiApp"},
 }
-"""What an author types, so that type checkers and `help` know it; it does nothing by itself. A
+"""Names that an author writes, known to type checkers and `help`. They do nothing by themselves. A
 `WsgiApp` is an application of PEP 3333."""
 
 

@@ -1,8 +1,7 @@
-"""Mistakes of people who are new to the library, and the words of the message that says what to
-write instead.
+"""Mistakes of newcomers, and the words of the message that say what to write instead.
 
-One table: what is wrong, how it is written (a line at a terminal, code of an author, a call), and
-what they are told, by an exception, in the log or on stderr.
+One table: the mistake, its form (a command line, code of an author, a call), and its message, in an
+exception, in the log or on stderr.
 """
 
 from __future__ import annotations
@@ -106,7 +105,7 @@ FILES = {
 
 @pytest.fixture
 def beginner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of somebody who has a server, the same under other names, and a config file."""
+    """Make the folder of a user with a server, copies of it under other names, and a config file."""
     (tmp_path / ".vscode").mkdir()
     (tmp_path / ".vscode" / "mcp.json").write_text('{"mcpServers": {}}', encoding="utf-8")
     for name, text in FILES.items():
@@ -224,7 +223,7 @@ def in_a_coroutine() -> None:
 
 
 def a_broken_answer() -> None:
-    """What a server for https says to http is no HTTP."""
+    """The reply of an https server to an http request is not HTTP."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def refuse() -> None:
@@ -292,7 +291,7 @@ def answered(status: int, kind: str, body: bytes) -> Mistake:
 
 NO_LIST = "a function named list hides Python's list: call it list_ and write name='list'"
 A_LIST = "@server.tool\ndef list() -> str:\n    'All.'\n    return ''\n"
-OF_CONFIG = "did you mean the server 'todo' of mcp.json (config='mcp.json')?"
+OF_CONFIG = "did you mean the server 'todo' in mcp.json (config='mcp.json')?"
 A_FOLDER = "it is a directory: name the server's file in it"
 AN_INT = "@server.tool\ndef f() -> int:\n    'F.'\n    return 'x'\n"
 BARE_EXCEPT = "try:\n        ctx.elicit('?', {'n': int})\n    except:\n        pass"
@@ -300,7 +299,7 @@ A_GUARD = (
     "@server.middleware\ndef guard(ctx, call_next):\n    raise AuthorizationError('no token')\n"
 )
 NO_PROGRAM = "there is no such program"
-OF_RESULT = "what the tool returned is in .value"
+OF_RESULT = "the returned value is in .value"
 OF_TEXT = "JSON: json.loads(result.text)"
 EARLY = "your server printed to stdout, which is for messages: use stderr"
 A_MARKED_CLASS = "class A:\n    @minimcp.tool\n    def f(self) -> str:\n        'F.'\n        return ''\nserver.add(A)"
@@ -328,7 +327,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "call: a word": [["call", "{url}", "greet", "Ada"], "'Ada' is not key=value, as in name=Ada"],
     "call: no JSON": [["call", "{url}", "greet", "--json", "{a: 1}"], '--json: not valid JSON, as in {"name": 1}: '],
     "call: no argument": [["call", "{url}", "greet"], "name is missing: greet(name: string)"],
-    "call: another argument": [["call", "{url}", "greet", "nam=Ada"], "name is missing, did you mean it by 'nam'?"],
+    "call: another argument": [["call", "{url}", "greet", "nam=Ada"], "name is missing, did you write 'nam' instead?"],
     "call: an unknown argument": [["call", "{url}", "greet", "whom=Ada"],
         "name is missing, and whom is unknown: greet(name: string)"],
     "call: another option": [["call", "{url}", "greet", "--timeut", "4"], "--timeut ... , did you mean --timeout?"],
@@ -389,16 +388,16 @@ MISTAKES: Dict[str, List[Any]] = {
     "connect: no scheme": [connects("localhost:8000/mcp"), "write 'http://localhost:8000/mcp' or 'https://localhost:8000/mcp' for a URL"],
     "connect: no scheme, with a token": [connects("127.0.0.1:8765/mcp", auth="x"),
         "write 'http://127.0.0.1:8765/mcp' or 'https://127.0.0.1:8765/mcp' for a URL"],
-    "connect: auth for a file": [connects("server.py", auth="x"), "apply to a server with a URL only"],
+    "connect: auth for a file": [connects("server.py", auth="x"), "apply only to a server with a URL"],
     "connect: another option": [connects("server.py", time_out=3), "has no option time_out=: did you mean timeout=?"],
     "connect: ellicit": [connects(Server("s"), handlers=type("Host", (), {"ellicit": print})()),
         "did you mean elicit?"],
     "connect: another path": [to_http(lambda url: url + "x"),
-        "404: there is nothing here: the server is at /mcp (the older HTTP+SSE was tried too: the same response)"],
+        "404: nothing is served at this path: the server is at /mcp (the older HTTP+SSE was tried too: the same response)"],
     "connect: https for http": [to_http(lambda url: url.replace("http:", "https:")),
         "does the server use http, not https?"],
     "connect: http for https": [a_broken_answer, "the connection broke: ... : does the server use https?"],
-    "connect: another port": [nobody_listens, "nothing listens there: does the server run, and is this its port?"],
+    "connect: another port": [nobody_listens, "nothing is listening there: is the server running, and is this its port?"],
     "connect: a web page": [answered(200, "text/html", b"<html></html>"),
         "ProtocolViolation: ... (a web page: is this the URL of an MCP server? Often it ends in /mcp)"],
     "connect: no token": [answered(401, "text/plain", b"a token, please"),
@@ -443,7 +442,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "no scheme": [takes("id: str", "@server.resource('notes/{id}')"),
         "ValueError: 'notes/{id}' is not a URI: it must begin with a scheme and a colon, as 'notes://{id}' does"],
     "another variable": [takes("id: str", "@server.resource('notes://{number}')"),
-        "(written.py:5): ... write {id} into it"],
+        "(written.py:5): ... add {id} to it"],
     "no parameter": [takes("id: str", "@server.resource('notes://{id}/{n}')"), "no parameter of that name: add n: str"],
     "completes nothing": [takes("title: str", "@server.prompt(complete={'tone': []})"),
         "no argument to complete is called 'tone': expected one of title"],
@@ -465,7 +464,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "another name, later": [author("server.name = 'x'"), "name cannot be changed later: write Server(...)"],
     "an option of run": [author("Server('s', port=1)"), "has no option port=: pass it to server.run(...)"],
     "a port in use": [a_port_in_use,
-        "OSError: ... another program listens there; choose another port, or 0 for a free one"],
+        "OSError: ... another program is listening there; choose another port, or 0 for a free one"],
     # what a tool does
     "returns an object": [does("return object()"), "return a str, a number, a list, a dict or a dataclass"],
     "returns a file": [does("with open('none.py') as file: return {'a': file}"),
@@ -473,7 +472,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "returns bytes": [does("return b'x'"), "return Image(data, mime_type), Audio or EmbeddedResource"],
     "returns another type": [
         author(f"{AN_INT}with connect(server) as client:\n    client.call_tool('f')"),
-        "ToolError: f returned a wrong value: expected an integer, got the string 'x' (-> int)",
+        "ToolError: f returned an invalid value: expected an integer, got the string 'x' (-> int)",
     ],
     "forgets to return": [returns("str", "pass"),
         "expected a string, got null (-> str) (None: is a return missing in a branch?)"],
@@ -481,9 +480,9 @@ MISTAKES: Dict[str, List[Any]] = {
     "returns a dict for text": [returns("str", "return {'a': 1}"), "expected a string, got an object with a"],
     "returns a long text": [
         returns("Annotated[str, minimcp.schema.Limits(max_length=2)]", "return 'abc'"),
-        "f returned a wrong value: expected at most 2 characters, got 3"],
+        "f returned an invalid value: expected at most 2 characters, got 3"],
     "returns another type, not structured": [returns("int", "return 'x'", "(structured=False)"),
-        "f returned a wrong value: expected an integer, got the string 'x'"],
+        "f returned an invalid value: expected an integer, got the string 'x'"],
     "returns too much": [does("return 'x' * 2_000", "server = Server('s', limits=Limits(message_bytes=1_000))"),
         "the sender's Limits.message_bytes: ask for less"],
     "a prompt that returns a dict": [does("return {}", kind="prompt"),
@@ -501,10 +500,10 @@ MISTAKES: Dict[str, List[Any]] = {
         "raise Limits.rounds: Server(..., limits=Limits(rounds=...))"],
     "asks by chance": [
         does("ctx.elicit(str(__import__('random').random()), {'n': int})", "server = Server('s', check_replay=True)"),
-        "was another question when the handler ran before: keep the values that it depends on with ctx.step",
+        "was a different question in an earlier run: store the values that it depends on with ctx.step",
     ],
     "a bare except": [does(BARE_EXCEPT, "server = Server('s', check_replay=True)"),
-        "let Suspend pass, and catch Exception instead of BaseException"],
+        "let Suspend propagate, and catch Exception instead of BaseException"],
     "acts, then asks, over HTTP": [replayed,
         "INFO ... settle (written.py:5), runs again from the top: put actions that must not happen twice into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
@@ -546,7 +545,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "answers True": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: True),
         "HandlerFailed: ... elicit must return a dict, a dataclass, None or an Answer, not bool"],
     "async with": [in_a_coroutine, "TypeError: write with, not async with: all methods of a Client block"],
-    "after its block": [after_the_block, "ConnectionLost: ... this client is closed: call it inside its with block"],
+    "after its block": [after_the_block, "ConnectionLost: ... this client is closed: use it inside its with block"],
     "a group's client that did not start": [group_does(lambda g: g.clients["broken"]),
         "KeyError: ... broken did not start: ... /there/is/none"],
     "a group's client": [group_does(lambda g: g.clients["tood"]), "KeyError: 'tood: the group has todo'"],
@@ -603,7 +602,7 @@ def test_yes_or_no_is_an_empty_form() -> None:
                 assert client.call_tool("f").value is accepted
 
 
-def test_a_server_takes_attributes_that_are_no_options() -> None:
+def test_a_server_accepts_attributes_that_are_not_options() -> None:
     server = Server("x")
     server.database = DATABASE  # type: ignore[attr-defined]
     assert server.database is DATABASE  # type: ignore[attr-defined]

@@ -87,7 +87,7 @@ def be_asked(client: Client, transcript: Transcript) -> None:
 
 
 def hear_of_a_change(client: Client, transcript: Transcript) -> None:
-    """The stream that stays open is closed behind what is drawn."""
+    """The open stream is closed after the pictured exchange."""
     changes = client.listen(resource_subscriptions=[URI])
     server.resource_updated(URI)
     assert changes.next(timeout=WAIT).uri == URI
@@ -107,7 +107,7 @@ SENT = {"HTTP, 2026-07-28": 0, "HTTP, 2025-11-25": 1}
 """Which part of what chapter 13b prints it is."""
 
 
-def test_every_picture_is_looked_at() -> None:
+def test_every_picture_is_checked() -> None:
     assert list(PICTURES) == [*(name for name, _, _ in PLAYED), *SENT]
 
 
@@ -125,7 +125,7 @@ def test_a_conversation_is_as_it_is_drawn(
         assert passed(transcript) == drawn(name)
 
 
-def test_the_lines_are_those_of_the_first_chapter() -> None:
+def test_the_lines_equal_the_first_chapter() -> None:
     """Another test compares the first chapter with its output. Below, the same for chapter 13b."""
     printed = (EXAMPLES / "01_wire.txt").read_text(encoding="utf-8")
     arrows = zip(("-->", "<--"), blocks("lines")["one call"].splitlines())
@@ -156,7 +156,7 @@ def test_http_is_as_it_is_drawn(name: str) -> None:
     assert found == drawn(name)
 
 
-def test_what_is_named_is_there() -> None:
+def test_named_objects_exist() -> None:
     named = set(re.findall(r"``([a-z]+/[a-z/_]+)``", PAGES["examples/00_pictures.rst"]))
     methods = {
         method for each in REVISIONS for method in each.requests_to_server | each.requests_to_client

@@ -1,5 +1,5 @@
-"""README and the pages beside the examples: every block runs, and every printed line is what is
-printed."""
+"""README and the pages next to the examples: every block runs, and every shown output is the real
+output."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_every_python_block_is_run() -> None:
         compile(text, "a page", "exec")
 
 
-def test_the_name_of_a_file_stands_in_the_text_above_it() -> None:
+def test_the_text_above_a_file_names_it() -> None:
     """A comment is not shown where the page is."""
     for found in BLOCK.finditer(TEXT):
         kind, name = found.group(1, 2)
@@ -85,7 +85,7 @@ def test_the_name_of_a_file_stands_in_the_text_above_it() -> None:
     "name",
     ["ask.py", "client.py", "pack.py", "visit.py", "pages.py", "rounds.py", "malformed.py"],
 )
-def test_the_clients_print_what_they_are_said_to(name: str, files: Path) -> None:
+def test_the_clients_print_the_documented_output(name: str, files: Path) -> None:
     assert _run([name], files) == blocks("prints")[name]
 
 
@@ -119,7 +119,7 @@ def test_the_plain_class_serves(files: Path) -> None:
         assert client.read_resource("notes://1").text == "milk"
 
 
-def test_what_is_opened_before_serving_is_there_for_all_calls(files: Path) -> None:
+def test_objects_opened_before_serving_are_available_to_all_calls(files: Path) -> None:
     changed: SimpleQueue[str] = SimpleQueue()
     target = [sys.executable, "todo.py"]
     with connect(target, cwd=files, on_resource_updated=changed.put) as client:
@@ -193,7 +193,7 @@ host.server_close()
 )
 
 
-def test_a_host_of_wsgi_serves_it_beside_its_pages(files: Path) -> None:
+def test_a_wsgi_host_serves_it_next_to_its_pages(files: Path) -> None:
     _run(["-c", MOUNTED], files)
 
 
@@ -214,7 +214,7 @@ host.server_close()
 )
 
 
-def test_what_checks_tokens_refuses_who_has_none(
+def test_a_server_that_checks_tokens_rejects_clients_without_one(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOKEN", "s3cret")
@@ -455,7 +455,7 @@ def test_a_cell_may_be_run_again() -> None:
         assert eval(cells[-1], names) == 63
 
 
-def test_tools_may_come_after_the_client() -> None:
+def test_tools_may_be_added_after_the_client() -> None:
     server = Server("scratch", capabilities={"tools"})
     with connect(server) as client:
         server.add_tool(lambda: "", name="late")
@@ -486,7 +486,7 @@ def test_no_page_installs_the_package_of_another_project() -> None:
     assert re.findall(r"pip\d* install[^`\n]* [\"']?minimcp\b(?!-sync).*", TEXT) == []
 
 
-def test_the_demo_has_what_is_shown() -> None:
+def test_the_demo_prints_the_documented_output() -> None:
     shown = blocks("prints")["demo"]
     assert shown.count("client -->") == 1
     assert shown in _run(["-m", "minimcp", "demo"], ROOT)
@@ -537,7 +537,7 @@ def test_every_place_of_a_notification_is_there() -> None:
             found = getattr(found, part)
 
 
-def test_the_examples_are_those_that_are_there() -> None:
+def test_the_listed_examples_exist() -> None:
     there = sorted(path.name for path in ROOT.glob("examples/*.py"))
     assert [name.strip("`") for name, _ in rows("Chapters")] == there
 

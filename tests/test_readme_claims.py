@@ -65,10 +65,10 @@ TYPES: Dict[str, Any] = {
     "Decimal": Decimal,
     "Path": Path,
 }
-"""What examples/tools.rst names as the type of a parameter, and one such type."""
+"""The types of a parameter that examples/tools.rst names, and one type for each name."""
 
 
-def test_the_types_are_those_that_are_taken() -> None:
+def test_the_listed_types_are_accepted() -> None:
     named = TEXT.split("These are possible: ", 1)[1].split(". Arguments arrive", 1)[0]
     assert re.findall("``(.+?)``", named) == list(TYPES)
     for annotation in TYPES.values():
@@ -169,7 +169,7 @@ def test_a_future_that_is_cancelled_raises_the_error_of_futures() -> None:
     assert "``concurrent.futures.CancelledError``" in PAGES["examples/clients.rst"]
 
 
-def test_what_one_writes_here_is_here() -> None:
+def test_the_documented_names_exist() -> None:
     owners: Dict[str, Any] = {
         "server": Server,
         "client": Client,
@@ -209,7 +209,7 @@ def test_what_one_writes_here_is_here() -> None:
     assert seen > 60
 
 
-def test_what_one_writes_for_http_is_taken() -> None:
+def test_the_documented_http_options_are_accepted() -> None:
     """Each line is run, with a server and a `connect` that only take what the real ones take."""
     names = {
         "server": create_autospec(Server),
@@ -237,7 +237,7 @@ def test_what_one_writes_for_http_is_taken() -> None:
         eval(line.strip("`"), names)
 
 
-def test_where_what_is_raised_is_something_to_raise() -> None:
+def test_documented_exceptions_are_exceptions() -> None:
     named = table(TEXT.split("change only what they raise:\n", 1)[1])
     kinds = re.findall("``(.+?)``", " ".join(cells[1] for cells in named))
     assert len(kinds) == 5 and all(issubclass(getattr(minimcp, kind), McpError) for kind in kinds)

@@ -1,4 +1,4 @@
-"""The reference is what the signatures and docstrings say."""
+"""The reference equals the signatures and docstrings."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ class Odd:
         raise ZeroDivisionError
 
 
-def test_every_row_that_fails_is_told_of() -> None:
+def test_every_failing_row_is_reported() -> None:
     seen: List[Any] = []
 
     @for_each("number, word", [(1, "one"), (2, "two"), (3, "three"), (4, "four"), (5, Odd())])
@@ -47,9 +47,7 @@ def test_every_row_that_fails_is_told_of() -> None:
         ("a", [KeyboardInterrupt()], KeyboardInterrupt),
     ],
 )
-def test_what_is_no_table_and_what_is_no_row(
-    names: str, rows: List[Any], error: Type[BaseException]
-) -> None:
+def test_invalid_tables_and_rows(names: str, rows: List[Any], error: Type[BaseException]) -> None:
     def table(a: BaseException) -> None:
         raise a
 

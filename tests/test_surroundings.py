@@ -1,4 +1,4 @@
-"""Where programs stand when they use the library: in a loop, in a pool, in one line, at their end.
+"""Places from which programs use the library: in an event loop, in a pool, in one line, at exit.
 
 Elsewhere: forked processes and clients that are left open at the end
 (tests/unit/test_connection.py, tests/unit/test_client.py), copies under another name on a bare
@@ -49,7 +49,7 @@ def test_in_a_coroutine_everything_blocks_and_works(target: Any) -> None:
     asyncio.run(main())
 
 
-def test_beside_a_loop_calls_wait_in_threads_and_the_loop_goes_on() -> None:
+def test_calls_in_threads_do_not_stop_an_event_loop() -> None:
     """The tool waits for what the loop does only while the call waits."""
     server, ticked = make_server(), threading.Event()
 
@@ -205,10 +205,10 @@ def ending(call):
 
 
 def last_words(done: "subprocess.CompletedProcess[bytes]") -> List[str]:
-    """What a program printed that ended well.
+    """Check that a program succeeded, and return its output lines.
 
-    Python 3.12 starts no thread any more once the main thread has ended. Then a server in the same
-    process makes do with those that it has, and says so.
+    Python 3.12 starts no thread after the main thread has ended. Then a server in the same process
+    uses its existing threads, and logs that.
     """
     said = done.stderr.decode().splitlines()
     complaints = [line for line in said if "new thread at interpreter shutdown" not in line]

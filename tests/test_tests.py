@@ -1,4 +1,5 @@
-"""What the tests know of the library: an internal name that changes should break few of them."""
+"""The private names of the library that tests use. A change of an internal name should break few
+tests."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ MAX_LINES = 99
 """Maximum number of lines in which tests name a private attribute of the library."""
 
 OTHERS = frozenset({"os", "sys", "self", "cls"})
-"""What is left of the dot in names that are not the library's."""
+"""Names before the dot of attributes that are not the library's."""
 
 DOCUMENTED = frozenset({"_", "_asdict", "_exit", "_fields", "_make", "_replace"})
-"""Names of the standard library that are no secret."""
+"""Public names of the standard library that begin with an underscore."""
 
 WORD = re.compile(r"\b_\w+")
 

@@ -1,5 +1,5 @@
-"""A scripted HTTP server on raw sockets: what it hears it keeps, and what it says is up to the
-test, byte for byte."""
+"""A scripted HTTP server on raw sockets: it records its requests, and the test chooses every byte
+of its responses."""
 
 from __future__ import annotations
 
@@ -107,12 +107,12 @@ Say = Callable[[Heard, Wire], Any]
 
 
 class Peer(Proxy):
-    """A server for one test. `said` has what it does by method, or by verb for what is no POST.
+    """A server for one test. `said` maps a method to its answer, or an HTTP verb other than POST.
 
     Args:
-        handshake: Which era it speaks where the test says nothing.
+        handshake: The era of the default answers.
         session: The id of the session that `initialize` opens; None opens none.
-        tls: How it proves who it is; None speaks without TLS.
+        tls: The context with its certificate; None serves without TLS.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Peer(Proxy):
             self.drop(sock)
 
     def all(self, method: str) -> List[Heard]:
-        """What was heard of one method or verb."""
+        """Return the received requests of one method or verb."""
         return [heard for heard in list(self.heard) if heard.method == method]
 
     def wait_for(self, method: str, count: int = 1) -> Heard:
@@ -169,7 +169,7 @@ class Peer(Proxy):
 
 
 def read_request(file: BinaryIO) -> Optional[Tuple[bytes, bytes]]:
-    """Head and body of the next request; None when no whole one comes any more."""
+    """Return head and body of the next request, or None if no complete one follows."""
     head = b""
     while not head.endswith(b"\r\n\r\n"):
         line = file.readline()

@@ -23,7 +23,7 @@ from ..text import describe, one_line
 from .discovery import (
     TOKEN_SECONDS,
     Exchange,
-    Place,
+    ProtectedResource,
     authorization_server,
     canonical,
     challenges,
@@ -102,7 +102,11 @@ class Grant:
         return self._authorizers.setdefault(url, Authorizer(self, url))
 
     def obtain(
-        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+        self,
+        exchange: Exchange,
+        target: ProtectedResource,
+        scopes: tuple[str, ...],
+        key: Optional[ProofKey],
     ) -> Token:
         """Obtain a token.
 
@@ -266,7 +270,7 @@ class Authorizer:
                 if token is not None and token.is_old and token.refresh_token:
                     self._refresh(held, self._exchange(request, settings, self._address))
         except AuthorizationError as error:  # raised again if the server rejects the old token
-            log.debug("%s: the token could not be renewed: %s", self._shown, error)
+            log.debug("%s: the token could not be refreshed: %s", self._shown, error)
         return self._token
 
     def _renew(
@@ -300,8 +304,8 @@ class Authorizer:
                 self._load()
             except AuthorizationError as error:
                 raise AuthorizationError(
-                    f"{self._shown}: the server requires a token, and the stored ones cannot be "
-                    f"used: {error}"
+                    f"{self._shown}: the server requires a token, and the stored tokens cannot "
+                    f"be used: {error}"
                 ) from error
             if self._has_other(sent) and not start_over:
                 return True  # the token is a stored one, or another thread has obtained it
@@ -314,39 +318,39 @@ class Authorizer:
             if more and self._requested.issuperset(more):
                 return False
             exchange = self._exchange(request, settings, request.address)
-            place = discover(exchange, challenge, self._grant.issuer)
+            target = discover(exchange, challenge, self._grant.issuer)
             self._requested.update(more)
             self._address = request.address
             token = self._token
             old_scopes = tuple[str, ...]()
-            if token is not None and same_issuer(token.issuer, place.issuer):
+            if token is not None and same_issuer(token.issuer, target.issuer):
                 old_scopes = token.scopes
                 dpop_only = dpop_only or token.proof_key is not None
-                is_renewable = token.refresh_token and token.resource == place.resource
+                is_renewable = token.refresh_token and token.resource == target.resource
                 is_renewable = is_renewable and not start_over and not more
-                if is_renewable and self._refresh(held, exchange, place):
+                if is_renewable and self._refresh(held, exchange, target):
                     return True
             elif token is not None:
                 if self._grant.has_fixed_credentials:
                     raise AuthorizationError(
-                        f"the server now accepts tokens of {one_line(place.issuer)}, but the "
+                        f"the server now accepts tokens from {one_line(target.issuer)}, but the "
                         f"credentials are for {one_line(token.issuer)}"
                     )
                 self._keep(None)
             named = words((challenge or {}).get("scope"))
-            scopes = more or named or self._grant.scopes or place.scopes
+            scopes = more or named or self._grant.scopes or target.scopes
             if start_over:
-                self._forget_client(place.issuer)
+                self._forget_client(target.issuer)
             # Stored before the person signs in, so that `sign_out` always finds the registration.
-            self._put(f"server {self._key}", {"issuer": place.issuer, "resource": place.resource})
+            self._put(f"server {self._key}", {"issuer": target.issuer, "resource": target.resource})
             if start_over:
                 self._check_stored()  # before a person signs in
             try:
                 self._obtain(
                     exchange,
-                    place,
+                    target,
                     (*old_scopes, *scopes, *self._grant.scopes),
-                    dpop_only or place.takes_dpop_only,
+                    dpop_only or target.takes_dpop_only,
                 )
             except BaseException as error:
                 if not isinstance(error, AuthorizationError):
@@ -359,13 +363,13 @@ class Authorizer:
         return self._token is not None and self._token.access_token != sent
 
     def _obtain(
-        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], is_bound: bool
+        self, exchange: Exchange, target: ProtectedResource, scopes: tuple[str, ...], is_bound: bool
     ) -> None:
         grant = self._grant
         try:
             with self._deadline_paused(exchange.request):
                 key = ProofKey() if is_bound else None
-                token = grant.obtain(exchange, place, tuple(dict.fromkeys(scopes)), key)
+                token = grant.obtain(exchange, target, tuple(dict.fromkeys(scopes)), key)
         except McpError:
             raise
         except Exception as error:  # raised by a callback of the user
@@ -373,7 +377,9 @@ class Authorizer:
         self._untried = token.access_token
         self._keep(token, key)
 
-    def _refresh(self, held: ExitStack, exchange: Exchange, place: Optional[Place] = None) -> bool:
+    def _refresh(
+        self, held: ExitStack, exchange: Exchange, target: Optional[ProtectedResource] = None
+    ) -> bool:
         """Exchange the refresh token for a new token.
 
         The server may replace the refresh token, and then only the response has the new one. So a
@@ -382,7 +388,7 @@ class Authorizer:
         Args:
             held: The locks, which are released when the response is stored.
             exchange: The requests of the caller.
-            place: The server and its authorization server; None means the token's own issuer.
+            target: The server and its authorization server; None means the token's own issuer.
 
         Returns:
             False if the authorization server rejected the refresh token, which is then deleted.
@@ -394,7 +400,7 @@ class Authorizer:
         """
         token = self._token
         assert token is not None
-        found = place or Place(
+        found = target or ProtectedResource(
             token.resource, token.issuer, authorization_server(exchange, token.issuer)
         )
         key = None if token.proof_key is None else self._proof_of(token)
@@ -427,10 +433,10 @@ class Authorizer:
         return outcome.result()
 
     def _exchange_refresh_token(
-        self, exchange: Exchange, place: Place, token: Token, key: Optional[ProofKey]
+        self, exchange: Exchange, target: ProtectedResource, token: Token, key: Optional[ProofKey]
     ) -> bool:
         try:
-            self._keep(refreshed(exchange.detached(), place, token, key), key)
+            self._keep(refreshed(exchange.detached(), target, token, key), key)
             return True
         except TokenRefused as refusal:
             if not refusal.is_final:
@@ -656,12 +662,12 @@ class Authorizer:
                 # If this fails, the token is revoked only if the issuer has a public address.
                 with suppress(AuthorizationError):
                     self._ping(exchange)
-            place = Place(
+            target = ProtectedResource(
                 token.resource, token.issuer, authorization_server(exchange, token.issuer)
             )
-            url = place.server.get("revocation_endpoint")
+            url = target.server.get("revocation_endpoint")
             if url is not None:
-                headers, proof = token.credentials.prove(place.server)
+                headers, proof = token.credentials.prove(target.server)
                 form = {"token": token.refresh_token or token.access_token, **proof}
                 url = exchange.checked(url, "the revocation endpoint")
                 exchange.post(url, form, headers, seconds=TOKEN_SECONDS)

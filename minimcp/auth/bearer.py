@@ -332,12 +332,14 @@ class Bearer:
         scheme, _, token = values[0].partition(" ") if values else ("", "", "")
         if scheme.lower() != "bearer":
             raise self._refusal(
-                401, "a token is required: the header Authorization must be Bearer and the token"
+                401, "a token is required: send the header 'Authorization: Bearer TOKEN'"
             )
         token = token.strip(" ")
         if len(values) > 1 or not _TOKEN.fullmatch(token):
             raise self._refusal(
-                400, "the header Authorization must be Bearer and one token", "invalid_request"
+                400,
+                "the header Authorization must contain 'Bearer' and one token",
+                "invalid_request",
             )
         return token
 
@@ -425,10 +427,12 @@ def check_scopes(given: Any, name: str) -> tuple[str, ...]:
     scopes = tuple(list_of_str(given, name))
     for scope in scopes:
         if not _SCOPE.fullmatch(scope):
-            raise ValueError(f"{name}: a scope must not have blanks or quotes, as {scope!r:.60}")
+            raise ValueError(
+                f"{name}: a scope must not contain spaces or quotes, unlike {scope!r:.60}"
+            )
         if scope == "offline_access":
             raise ValueError(
-                f"{name}: remove offline_access, which is only between a client and its "
-                "authorization server"
+                f"{name}: remove offline_access, which concerns only a client and "
+                "its authorization server"
             )
     return scopes

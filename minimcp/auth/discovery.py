@@ -68,7 +68,7 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
     return found
 
 
-class Place(NamedTuple):
+class ProtectedResource(NamedTuple):
     """A protected server and its authorization server."""
 
     resource: str
@@ -341,7 +341,7 @@ def words(value: Any) -> tuple[str, ...]:
 
 def discover(
     exchange: Exchange, challenge: Optional[Mapping[str, str]], issuer: Optional[str] = None
-) -> Place:
+) -> ProtectedResource:
     """Find the authorization server of a protected server.
 
     The resource metadata is fetched from the URL in the challenge, then from the well-known URLs of
@@ -387,7 +387,7 @@ def discover(
     if found is None and is_absent and challenge is None:
         raise AuthorizationError(f"{shown} does not require a token")
     if found is None and not is_absent:
-        raise AuthorizationError(f"no resource metadata of {shown}: {'; '.join(reasons)}")
+        raise AuthorizationError(f"no resource metadata for {shown}: {'; '.join(reasons)}")
     if found is None:
         return _own_server(exchange, base, issuer)
     chosen = found.issuers[0]
@@ -396,7 +396,7 @@ def discover(
         if not chosen:
             _other_issuer(issuer, ", ".join(found.issuers))
     server = authorization_server(exchange, chosen)
-    return Place(
+    return ProtectedResource(
         found.resource,
         str(server["issuer"]),
         server,
@@ -433,8 +433,8 @@ def _ignored(shown: str, reason: str) -> None:
     log.warning("%s: the resource metadata that the server names is ignored: %s", shown, reason)
 
 
-def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
-    """Return the place of a server without resource metadata, which issues its own tokens."""
+def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> ProtectedResource:
+    """Return a server without resource metadata, which issues its own tokens."""
     if issuer is not None and not same_issuer(base, issuer):
         _other_issuer(issuer, base)
     server: Optional[dict[str, Any]] = None
@@ -456,7 +456,7 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
         reasons.append(reason)
     if server is None and not is_absent:
         raise AuthorizationError(
-            f"no metadata of the authorization server {one_line(base)}: {'; '.join(reasons)}"
+            f"no metadata for the authorization server {one_line(base)}: {'; '.join(reasons)}"
         )
     if server is None:
         server = {
@@ -466,12 +466,12 @@ def _own_server(exchange: Exchange, base: str, issuer: Optional[str]) -> Place:
             "registration_endpoint": base + "/register",
             "code_challenge_methods_supported": ["S256"],
         }
-    return Place(canonical(exchange.url), str(server["issuer"]), server)
+    return ProtectedResource(canonical(exchange.url), str(server["issuer"]), server)
 
 
 def _other_issuer(issuer: str, named: str) -> None:
     raise AuthorizationError(
-        f"the credentials are for {issuer}, but the server accepts tokens of {one_line(named)}"
+        f"the credentials are for {issuer}, but the server accepts tokens from {one_line(named)}"
     )
 
 
@@ -499,7 +499,7 @@ def authorization_server(exchange: Exchange, issuer: str) -> dict[str, Any]:
             reason = f"{without_secrets(url)}: {_mismatch(found, issuer)}"
         reasons.append(reason)
     raise AuthorizationError(
-        f"no metadata of the authorization server {one_line(issuer)}: {'; '.join(reasons)}"
+        f"no metadata for the authorization server {one_line(issuer)}: {'; '.join(reasons)}"
     )
 
 

@@ -89,9 +89,7 @@ class ProofKey:
             else:
                 key = forms.load_pem_private_key(pem.encode(), None)
         if getattr(getattr(key, "curve", None), "name", "") != "secp256r1":
-            raise AuthorizationError(
-                "the key that the token is bound to is not a key on the curve P-256"
-            )
+            raise AuthorizationError("the key that the token is bound to is not a P-256 key")
         self.pem = key.private_bytes(
             forms.Encoding.PEM, forms.PrivateFormat.PKCS8, forms.NoEncryption()
         ).decode()

@@ -10,7 +10,7 @@ from typing import Callable, Optional, Sequence, Union
 
 from ..errors import AuthorizationError
 from .authorizer import Grant
-from .discovery import Exchange, Place
+from .discovery import Exchange, ProtectedResource
 from .dpop import ProofKey
 from .shared import check_url
 from .store import TokenMemory, TokenStore
@@ -66,11 +66,15 @@ class ClientCredentials(Grant):
         self._credentials = Credentials(client_id, secret, private_key, algorithm)
 
     def obtain(
-        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+        self,
+        exchange: Exchange,
+        target: ProtectedResource,
+        scopes: tuple[str, ...],
+        key: Optional[ProofKey],
     ) -> Token:
         """Obtain a token. See `Grant.obtain`."""
         form = {"grant_type": "client_credentials"}
-        return request_token(exchange, place, self._credentials, form, scopes=scopes, key=key)
+        return request_token(exchange, target, self._credentials, form, scopes=scopes, key=key)
 
 
 class WorkloadIdentity(Grant):
@@ -105,11 +109,15 @@ class WorkloadIdentity(Grant):
         self._credentials = Credentials(client_id or "")
 
     def obtain(
-        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+        self,
+        exchange: Exchange,
+        target: ProtectedResource,
+        scopes: tuple[str, ...],
+        key: Optional[ProofKey],
     ) -> Token:
         """Obtain a token. See `Grant.obtain`."""
         form = {"grant_type": JWT_BEARER, "assertion": read(self._assertion)}
-        return request_token(exchange, place, self._credentials, form, scopes=scopes, key=key)
+        return request_token(exchange, target, self._credentials, form, scopes=scopes, key=key)
 
 
 class EnterpriseManaged(Grant):
@@ -159,7 +167,11 @@ class EnterpriseManaged(Grant):
         self._at_idp = Credentials(idp_client_id, idp_secret)
 
     def obtain(
-        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+        self,
+        exchange: Exchange,
+        target: ProtectedResource,
+        scopes: tuple[str, ...],
+        key: Optional[ProofKey],
     ) -> Token:
         """Obtain a token. See `Grant.obtain`."""
         headers, proof = self._at_idp.prove({})
@@ -168,8 +180,8 @@ class EnterpriseManaged(Grant):
             "requested_token_type": ID_JAG,
             "subject_token": read(self._id_token),
             "subject_token_type": ID_TOKEN,
-            "audience": place.issuer,
-            "resource": place.resource,
+            "audience": target.issuer,
+            "resource": target.resource,
             **proof,
         }
         if scopes:
@@ -179,7 +191,7 @@ class EnterpriseManaged(Grant):
         if answer.get("issued_token_type") != ID_JAG or not isinstance(assertion, str):
             raise AuthorizationError("the identity provider did not return an ID-JAG")
         grant = {"grant_type": JWT_BEARER, "assertion": assertion}
-        return request_token(exchange, place, self._credentials, grant, scopes=scopes, key=key)
+        return request_token(exchange, target, self._credentials, grant, scopes=scopes, key=key)
 
 
 def read(assertion: Assertion) -> str:

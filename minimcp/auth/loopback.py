@@ -122,7 +122,7 @@ def paste(url: str) -> str:
     """
     sys.stderr.write(
         f"Open this page in a browser, and sign in:\n\n{printable(safe_to_open(url))}\n\n"
-        "In the end the browser cannot show a page. Paste the address of that page here: "
+        "At the end, the browser shows an error. Paste the address of that page here: "
     )
     sys.stderr.flush()
     answer = sys.stdin.readline().strip()
@@ -157,8 +157,8 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         parts, found = parse_web_url(uri), urlsplit(uri)
         if parts.scheme != "http" or not parts.is_local:
             raise ValueError(
-                "a redirect URI without on_callback= must be http on this machine: for another "
-                "one, write on_callback="
+                "without on_callback=, a redirect URI must be an http URL on this machine: for "
+                "other URIs, pass on_callback="
             )
         if ":" in parts.host:
             self.address_family = socket.AF_INET6

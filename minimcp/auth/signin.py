@@ -24,7 +24,15 @@ from ..log import logger
 from ..protocol.urls import parse_web_url
 from ..text import describe, one_line
 from .authorizer import Grant
-from .discovery import TOKEN_SECONDS, Exchange, Place, issuer_key, json_object, refusal, words
+from .discovery import (
+    TOKEN_SECONDS,
+    Exchange,
+    ProtectedResource,
+    issuer_key,
+    json_object,
+    refusal,
+    words,
+)
 from .dpop import ProofKey
 from .loopback import LoopbackListener, open_browser, paste
 from .shared import check_url
@@ -183,7 +191,7 @@ class SignIn(Grant):
 
     # ------------------------------------------------------------ client registrations
 
-    def _known_client(self, place: Place) -> Optional[tuple[Credentials, str]]:
+    def _known_client(self, target: ProtectedResource) -> Optional[tuple[Credentials, str]]:
         """Return the client's credentials, and the redirect URI if they are registered for one.
 
         Return None if a client must be registered.
@@ -192,10 +200,10 @@ class SignIn(Grant):
             return self._given, ""
         if (
             self._document is not None
-            and place.server.get("client_id_metadata_document_supported") is True
+            and target.server.get("client_id_metadata_document_supported") is True
         ):
             return Credentials(self._document), ""
-        return registered(self._registrations(place.issuer).get(self._registration_key))
+        return registered(self._registrations(target.issuer).get(self._registration_key))
 
     @property
     def _registration_key(self) -> str:
@@ -235,29 +243,33 @@ class SignIn(Grant):
     # ------------------------------------------------------------ the flow
 
     def obtain(
-        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+        self,
+        exchange: Exchange,
+        target: ProtectedResource,
+        scopes: tuple[str, ...],
+        key: Optional[ProofKey],
     ) -> Token:
         """Send the person to the sign-in page, and exchange the code for a token.
 
         See `Grant.obtain`.
         """
-        supported = words(place.server.get("code_challenge_methods_supported"))
+        supported = words(target.server.get("code_challenge_methods_supported"))
         if "S256" not in supported:
             raise AuthorizationError(
-                f"the metadata of {one_line(place.issuer)} does not list PKCE with S256"
+                f"the metadata of {one_line(target.issuer)} does not list PKCE with S256"
             )
         # Check this before the person is asked.
-        exchange.checked(place.server.get("token_endpoint"), "the token endpoint")
+        exchange.checked(target.server.get("token_endpoint"), "the token endpoint")
         page = exchange.checked(
-            place.server.get("authorization_endpoint"), "the authorization endpoint"
+            target.server.get("authorization_endpoint"), "the authorization endpoint"
         )
-        if scopes and "offline_access" in words(place.server.get("scopes_supported")):
+        if scopes and "offline_access" in words(target.server.get("scopes_supported")):
             scopes = tuple(dict.fromkeys((*scopes, "offline_access")))
         try:
-            return self._flow(exchange, place, page, scopes, key)
+            return self._flow(exchange, target, page, scopes, key)
         except TokenRefused as refused:
             is_unknown = refused.is_final and refused.error in UNKNOWN_CLIENT
-            if is_unknown and self.forget_client(place.issuer):
+            if is_unknown and self.forget_client(target.issuer):
                 raise TokenRefused(
                     f"{refused} (the stored registration was deleted, so the next sign-in "
                     "registers this program again)",
@@ -268,21 +280,21 @@ class SignIn(Grant):
     def _flow(
         self,
         exchange: Exchange,
-        place: Place,
+        target: ProtectedResource,
         page: str,
         scopes: tuple[str, ...],
         key: Optional[ProofKey],
     ) -> Token:
         with ExitStack() as afterwards:
-            found = self._known_client(place)
+            found = self._known_client(target)
             uri = self._redirect_uri or PASTED_URI
             listener = None
             if not self._no_browser and self._on_callback is None:
                 listener = afterwards.enter_context(self._listen(self._redirect_uri, found))
                 uri = listener.redirect_uri
             if found is None or found[1] not in ("", uri):
-                record = register(exchange, place, uri, self._client_name)
-                self._keep_client(place.issuer, record)
+                record = register(exchange, target, uri, self._client_name)
+                self._keep_client(target.issuer, record)
                 found = registered(record)
             assert found is not None
             credentials = found[0]
@@ -296,7 +308,7 @@ class SignIn(Grant):
                 "state": state,
                 "code_challenge": challenge,
                 "code_challenge_method": "S256",
-                "resource": place.resource,
+                "resource": target.resource,
             }
             if scopes:
                 query["scope"] = " ".join(scopes)
@@ -306,12 +318,12 @@ class SignIn(Grant):
             redirected_to = self._redirected(exchange, url, state, listener)
             form = {
                 "grant_type": "authorization_code",
-                "code": self._code(place, redirected_to, state),
+                "code": self._code(target, redirected_to, state),
                 "redirect_uri": uri,
                 "code_verifier": verifier,
             }
             return request_token(
-                exchange, place, credentials, form, scopes=(), asked=scopes, key=key
+                exchange, target, credentials, form, scopes=(), asked=scopes, key=key
             )
 
     @staticmethod
@@ -350,7 +362,7 @@ class SignIn(Grant):
         )
 
     @staticmethod
-    def _code(place: Place, redirected_to: Any, state: str) -> str:
+    def _code(target: ProtectedResource, redirected_to: Any, state: str) -> str:
         """Return the code in the URL that the browser was redirected to.
 
         Raises:
@@ -371,16 +383,16 @@ class SignIn(Grant):
         )
         if its_state is None or not hmac.compare_digest(its_state.encode(), state.encode()):
             raise AuthorizationError("the redirect URL belongs to another sign-in: state differs")
-        is_required = place.server.get("authorization_response_iss_parameter_supported") is True
-        if issuer != place.issuer and (issuer is not None or is_required):
+        is_required = target.server.get("authorization_response_iss_parameter_supported") is True
+        if issuer != target.issuer and (issuer is not None or is_required):
             raise AuthorizationError(
-                f"the redirect URL is from another server than {one_line(place.issuer)} (iss)"
+                f"the redirect URL is from a server other than {one_line(target.issuer)} (iss)"
             )
         if error is not None:
             reason = one_line(": ".join([error[:100], *answer.get("error_description", [])]))
-            raise TokenRefused(f"{one_line(place.issuer)} rejected the sign-in: {reason}", error)
+            raise TokenRefused(f"{one_line(target.issuer)} rejected the sign-in: {reason}", error)
         if not code:
-            raise AuthorizationError(f"the redirect URL of {one_line(place.issuer)} has no code")
+            raise AuthorizationError(f"the redirect URL from {one_line(target.issuer)} has no code")
         return code
 
 
@@ -395,7 +407,11 @@ class StoredToken(SignIn):
     loads_early = False
 
     def obtain(
-        self, exchange: Exchange, place: Place, scopes: tuple[str, ...], key: Optional[ProofKey]
+        self,
+        exchange: Exchange,
+        target: ProtectedResource,
+        scopes: tuple[str, ...],
+        key: Optional[ProofKey],
     ) -> Token:
         """Raise AuthorizationError, because no person can be asked here."""
         shown = without_secrets(exchange.url)
@@ -422,8 +438,8 @@ def check_metadata_url(url: str) -> None:
     dots = any(re.fullmatch(r"(?i)(?:\.|%2e){1,2}", part) for part in path.split("/"))
     if path in ("", "/") or dots or "#" in url:
         raise ValueError(
-            "client_metadata_url must be an https URL with a path, and without '.' or '..' "
-            f"segments and a fragment: not {one_line(url, 100)!r}"
+            "client_metadata_url must be an https URL with a path, without a fragment and "
+            f"without '.' or '..' segments, not {one_line(url, 100)!r}"
         )
 
 
@@ -448,34 +464,34 @@ def registered(record: Any) -> Optional[tuple[Credentials, str]]:
 
 
 def register(
-    exchange: Exchange, place: Place, redirect_uri: str, client_name: str
+    exchange: Exchange, target: ProtectedResource, redirect_uri: str, client_name: str
 ) -> dict[str, Any]:
     """Register a client, and return a record for the token store.
 
     Args:
         exchange: Sends the request.
-        place: The authorization server.
+        target: The authorization server.
         redirect_uri: The URI that the browser is redirected to.
         client_name: The name that the person sees.
 
     Raises:
         AuthorizationError: The server does not register clients, or rejected this one.
     """
-    if "registration_endpoint" not in place.server:
+    if "registration_endpoint" not in target.server:
         raise AuthorizationError(
-            f"{place.issuer} does not register clients: ask its operator for a client id, and "
+            f"{target.issuer} does not register clients: ask its operator for a client id, and "
             "write SignIn(client_id=...) or --client-id"
         )
-    url = exchange.checked(place.server["registration_endpoint"], "the registration endpoint")
-    supported = words(place.server.get("token_endpoint_auth_methods_supported")) or ("none",)
+    url = exchange.checked(target.server["registration_endpoint"], "the registration endpoint")
+    supported = words(target.server.get("token_endpoint_auth_methods_supported")) or ("none",)
     usable = [
         each for each in ("none", "client_secret_basic", "client_secret_post") if each in supported
     ]
     if not usable:
         raise AuthorizationError(
-            f"{place.issuer} supports only clients that use {one_line(', '.join(supported))}"
+            f"{target.issuer} supports only clients that use {one_line(', '.join(supported))}"
         )
-    offered = words(place.server.get("grant_types_supported"))
+    offered = words(target.server.get("grant_types_supported"))
     grants = ["authorization_code"]
     if not offered or "refresh_token" in offered:
         grants.append("refresh_token")
@@ -494,7 +510,7 @@ def register(
     answer = json_object(body) or {}
     if not 200 <= status < 300 or answer.get("error"):
         raise AuthorizationError(
-            f"{place.issuer} did not register this client with {redirect_uri}: "
+            f"{target.issuer} did not register this client with {redirect_uri}: "
             f"{refusal(status, answer)}"
         )
     method = answer.get("token_endpoint_auth_method")
@@ -506,5 +522,5 @@ def register(
         "redirect_uri": redirect_uri,
     }
     if registered(record) is None:
-        raise AuthorizationError(f"{place.issuer} registered a client without a usable id")
+        raise AuthorizationError(f"{target.issuer} registered a client without a usable id")
     return record

@@ -149,7 +149,7 @@ class TokenFile:
             while not _lock(file):
                 if time.monotonic() > deadline:
                     raise AuthorizationError(
-                        f"{name}: another process has held it for {timeout:g} s"
+                        f"{name}: another process has held the lock for {timeout:g} s"
                     )
                 time.sleep(PAUSE_SECONDS)
             try:
@@ -175,7 +175,7 @@ class TokenFile:
                         f"{self.path} belongs to another user: its tokens are not used{ELSEWHERE}"
                     )
                 if os.name != "nt" and status.st_mode & 0o077:
-                    log.warning("%s was readable by other users: its mode is changed", self.path)
+                    log.warning("%s was readable by other users: its mode was changed", self.path)
                     with suppress(OSError):  # the file system is read-only or has no modes
                         os.fchmod(file.fileno(), 0o600)
                 values = json.load(file)

@@ -16,7 +16,7 @@ from ..errors import AuthorizationError
 from ..http.fetch import header_secrets
 from ..log import logger
 from ..text import one_line
-from .discovery import TOKEN_SECONDS, Exchange, Place, is_passing, refusal, words
+from .discovery import TOKEN_SECONDS, Exchange, ProtectedResource, is_passing, refusal, words
 from .dpop import ProofKey, sign
 
 log = logger("minimcp.auth")
@@ -195,7 +195,7 @@ def require_issuer(issuer: Optional[str], name: str) -> None:
 
 def request_token(
     exchange: Exchange,
-    place: Place,
+    target: ProtectedResource,
     credentials: Credentials,
     form: Mapping[str, str],
     *,
@@ -208,7 +208,7 @@ def request_token(
 
     Args:
         exchange: Sends the request.
-        place: The server that the token is for, and its authorization server.
+        target: The server that the token is for, and its authorization server.
         credentials: The client's credentials.
         form: The grant: ``grant_type`` and its members.
         scopes: The scopes to request; empty leaves them to the server or to the grant.
@@ -221,9 +221,9 @@ def request_token(
         TokenRefused: The server rejected the request, or its response has no usable token.
         AuthorizationError: There was no response.
     """
-    url = exchange.checked(place.server.get("token_endpoint"), "the token endpoint")
-    headers, proof = credentials.prove(place.server)
-    sent = {**form, **proof, "resource": place.resource}
+    url = exchange.checked(target.server.get("token_endpoint"), "the token endpoint")
+    headers, proof = credentials.prove(target.server)
+    sent = {**form, **proof, "resource": target.resource}
     if scopes:
         sent["scope"] = " ".join(scopes)
     answer = post_form(exchange, url, sent, headers, key)
@@ -247,8 +247,8 @@ def request_token(
     seconds = _lifetime(answer.get("expires_in"))
     return Token(
         access_token,
-        place.issuer,
-        place.resource,
+        target.issuer,
+        target.resource,
         credentials.client_id,
         scopes=tuple(dict.fromkeys([*asked, *words(answer.get("scope"))])),
         expires_at=None if seconds is None else time.time() + seconds,
@@ -259,14 +259,16 @@ def request_token(
     )
 
 
-def refreshed(exchange: Exchange, place: Place, token: Token, key: Optional[ProofKey]) -> Token:
+def refreshed(
+    exchange: Exchange, target: ProtectedResource, token: Token, key: Optional[ProofKey]
+) -> Token:
     """Return a new token for an old one, with its refresh token.
 
     See `request_token` for the errors.
     """
     credentials = token.credentials
     form = {"grant_type": "refresh_token", "refresh_token": token.refresh_token or ""}
-    return request_token(exchange, place, credentials, form, key=key, before=token)
+    return request_token(exchange, target, credentials, form, key=key, before=token)
 
 
 def _lifetime(seconds: Any) -> Optional[float]:

@@ -73,7 +73,7 @@ def fixed(
         isinstance(token, str) and re.fullmatch(r"[\w\-.~+/]+=*", token, re.A) for token in given
     ):
         raise ValueError(
-            "a token must have only letters, digits and -._~+/: create one with "
+            "a token must contain only letters, digits and -._~+/: create one with "
             "secrets.token_urlsafe(32)"
         )
     known = [
@@ -178,18 +178,18 @@ class KeySet:
                     )
                     return claims
         except self._jwt.PyJWTError as error:
-            log.info("a token is rejected: %s", type(error).__name__)
+            log.info("a token was rejected: %s", type(error).__name__)
         return None
 
     def _check_type(self, typ: Any) -> None:
         if _plain_type(typ) not in map(_plain_type, self._types):
             accepted = ", ".join(self._types)
             log.info(
-                "a token is rejected: its typ is %s, and Bearer.jwt(typ=...) accepts %s",
+                "a token was rejected: its typ is %s, and Bearer.jwt(typ=...) accepts %s",
                 one_line(repr(typ), 60),
                 accepted,
             )
-            raise WrongType(f"the type of the token is not one of {accepted}")
+            raise WrongType(f"the token type is not one of {accepted}")
 
     def _find(self, head: Mapping[str, Any]) -> list[Any]:
         """Return the keys that may have signed a token with this head.
@@ -239,7 +239,7 @@ class KeySet:
             if not self._matching(head):
                 log.error("the keys of %s: %s", self._issuer, error)
                 raise
-            log.warning("the keys of %s could not be renewed: %s", self._issuer, error)
+            log.warning("the keys of %s could not be refreshed: %s", self._issuer, error)
         finally:
             with self._lock:
                 self._is_failing = has_failed

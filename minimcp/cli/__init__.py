@@ -36,7 +36,7 @@ COMMANDS = {
     "trace": ("trace", "record the messages between a host and a server, and check them"),
     "check": ("check", "check a server against the specification"),
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
-    "install": ("install", "write a server into a host's config file"),
+    "install": ("install", "add a server to a host's config file"),
     "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }

@@ -418,8 +418,8 @@ class Link(Host):
             else:
                 details = f"{type(error).__name__}, see the log of the bridge"
             raise InternalError(
-                "no answer from the server behind the bridge, the next call opens a new "
-                f"connection: {details}"
+                "no answer from the server behind the bridge (the next call opens a new "
+                f"connection): {details}"
             ) from None
         finally:
             is_stream = answer is DEFERRED and incoming.request.method == LISTEN
@@ -622,7 +622,7 @@ class Link(Host):
         entry = self._replies.pop(state, None) if isinstance(state, str) else None
         if entry is None:
             raise errors.InvalidParams(
-                "no call waits for this requestState: it was used before, or is too old"
+                "no call is waiting for this requestState: it was used before, or is too old"
             )
         call, replies = entry
         call.continue_with(incoming)
@@ -641,8 +641,8 @@ class Link(Host):
         """Return the route of every request of the server. Called by `ClientSession.admit`."""
         return Route(self._ask)
 
-    def lost(self, peer: Peer) -> None:
-        """End the streams over a lost connection. Called by `ClientSession.lost`."""
+    def peer_lost(self, peer: Peer) -> None:
+        """End the streams over a lost connection. Called by `ClientSession.connection_lost`."""
         for incoming in [each for each in list(self.running) if each.request.method == LISTEN]:
             self._changes.end_streams(incoming.sink)
             self._finish(incoming)
@@ -666,7 +666,8 @@ class Link(Host):
         }
         if len(clients if calls else self.fronts) != 1:
             raise InternalError(
-                "the question cannot be assigned to a client: no client or several have a call"
+                "the question cannot be assigned to a client: no client, or more than one, has "
+                "a call"
             )
         if calls and not calls[-1].peer.revision.handshake:
             with waiting(), fronts[calls[-1]] or self._lock:
@@ -693,11 +694,11 @@ class Link(Host):
         latest = call.latest
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):
-                raise InternalError("the call that the question belongs to is finished")
+                raise InternalError("the call that the question belongs to has finished")
             with waiting():
                 answer = replies.get(timeout=Limits().ask_timeout)["1"]
         except (Empty, KeyError, TypeError):
-            raise InternalError("the client does not answer") from None
+            raise InternalError("the client did not answer") from None
         finally:
             self._replies.pop(state, None)
         return dict(answer)
@@ -780,7 +781,7 @@ class Front(ServerRole):
     sink: Any = None
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
-        peer = self.session.admit(request)
+        peer = self.negotiation.admit(request)
         if not peer.revision.handshake:
             return peer, self._registry.route(request, peer)
         check_method(request, peer)
@@ -798,8 +799,8 @@ class Front(ServerRole):
         return self.link.serve_front(self, incoming)
 
     def notified(self, notification: Notification) -> None:
-        if notification.method == "notifications/initialized" and self.session.era is not None:
-            self.begin(self.session.era.peer)
+        if notification.method == "notifications/initialized" and self.negotiation.era is not None:
+            self.begin(self.negotiation.era.peer)
         if self.link is not None:
             self.link.notify(notification)
 
@@ -808,9 +809,9 @@ class Front(ServerRole):
         for link in list(self._registry.links.values()):
             link.stop_waiting(sink)
 
-    def lost(self, cause: ConnectionLost) -> None:
+    def connection_lost(self, cause: ConnectionLost) -> None:
         self._leave()
-        super().lost(cause)
+        super().connection_lost(cause)
 
     def _leave(self) -> None:
         link = self.link

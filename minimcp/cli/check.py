@@ -253,7 +253,7 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     return 4 if counts["timeout"] else 0
 
 
-FLOODS = "the server sends too much"
+FLOODS = "the server sent too much"
 
 
 def _not_run(row: str, check: ServerCheck, revision: Revision, seconds: float) -> CheckResult:

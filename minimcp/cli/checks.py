@@ -201,7 +201,7 @@ refused(
     "minimcp-check/nothing",
 )
 refused(
-    "a method of clients is rejected as unknown",
+    "a client method is rejected as unknown",
     "BASE-18",
     "M:ERR-8",
     errors.METHOD_NOT_FOUND,
@@ -495,7 +495,7 @@ def _cache_hints(probe: Probe) -> None:
 
 
 @check(
-    "declared capabilities are served, and methods of others are unknown",
+    "methods of declared capabilities are served, and other methods are unknown",
     "LIFE-16",
     "M:DISC-2",
     must=False,
@@ -534,7 +534,7 @@ def _each(probe: Probe, method: str, kind: Any) -> list[Any]:
     return entries
 
 
-@check("a tool has a name and the schema of an object", "TOOL-03", "M:TOOL-4")
+@check("a tool has a name and an object schema", "TOOL-03", "M:TOOL-4")
 def _tools(probe: Probe) -> str:
     entries = _each(probe, "tools/list", Tool)
     for entry in entries:
@@ -591,7 +591,7 @@ def _order(probe: Probe) -> None:
 
 
 refused(
-    "a call of an unknown tool is rejected with -32602",
+    "a call to an unknown tool is rejected with -32602",
     "TOOL-18",
     "M:TOOL-10",
     errors.INVALID_PARAMS,
@@ -718,7 +718,7 @@ def _contents(probe: Probe) -> str:
 @check("the result of a tool call has content and matches its schema", "TOOL-17", "M:TOOL-6")
 def _called(probe: Probe) -> str:
     if probe.call is None:
-        raise NotApplicable("there is no --call")
+        raise NotApplicable("--call was not given")
     name, arguments = probe.call
     found = probe.result("tools/call", {"name": name, "arguments": arguments})
     content: Any = found.get("content")
@@ -742,7 +742,7 @@ def _called(probe: Probe) -> str:
 @check("every message of the server is a JSON-RPC 2.0 message", "BASE-01", "M:BASE-1")
 def _all_messages(probe: Probe) -> None:
     if probe.invalid:
-        raise Failed(f"{len(probe.invalid)} are not, such as {probe.invalid[0]}")
+        raise Failed(f"{len(probe.invalid)} messages are not, such as {probe.invalid[0]}")
 
 
 @check("the server exits when its stdin is closed", "STDIO-11", "M:STD-10", must=False, web=False)

@@ -170,7 +170,7 @@ def _run(
         if options.config is None:
             # Name the file: the current folder may belong to another person's project.
             path = os.path.abspath(CONFIG_FILE)
-            print_error(prog, f"using the server {options.target} of {path}")
+            print_error(prog, f"using the server {options.target} from {path}")
         else:
             _warn_about_command(config.target(options.target), prog)
     with client:
@@ -270,7 +270,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         "--config",
         metavar="FILE",
         help="look up TARGET, which must be a server's name, in this file (default: "
-        f"{CONFIG_FILE} in this folder, if it has that name)",
+        f"{CONFIG_FILE} in this folder, if it lists that server)",
     )
     add_web(parser)
 
@@ -511,7 +511,7 @@ def _check_required(tool: Tool, values: Mapping[str, Any]) -> None:
     unknown = [name for name in values if name not in properties(tool.input_schema)]
     close = nearest(missing[0], unknown)
     if close:
-        hint = f", did you mean it by {close!r}?"
+        hint = f", did you write {close!r} instead?"
     elif unknown:
         hint = f", and {', '.join(unknown)} is unknown: {_signature(tool)}"
     else:
@@ -728,14 +728,14 @@ TASK_COMMANDS = {
     "get": partial(
         _run,
         _get_task,
-        "Show the status of a task, or the tool's result if the task is finished.",
+        "Show the status of a task, or the tool's result if the task has finished.",
         (
             _ID,
             (
                 "--wait",
                 {
                     "action": "store_true",
-                    "help": "wait until the task is finished, and answer its questions",
+                    "help": "wait until the task has finished, and answer its questions",
                 },
             ),
         ),
@@ -833,8 +833,8 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                 "--no-browser",
                 {
                     "action": "store_true",
-                    "help": "print the address of the page to open, then read the address that "
-                    "the browser was redirected to from stdin",
+                    "help": "do not open a browser: print the address of the sign-in page, and "
+                    "read the address of the final page from stdin",
                 },
             ),
             (
@@ -851,7 +851,7 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
                 "--client-id",
                 {
                     "metavar": "ID",
-                    "help": "the ID of a client that the server's operator has registered. Its "
+                    "help": "the client ID that you got from the server's operator. The client's "
                     f"secret, if any, is read from the environment variable {SECRET_VARIABLE}",
                 },
             ),

@@ -68,14 +68,13 @@ BACKUP = ".before-minimcp"
 
 
 def install_command(arguments: Sequence[str], prog: str) -> int:
-    """Write a server into a host's config file, or remove it."""
+    """Add a server to a host's config file, or remove it."""
     parser = Parser(
         prog,
-        "Write a server into a host's config file, with absolute paths and this Python "
-        "interpreter.",
+        "Add a server to a host's config file, with absolute paths and this Python interpreter.",
     )
     parser.add_argument(
-        "file", metavar="FILE[:NAME]", help="the server's Python file, in the form of minimcp run"
+        "file", metavar="FILE[:NAME]", help="the server's Python file, written as for minimcp run"
     )
     parser.add_argument("--client", required=True, choices=HOSTS, help="the host")
     parser.add_argument(
@@ -99,7 +98,7 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         "--force", action="store_true", help="replace a different server with the same name"
     )
     parser.add_argument(
-        "--no-check", action="store_true", help="do not start the server to check that it answers"
+        "--no-check", action="store_true", help="skip the check that the server starts and answers"
     )
     options = parser.parse_args(arguments)
     host = HOSTS[options.client]
@@ -144,7 +143,7 @@ def _path_of(host: HostFile, options: Any) -> str:
         if host.project:
             hint = f", or write its file for this folder with --project ({host.project})"
         raise UsageError(
-            f"{host.title} seems not to be installed: there is no folder {folder}. Start it "
+            f"{host.title} does not seem to be installed: there is no folder {folder}. Start it "
             f"once{hint}"
         )
     return host.user_path
@@ -192,7 +191,7 @@ def _absolute(file: str) -> str:
 
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     """Return the server's name and entry. Unless told otherwise, check that the server answers."""
-    python = this_python("run this command with the Python interpreter that the host shall start")
+    python = this_python("run this command with the Python interpreter that the host should start")
     file = _absolute(options.file)
     env = dict(map(split_pair, options.env))
     candidates = [["-m", __name__.partition(".")[0], "run", file]]

@@ -209,7 +209,7 @@ class Pipe(ScriptedPeer):
             super()._read()
         except Flooded as flood:  # stop reading, so that the server has to wait
             self._flood = flood
-            self._received.put(ConnectionLost("the server sends too much"))
+            self._received.put(ConnectionLost("the server sent too much"))
 
     def _take(self, frame: Any) -> None:
         is_line = isinstance(frame, bytes)

@@ -50,7 +50,7 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "--sse",
         action="store_true",
-        help="also serve HTTP+SSE for older clients, at /sse of the same port",
+        help="also serve HTTP+SSE for older clients, at /sse on the same port",
     )
     parser.add_argument(
         "--reload",
@@ -159,7 +159,7 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
         )
     if len(found) > 1:
         choices = ", ".join(f"{path}:{each}" for each in found)
-        raise UsageError(f"{path} has several servers, choose one: {choices}")
+        raise UsageError(f"{path} has several servers: choose one of {choices}")
     ((name, value),) = found.items()
     if _is_server(value):
         return value
@@ -167,7 +167,7 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
         raise UsageError(f"{name!r} in {path} is not a server but {type(value).__name__}")
     try:
         if isinstance(value, type):
-            print_stderr(f"serving {value.__name__}(), a class of {value.__module__}")
+            print_stderr(f"serving {value.__name__}(), a class from {value.__module__}")
             value = value()
         return Server.of(value)
     except (TypeError, ValueError) as error:
@@ -239,7 +239,7 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
         code = _serve_http(servers[0], options, prog)
     except UsageError as error:
         print_error(prog, str(error))
-        print_stderr("waiting for a change to restart")
+        print_stderr("waiting for a change before restarting")
         # On Windows, Ctrl-C does not interrupt a wait without a timeout.
         while not changed.wait(POLL_SECONDS):
             pass

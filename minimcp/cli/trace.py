@@ -46,7 +46,7 @@ SEND_SECONDS = 60.0
 
 INDENT = " " * 13
 
-EXIT_CODES = "The exit code is that of the server, or 2 if the server cannot be started."
+EXIT_CODES = "The exit code is the server's exit code, or 2 if the server cannot be started."
 
 USAGE_HINT = "to trace a server, write -- before its command, as in: {} -- {}"
 
@@ -91,7 +91,7 @@ def _draw(path: str, html: str, prog: str) -> int:
         transcript = Transcript.load(path)
     except ValueError as error:
         hint = USAGE_HINT.format(prog, path)
-        raise UsageError(f"{error}: {prog} --json writes one; {hint}") from None
+        raise UsageError(f"{error}: create a transcript with {prog} --json; {hint}") from None
     transcript.save_html(html)
     print(f"{html}: {len(transcript)} entries, {len(transcript.breaches())} breaches")
     return 0

@@ -91,7 +91,7 @@ def vendor_command(arguments: Sequence[str], prog: str) -> int:
         "--only",
         choices=ROLES,
         default=None,
-        help="copy only the modules of this role over stdin and stdout, which need only the "
+        help="copy only the modules for this role over stdin and stdout; they need only the "
         "standard library (default: the role of the copy that is replaced, or everything)",
     )
     parser.add_argument(
@@ -167,7 +167,9 @@ def _role(only: Optional[str], names: Optional[str], earlier: Optional[Copy]) ->
     for name in given:
         if name not in FEATURES:
             close = nearest(name, FEATURES)
-            hint = f", did you mean {close}?" if close else f"; there are {', '.join(FEATURES)}"
+            hint = (
+                f", did you mean {close}?" if close else f"; the features are {', '.join(FEATURES)}"
+            )
             raise UsageError(f"--with: unknown feature {one_line(name)!r}{hint}")
     return Role(role, tuple(name for name in FEATURES if name in given))
 

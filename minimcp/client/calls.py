@@ -129,7 +129,7 @@ class Sessions:
         """
         if self.closed:
             raise ConnectionLost(
-                f"{lost.name}: this client is closed: call it inside its with block"
+                f"{lost.name}: this client is closed: use it inside its with block"
             )
         return self.newest
 
@@ -487,7 +487,7 @@ class Call:
             left -= size_of(page, left)
             if left < 0:
                 raise ProtocolViolation(
-                    f"{method} lists more than {MAX_LIST_BYTES} bytes of memory"
+                    f"{method} returned lists that use more than {MAX_LIST_BYTES} bytes of memory"
                 )
             items += self._readable(method, member, read, page)
             cursor = result.get("nextCursor")

@@ -686,7 +686,7 @@ class Client:
 
         if not require_type(id, str, "a task's id must be a str"):
             raise ValueError(
-                "a task's id must not be empty: a call whose result came at once has no id"
+                "a task's id must not be empty: a call whose result arrived at once has no id"
             )
         return Task(self, id)
 

@@ -90,7 +90,7 @@ def _refuse_word(word: str) -> None:
 
     with suppress(OSError, ValueError):  # the config may be missing or invalid
         name = nearest(word, read_servers(CONFIG_FILE).table)
-        near = near or (name and f"the server {name!r} of {CONFIG_FILE} (config={CONFIG_FILE!r})")
+        near = near or (name and f"the server {name!r} in {CONFIG_FILE} (config={CONFIG_FILE!r})")
     if near or not os.path.dirname(word):
         hint = "for the name of a server in a config, add config=FILE (--config)"
         if near:

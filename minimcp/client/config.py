@@ -382,7 +382,7 @@ class _Reader:
             rival = needed if needed in entry else f"type {named!r}"
             raise ValueError(f"{other}: cannot be used together with {rival}")
         if entry.get("source") == "extension" and needed not in entry:
-            raise ValueError("source: an extension of Zed starts this server: write its command")
+            raise ValueError("source: a Zed extension starts this server: write its command")
         target = self._remote(url, entry) if REMOTE[named] else self._local(entry)
         return ConfigEntry(
             target,

@@ -118,7 +118,7 @@ START_SECONDS = 60.0
 """Defaults of ``timeout`` and ``connect_timeout``. `connect` compares them by identity, because a
 config may replace a default but not a number that the program passed."""
 
-RESTART = "connect(..., restart=True) starts the server again at the next call"
+RESTART = "connect(..., restart=True) restarts the server at the next call"
 
 MAX_SHOWN_SOURCES = 3
 """How many members of an entry a message names together with their source."""
@@ -553,7 +553,7 @@ def _probe(
             )
             session.agree(PerRequest(revision, peer, envelope, instructions))
             return "agreed"
-    raise UnsupportedRevision(f"{session.name}: the server refuses the revisions that it offers")
+    raise UnsupportedRevision(f"{session.name}: the server rejects the revisions that it offers")
 
 
 def _described(
@@ -588,7 +588,7 @@ def _described(
         raise ConnectionFailed(message, stderr_tail=tail) from None
     if size_of(result, MAX_DESCRIPTION_BYTES) > MAX_DESCRIPTION_BYTES:
         raise ProtocolViolation(
-            f"the result of {method} must take at most {MAX_DESCRIPTION_BYTES} bytes of memory"
+            f"the result of {method} must use at most {MAX_DESCRIPTION_BYTES} bytes of memory"
         )
     return result
 
@@ -685,7 +685,7 @@ def read_target(
 
         servers = read_servers(config)
         entry = servers.entry(target)
-        what = f"the server {target!r}" + (f" of {servers.where}" if servers.where else "")
+        what = f"the server {target!r}" + (f" in {servers.where}" if servers.where else "")
         if entry.sources:
             what += f": {', '.join(entry.sources[:MAX_SHOWN_SOURCES])}"
         return read_target(entry.target)._replace(what=what, entry=entry)
@@ -703,7 +703,7 @@ def read_target(
         _refuse(web, f"{_WEB} belong in the HttpServer")
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("an HttpServer", target, is_web)
-    _refuse(web, f"{_WEB} apply to a server with a URL only")
+    _refuse(web, f"{_WEB} apply only to a server with a URL")
     if callable(getattr(target, "open_pipe", None)) and not isinstance(target, type):
         _refuse(local, "env and cwd do not apply to a server in this process")
         return Target(f"a server in this process ({target!r})", target)
@@ -756,7 +756,11 @@ def _command(target: Any, cwd: str) -> tuple[str, Sequence[str]]:
     if cls is target:
         way = f"connect(Server.of({cls.__name__}()))" if has_marks else "give an instance of it"
         raise TypeError(f"{cls.__name__} is a class: {way}")
-    way = ": connect(Server.of(...)) serves an object with marked methods" if has_marks else ""
+    way = (
+        ": to serve an object with marked methods, write connect(Server.of(...))"
+        if has_marks
+        else ""
+    )
     raise TypeError(
         f"a target must be a command, a file, a URL or a Server object, not {cls.__name__}{way}"
     )

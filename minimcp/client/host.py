@@ -104,13 +104,13 @@ class Host:
         self.roots: Optional[list[Root]] = None
         if roots is not None:
             if "list_roots" in self.functions:
-                raise TypeError("roots= and list_roots= exclude each other: pass one of them")
+                raise TypeError("roots= and list_roots= cannot be combined: pass one of them")
             from .questions import as_roots
 
             self.roots = as_roots(roots)
             self.functions["list_roots"] = lambda: self.roots
         if sampling and "sample" not in self.functions:
-            raise TypeError("sampling= describes sample=, which is missing")
+            raise TypeError("sampling= applies only together with sample=, which is missing")
         self._parts: dict[str, tuple[str, ...]] = {
             "sampling": _parts("sampling", sampling, ("tools", "context"), "sample"),
             "elicitation": _parts("elicitation", elicitation, ("form", "url"), "elicit"),
@@ -313,7 +313,7 @@ def _collect_functions(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, 
             each for each in (getattr(handlers, name, None), keywords.get(name)) if each is not None
         ]
         if len(given) > 1:
-            raise TypeError(f"{name} is given twice: by handlers and as a keyword")
+            raise TypeError(f"{name} is passed twice: in handlers and as a keyword")
         for function in given:
             if not callable(function):
                 raise TypeError(f"{name} must be callable, not {type(function).__name__}")
@@ -334,13 +334,13 @@ def _collect_functions(handlers: Any, keywords: Mapping[str, Any]) -> dict[str, 
 def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) -> tuple[str, ...]:
     if callable(given):
         raise TypeError(
-            f"{name} must be names of what {handler} supports: did you mean {handler}=?"
+            f"{name} must list the features that {handler} supports: did you mean {handler}=?"
         )
     if isinstance(given, str):
         raise TypeError(f"{name} must be a sequence of names: did you mean ({given!r},)?")
     for part in given:
         if part not in known:
-            raise ValueError(f"{name} has the parts {' and '.join(known)}, not {part!r}")
+            raise ValueError(f"{name} can contain {' and '.join(known)}, not {part!r}")
     return tuple(given)
 
 

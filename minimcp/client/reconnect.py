@@ -119,12 +119,10 @@ class Reconnector(Sessions):
                     ).start()
                 except RuntimeError as error:  # no thread: the next call tries again
                     self._attempt = None
-                    raise ConnectionFailed(
-                        f"the server could not be started again: {error}"
-                    ) from error
+                    raise ConnectionFailed(f"the server could not be restarted: {error}") from error
             attempt = self._attempt
         if not wait_until(attempt.done, self._changed, deadline, cancel):
-            what = f"{lost.name}: starting the server again"
+            what = f"{lost.name}: restarting the server"
             raise RequestTimeout(f"{what}: no response within {deadline.seconds:g} s")
         outcome = attempt.result()
         if isinstance(outcome, Exception):
@@ -148,8 +146,8 @@ class Reconnector(Sessions):
             else:
                 subscriptions.of(begun).report_gap()
         except BaseException as error:
-            log.debug("%s: not started again: %s", lost.name, error)
-            outcome = ConnectionFailed(f"the server could not be started again: {describe(error)}")
+            log.debug("%s: not restarted: %s", lost.name, error)
+            outcome = ConnectionFailed(f"the server could not be restarted: {describe(error)}")
             outcome.__cause__ = error
             if isinstance(error, ConnectionFailed):
                 outcome = error

@@ -462,7 +462,7 @@ class ClientSession(ConnectionRole):
             self.host.changed(kind, uri if isinstance(uri, str) and not is_long else None)
             if is_long:
                 log.warning(
-                    "<-- %s dropped: it takes more than %d bytes",
+                    "<-- %s dropped: it uses more than %d bytes",
                     notification.method,
                     MAX_CHANGE_BYTES,
                 )
@@ -480,10 +480,10 @@ class ClientSession(ConnectionRole):
         else:
             stream(notification)
 
-    def lost(self, cause: ConnectionLost) -> None:
+    def connection_lost(self, cause: ConnectionLost) -> None:
         self.ended.cancel()
         if self.host.asked_tasks is not None and self.era is not None:
-            self.host.asked_tasks.lost(self.era.peer)
+            self.host.asked_tasks.peer_lost(self.era.peer)
 
     # ------------------------------------------------------------ shared by all transports
 

@@ -364,7 +364,7 @@ class ClientSubscriptions:
 
         if not wait_until(take, self._changed, deadline, cancel, self.session):
             raise RequestTimeout(
-                f"{self.session.name}: an earlier change of the subscriptions takes too long"
+                f"{self.session.name}: an earlier change to the subscriptions is taking too long"
             )
         try:
             yield

@@ -58,8 +58,8 @@ class Batch:
             id: The id of the request.
             line: The encoded response; empty if there is none.
             wait: Whether this thread may wait for the peer.
-            request: The request. If the array becomes too long, an error replaces the response.
-                None for a rejected request.
+            request: The request; None if it was rejected. If the array of responses becomes too
+                long, an error replaces its response.
         """
         with self._lock:
             if id not in self._open:
@@ -75,7 +75,10 @@ class Batch:
             self._sink.deliver(encode_batch(self._lines), wait)
 
     def serve(self, start: Callable[[Any], None]) -> None:
-        """Call `start` with each message in order. If it raises an RpcError, respond with that."""
+        """Call `start` with each message in order.
+
+        If it raises an RpcError, respond with that error.
+        """
         for item in self._items:
             if type(item) is not Request:
                 start(item)

@@ -71,8 +71,8 @@ class PendingCall:
         on_item: Called with the params of each progress notification, in order, by the thread that
             waits for the call; None drops them.
         queue: The queue of the waiting thread. Its items are the params of progress notifications,
-            this object when the call has ended, and None when the deadline has changed. Calls for
-            which the same thread waits share one queue.
+            this object when the call has ended, and None when the deadline has changed. Calls that
+            the same thread waits for share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """
@@ -91,7 +91,7 @@ class PendingCall:
     pauses = 0
 
     def settle(self, outcome: Outcome) -> None:
-        """Set the outcome. Only the thread that removed the call from the table does this."""
+        """Set the outcome. Only the thread that removed the call from the table may call this."""
         self.outcome = outcome
         self.queue.put(self)
 
@@ -132,7 +132,7 @@ class Calls:
     def through(
         self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
     ) -> Calls:
-        """Return a view of the same table that sends with these functions, on one HTTP response."""
+        """Return a view of this table that sends with these functions, for one HTTP response."""
         other = copy(self)
         other._send = send
         other._post = post
@@ -161,7 +161,7 @@ class Calls:
         return call
 
     def meant_by(self, line: bytes) -> Optional[PendingCall]:
-        """Return the pending call that a line of invalid JSON responds to, or None.
+        """Return the pending call that a line of invalid JSON answers, or None.
 
         The line must look like a response and contain the id of exactly one pending call.
         """
@@ -377,7 +377,7 @@ class Calls:
         self.end(call, error, notify=notify)
 
     def close(self, cause: BaseException) -> bytes:
-        """End every call and reject new ones with this cause, or with an earlier one.
+        """End every call, and reject new calls, with this cause or with an earlier cause.
 
         Return the lines that cancel the calls.
         """

@@ -13,7 +13,7 @@ log = logger("minimcp.requests")
 
 
 class CancelToken:
-    """A token that cancels the calls that have it as ``cancel=``. Many calls may share one token.
+    """A token that cancels calls. Pass it as ``cancel=``. Many calls may share one token.
 
     Attributes:
         cancelled: Whether `cancel` was called.
@@ -31,7 +31,7 @@ class CancelToken:
     callbacks: dict[object, Callable[[], object]]
 
     def cancel(self, reason: Optional[str] = None) -> None:
-        """Cancel all calls that have this token, and calls that get it later. Idempotent.
+        """Cancel all current and future calls with this token. Idempotent.
 
         The calls raise `Cancelled`, and the servers are notified.
 
@@ -54,7 +54,7 @@ class CancelToken:
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` on the thread that cancels, or now if the token was cancelled already.
 
-        Exceptions that it raises in `cancel` are logged.
+        If `cancel` calls it, exceptions that it raises are logged.
 
         Returns:
             A function that removes the callback.

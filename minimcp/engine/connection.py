@@ -148,7 +148,7 @@ class ConnectionRole:
     def on_draining(self, sink: Sink) -> None:
         """End the open streams of this sink, because the connection is about to end."""
 
-    def lost(self, cause: ConnectionLost) -> None:
+    def connection_lost(self, cause: ConnectionLost) -> None:
         """Clean up after the connection has ended."""
 
 
@@ -361,7 +361,7 @@ class Writer:
                 view = view[written:]
                 deadline = Deadline(seconds)
             elif deadline.expired:
-                raise self._transport.lost(f"the peer accepted no bytes for {seconds:g} s")
+                raise self._transport.loss(f"the peer accepted no bytes for {seconds:g} s")
 
 
 class Connection(Sink, Pinged):
@@ -373,7 +373,8 @@ class Connection(Sink, Pinged):
         pool: Runs the peer's requests.
         limits: The limits of the connection; None means the defaults.
         cap: The free slots of ``Limits.requests``; see `RunningRequests`.
-        name: The name in log records and in the names of the threads. Empty means the transport's.
+        name: The name in log records and in the names of the threads. Empty means the name of the
+            transport.
         trace: Called with ("-->" or "<--", line) for every message, on the thread that sends or
             receives it; None for no trace.
         context: The peer's requests run in copies of this context. None means a copy of the calling
@@ -642,14 +643,14 @@ class Connection(Sink, Pinged):
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
         else:
-            cause = self.transport.lost(reason + self.remark)
+            cause = self.transport.loss(reason + self.remark)
         self.calls.close(cause)  # Rule 4: all calls end with this cause.
         self._has_read_all.set()
         try:
             if not self._closing and self.transport.peer_may_read():
                 self._drain(Deadline(self.limits.drain_grace))
             self._release("the connection has ended")
-            self._role.lost(cause)
+            self._role.connection_lost(cause)
         finally:
             self._ended.set()
             self.stop_pings()

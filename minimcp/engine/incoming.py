@@ -156,7 +156,7 @@ HELD_BYTES = QUEUED_BYTES | OCCUPYING
 
 
 class RunningRequests:
-    """A table of the peer's requests that have no response or whose handlers are still running.
+    """A table of the peer's requests that are not answered or whose handlers are still running.
 
     A request is in the table from `add` until its state is `DONE` (or `ENDED`, if it was queued).
     Only `advance` changes the state of a request in the table.
@@ -239,7 +239,7 @@ class RunningRequests:
         try:
             with self.lock:
                 if request.key in self._table:
-                    raise InvalidRequest(f"the id {request.request.id!r} is in use")
+                    raise InvalidRequest(f"the id {request.request.id!r} is already in use")
                 if self._refusal is not None:
                     raise InternalError(self._refusal)
                 if self._bytes and self._bytes + request.size > self._max_queued:
@@ -597,7 +597,7 @@ class IncomingRequest:
         return self._trace_context
 
     def continue_with(self, other: IncomingRequest) -> None:
-        """Make the handler of this request, which has ended, answer another request.
+        """Let the handler of this request answer another request. This request has already ended.
 
         From now on, the handler sees the params, the peer and the headers of the other request.
         Cancelling that request cancels the handler. If the handler has returned, the other request
@@ -702,7 +702,10 @@ class IncomingRequest:
         return self.sink.respond(self, line, wait)
 
     def start(self) -> None:
-        """Call the `start` function of the route. If it raises an RpcError, respond with that."""
+        """Call the `start` function of the route.
+
+        If it raises an RpcError, respond with that error.
+        """
         assert self.route.start is not None
         try:
             self.route.start(self)
@@ -754,7 +757,7 @@ class IncomingRequest:
         return rate is None or method != LOG_MESSAGE or rate.may_log()
 
     def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
-        """Send progress if the caller asked for it. Drop a report that does not increase.
+        """Send progress if the caller asked for it. Drop a report whose value does not increase.
 
         Raises:
             TypeError, ValueError: ``done`` or ``total`` is not a finite number, or ``message`` is
@@ -954,7 +957,8 @@ def current_request() -> Optional[IncomingRequest]:
 def current_trace_context() -> dict[str, str]:
     """Return the trace context for calls that this thread makes.
 
-    It comes from the request whose handler runs on this thread, or which it works for.
+    It belongs to the request whose handler runs on this thread, or on whose behalf this thread
+    runs.
     """
     incoming = current_request()
     if incoming is None:

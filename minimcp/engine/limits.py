@@ -26,8 +26,9 @@ class Limits:
         depth: Maximum nesting of arrays and objects in a message.
         batch: Maximum number of messages in one array.
         workers: Maximum number of handlers that run at the same time, for all connections. Handlers
-            that wait inside the library or run on an executor do not count. Tasks have as many
-            threads again. Over HTTP, one client may not use the last `client_share` of the threads.
+            that wait inside the library or run on an executor do not count. Tasks have a separate
+            pool of the same size. Over HTTP, one client must leave the fraction `client_share` of
+            the threads to other clients.
         requests: Maximum number of requests that have started and have not finished, for all
             connections of a server or for one connection of a client. Requests in an executor's
             queue count.
@@ -35,8 +36,8 @@ class Limits:
             connection or per HTTP path; lines that the peer has not read, per connection; and
             notifications for callbacks, per client. A single request may be larger.
         streams: Maximum number of open streams of change notifications of a server. Over HTTP, this
-            also limits all open event streams of one path. 0 rejects them.
-        rounds: How often a client may send one request again with more answers (2026-07-28).
+            also limits all open event streams of one path. With 0, all streams are rejected.
+        rounds: How often a client may repeat one request with more answers (2026-07-28).
         waiting_handlers: Maximum number of handlers per connection that wait for answers (only
             2026-07-28 over stdio and in memory). Above this, the oldest handler ends, and runs from
             the start when its answers arrive. With 0, each question runs the handler again.
@@ -55,7 +56,7 @@ class Limits:
             tasks and processes of `minimcp bridge`. Each client may use at least one of them. A
             principal of `Bearer.static` has no share.
         address_share: The same fraction for one HTTP peer address. An IPv6 /64 network counts as
-            one address. It does not apply to this machine, unix sockets, WSGI and
+            one address. It does not apply to this machine, unix sockets, WSGI or
             ``HttpOptions.trusted_proxies``.
 
     Raises:
@@ -109,7 +110,7 @@ class BoundedQueue(SimpleQueue[Any]):
     It never drops items that were added by `put`.
 
     Args:
-        items: The plural of the items' name, for the one warning that is logged.
+        items: A plural noun for the items, for the warning, which is logged only once.
         max_items: Maximum number of items in the queue.
         max_bytes: Maximum memory of the items in the queue, in bytes.
     """
@@ -136,7 +137,8 @@ class BoundedQueue(SimpleQueue[Any]):
             if not (fits or self._warned):
                 self._warned = True
                 log.warning(
-                    "a callback is too slow: above %d %s, or %.0f bytes, the oldest are dropped",
+                    "a callback is too slow: when more than %d %s, or %.0f bytes, are queued, the "
+                    "oldest are dropped",
                     self._max_items,
                     self._name,
                     self.max_bytes,

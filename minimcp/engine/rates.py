@@ -34,8 +34,8 @@ class Rate:
 
     Args:
         per_second: Tokens per second, more than 0.
-        burst: Maximum number of tokens in a bucket, at least 1. None means those of one second, at
-            least one.
+        burst: Maximum number of tokens in a bucket, at least 1. None means the tokens of one
+            second, but at least one.
     """
 
     def __init__(self, per_second: float, burst: Optional[float] = None) -> None:
@@ -87,7 +87,10 @@ class RateLimiter:
         self._full_at: dict[Hashable, int] = {}
 
     def take(self, client: Hashable) -> float:
-        """Take a token from a client's bucket. Return 0.0, or the seconds until one is there."""
+        """Take a token from a client's bucket.
+
+        Return 0.0, or the seconds until one is available.
+        """
         with self._lock:
             now = round(self._clock() * _NANOSECONDS)
             full_at, wait = self._rate.admit(self._full_at.pop(client, now), now)
@@ -210,7 +213,7 @@ class NotificationRate:
             self._progress_lock.release()
 
     def _take(self) -> float:
-        """Take a token. Return 0.0, or the seconds until there will be one.
+        """Take a token. Return 0.0, or the seconds until one is available.
 
         The caller holds the lock.
         """

@@ -76,7 +76,8 @@ class Place:
 class CountedClient:
     """One client, as `Shares` counts it. Thread-safe.
 
-    A session keeps this object. So its requests do not compute the client's names and limits again.
+    A session keeps this object, so that its requests need not compute the client's names and limits
+    again.
 
     Args:
         shares: The `Shares` that count the client.
@@ -102,7 +103,7 @@ class CountedClient:
     def admit(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
     ) -> Place:
-        """Return one more place for the client, which it occupies until `Place.leave`.
+        """Give the client one more place, which it occupies until `Place.leave`.
 
         If the client uses its whole share, its idle places are closed, oldest first.
 
@@ -147,7 +148,7 @@ class CountedClient:
         return found
 
     def _is_limited(self, size: int) -> bool:
-        """Return whether the client may not occupy all threads of a pool of this size."""
+        """Return whether this client may occupy only some of the threads of a pool of this size."""
         return any(self._shares.max_threads(name, size) < size for name in self.names)
 
 

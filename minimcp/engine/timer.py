@@ -29,7 +29,7 @@ class Deadline:
         seconds: Seconds until the deadline; None means never.
 
     Attributes:
-        seconds: The argument.
+        seconds: The value that was passed to the constructor.
 
     Thread-safe.
     """
@@ -76,7 +76,7 @@ class Deadline:
         return self.remaining() == 0.0
 
     def within(self, seconds: Optional[float]) -> Deadline:
-        """Return the earlier of this deadline and one in `seconds`; None adds no limit."""
+        """Return this deadline, or one in `seconds` if that is earlier; None means no limit."""
         left = self.remaining()
         if left is None or seconds is None:
             return Deadline(seconds if left is None else left)
@@ -143,7 +143,7 @@ class Timeout(Deadline):
 
     Args:
         seconds: Seconds until the deadline.
-        expire: The function. It must not block, and must allow for work that has just ended.
+        expire: The function. It must not block. It may be called just after the work has ended.
 
     Attributes:
         stop: Cancels the call. Idempotent.

@@ -123,7 +123,7 @@ class Transport:
         """
         return True
 
-    def lost(self, reason: str) -> ConnectionLost:
+    def loss(self, reason: str) -> ConnectionLost:
         """Return the exception that describes how the connection ended.
 
         Args:
@@ -190,7 +190,7 @@ class _NoPoll:
         """Do nothing."""
 
     def poll(self, milliseconds: float = 0.0) -> list[tuple[int, int]]:
-        """Return an event if the caller may block, so that it tries the write."""
+        """Return an event if the caller may block, so that the caller tries to write."""
         return [(-1, 0)] if milliseconds else []
 
 
@@ -211,7 +211,7 @@ class _End:
     Attributes:
         lock: The lock that a thread holds while it uses the descriptor.
         unblocked: Whether the descriptor was made non-blocking. The open file may be shared with
-            other processes, so it must be restored.
+            other processes, so its mode must be restored.
     """
 
     unblocked = False
@@ -231,7 +231,8 @@ class _End:
     def close(self, seconds: float) -> None:
         """Wake the thread that uses the descriptor, and close it. Idempotent.
 
-        If the thread does not leave within `seconds`, the thread itself closes it.
+        If the thread still uses it after `seconds`, the thread itself closes it when it has
+        finished.
         """
         with self._closing:
             if not self.closed:
@@ -275,7 +276,7 @@ class StreamTransport(Transport):
         wakers: Two pipes for `close`; if empty, the transport creates them.
 
     Raises:
-        OSError: The process has too many open descriptors. None of them was closed.
+        OSError: The process has too many open descriptors. The given descriptors are not closed.
     """
 
     def __init__(
@@ -353,7 +354,7 @@ class StreamTransport(Transport):
             except BlockingIOError:
                 pass
             except OSError as error:
-                raise self.lost(f"cannot send: {error.strerror or error}") from error
+                raise self.loss(f"cannot send: {error.strerror or error}") from error
         self.sent += written
         return written
 
@@ -464,7 +465,10 @@ def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
 
 
 def _file_tracer(file: Any) -> Callable[[str, str], object]:
-    """Return a function that writes to a text file, without its buffer if it has a descriptor."""
+    """Return a function that writes to a text file.
+
+    If the file has a descriptor, the function bypasses its buffer.
+    """
     outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
     if outlet is None:
         return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")

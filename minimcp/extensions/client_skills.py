@@ -68,7 +68,7 @@ class Skill:
         uri = wire.get("uri")
         about = wire.get("frontmatter")
         if not isinstance(uri, str) or not uri.endswith(SKILL_FILE) or not isinstance(about, dict):
-            raise ValueError(f"a skill must have the uri of a {SKILL_FILE[1:]} and frontmatter")
+            raise ValueError(f"a skill must have the URI of a {SKILL_FILE[1:]} and frontmatter")
         self.uri = uri
         self.frontmatter = about
         self._root = uri[: -len(SKILL_FILE) + 1]
@@ -151,7 +151,8 @@ class Skill:
                 )
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != self.digests[uri]:
                 raise SkillError(
-                    f"{uri}: the file has another digest than listed: it was changed", uri
+                    f"{uri}: the digest of the file is not the listed one: the file was changed",
+                    uri,
                 )
         return content
 
@@ -201,7 +202,7 @@ def _listed(resources: Any, root: str) -> tuple[dict[str, str], dict[str, int]]:
         check_uri(uri)
         if not isinstance(digest, str) or not re.fullmatch("sha256:[0-9a-f]{64}", digest):
             raise ValueError(
-                f"{one_line(uri)}: a digest must be sha256: and 64 of the digits a-f and 0-9"
+                f"{one_line(uri)}: a digest must be 'sha256:' and 64 lowercase hexadecimal digits"
             )
         if type(size) is not int or not 0 <= size <= MAX_BYTES - sum(sizes.values()):
             raise ValueError(

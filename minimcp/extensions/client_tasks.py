@@ -314,7 +314,7 @@ def need_tasks(call: Call) -> None:
     if session.era.revision.tasks == "core":
         session.need("tasks.requests.tools.call")
     elif session.era.revision.tasks == "none":
-        raise CapabilityNotSupported(f"{session.era.revision.name} does not have tasks")
+        raise CapabilityNotSupported(f"{session.era.revision.name} does not support tasks")
     elif "task" not in session.host.result_types:
         raise CapabilityNotSupported(
             "this client did not declare tasks: connect(..., extensions=[Tasks()])"

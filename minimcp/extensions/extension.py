@@ -81,7 +81,9 @@ class Extension(Feature):
         check_extensions({self.identifier: self.settings})
         self.settings = plain_json(self.settings, f"the settings of {self.identifier}")
         if self.server is not None:
-            raise ValueError(f"{type(self).__name__}() serves one server: create one for each")
+            raise ValueError(
+                f"{type(self).__name__}() belongs to one server: create one for each server"
+            )
         registry = server._registry
         self._config = registry.config
         if any(each.identifier == self.identifier for each in self._config.features):

@@ -85,7 +85,7 @@ def check_front_matter(found: Mapping[str, Json], name: str) -> None:
     """
     if found.get("name") != name:
         raise ValueError(
-            f"the name must be that of the folder, {one_line(name)!r}, not"
+            f"the name must be the name of the folder, {one_line(name)!r}, not"
             f" {one_line(found.get('name'))!r}"
         )
     if len(name) > MAX_NAME_CHARACTERS or not re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name):
@@ -162,7 +162,7 @@ class _Reader:
     def _block(self, indent: int, depth: int) -> Json:
         """Return the mapping or list whose lines have this indentation."""
         if depth > MAX_DEPTH:
-            self._refuse(f"values may nest at most {MAX_DEPTH} deep")
+            self._refuse(f"values may be nested at most {MAX_DEPTH} levels deep")
         items: list[Json] = []
         members: dict[str, Json] = {}
         while 0 <= self._indent() == indent:
@@ -217,7 +217,9 @@ class _Reader:
         self._at = begin  # for messages
         value, stop = self._flow(text, 0, depth, _PLAIN_ENDS)
         if self._skip(text, stop) < len(text):
-            self._refuse("write text with ': ' or ' #' in it, or a bracket after it, in quotes")
+            self._refuse(
+                "put text in quotes if it contains ': ' or ' #', or if a bracket follows it"
+            )
         self._at = end
         return value
 
@@ -260,8 +262,8 @@ class _Reader:
             return self._unquoted(quoted[0]), quoted.end()
         if _NO_PLAIN.match(text, at):
             self._refuse(
-                f"write text that begins with {text[at]!r} in quotes; anchors and tags are not"
-                " supported"
+                f"put text that begins with {text[at]!r} in quotes; anchors and tags are not "
+                "supported"
             )
         found = plain_ends.search(text, at)
         end = len(text) if found is None else found.start()
@@ -269,7 +271,7 @@ class _Reader:
 
     def _brackets(self, text: str, at: int, depth: int) -> tuple[Json, int]:
         if depth > MAX_DEPTH:
-            self._refuse(f"values may nest at most {MAX_DEPTH} deep")
+            self._refuse(f"values may be nested at most {MAX_DEPTH} levels deep")
         items: list[Json] = []
         members: dict[str, Json] = {}
         is_list = text[at] == "["
@@ -282,7 +284,8 @@ class _Reader:
             else:
                 if not isinstance(value, str) or value in members or text[at : at + 1] != ":":
                     self._refuse(
-                        "braces must hold pairs 'key: value', and each key must be text and unique"
+                        "braces must contain pairs 'key: value', and each key must be text and "
+                        "unique"
                     )
                 members[value], at = self._flow(
                     text, self._skip(text, at + 1), depth, _PLAIN_ENDS_INSIDE
@@ -302,7 +305,7 @@ class _Reader:
             found: str = json.loads(f'"{text}"', strict=False)
             found.encode()
         except ValueError:  # encode() raises a subclass
-            self._refuse("text in double quotes must use the escapes of JSON")
+            self._refuse("text in double quotes must use JSON escapes")
         return found
 
     def _plain(self, text: str) -> Json:

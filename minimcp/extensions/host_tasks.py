@@ -92,10 +92,10 @@ class HostTasks(TaskRunner):
         self._sessions[incoming.peer] = session
         result = self.create(route, incoming)
         if session.ended.cancelled:  # perhaps before `lost` could find the task
-            self.lost(incoming.peer)
+            self.peer_lost(incoming.peer)
         return result
 
-    def lost(self, peer: Peer) -> None:
+    def peer_lost(self, peer: Peer) -> None:
         """Cancel the tasks of a server whose connection has ended. Never blocks."""
         self._sessions.pop(peer, None)
         for running in list(self._running.values()):
@@ -113,7 +113,7 @@ class HostTasks(TaskRunner):
                 "notifications/tasks/status", self._view(record, False), Deadline(NOTIFY_SECONDS)
             )
         except McpError as error:
-            log.debug("the server is not notified of a task: %s", error)
+            log.debug("the server was not notified of a task: %s", error)
 
     def __repr__(self) -> str:
         return f"<HostTasks in {self.store!r}>"

@@ -150,8 +150,7 @@ class Skills(Extension):
         found = skills.get(_path_of(params.get("uri"), skills))
         if found is None:
             raise InvalidParams(
-                f"uri must be that of the {SKILL_FILE} of a skill, not"
-                f" {one_line(params.get('uri'))}"
+                f"uri must be the URI of a skill's {SKILL_FILE}, not {one_line(params.get('uri'))}"
             )
         return {"skill": found, **self._hints(ctx)}
 
@@ -162,7 +161,7 @@ class Skills(Extension):
         path = _path_of(uri, resources)
         if resources.get(path, {}).get("mimeType") != FOLDER_TYPE:
             raise InvalidParams(
-                "uri must be that of a folder of a skill, without a trailing slash, not"
+                "uri must be the URI of a folder in a skill, without a trailing slash, not"
                 f" {one_line(uri)}"
             )
         inside = [each for child, each in resources.items() if child.rpartition("/")[0] == path]
@@ -275,8 +274,8 @@ class Skills(Extension):
                     or sum(statuses[each].st_size for each in files) > MAX_BYTES
                 ):
                     raise ValueError(
-                        f"a skill must have at most {MAX_FILES} files, and {MAX_BYTES} bytes in"
-                        " them"
+                        f"a skill must have at most {MAX_FILES} files, with at most {MAX_BYTES} "
+                        "bytes in total"
                     )
                 for each in files:
                     if each not in self._known:

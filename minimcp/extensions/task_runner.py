@@ -471,7 +471,7 @@ class TaskRunner:
         try:
             self.store.append(self._key("ended", owner), id.encode(), ttl, self._max_tasks)
         except Exception as error:  # the store failed, so the task remains until it expires
-            log.warning("the end of a task was not noted: %s", error)
+            log.warning("the end of a task was not recorded: %s", error)
 
     def _find(self, incoming: IncomingRequest) -> tuple[str, Record]:
         """Return the key and record of the task that a request names, if it belongs to its sender.

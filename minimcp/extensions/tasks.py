@@ -222,7 +222,7 @@ class Tasks(TaskRunner, Extension):
     def listened(self, member: str, wanted: Json, incoming: IncomingRequest) -> dict[str, str]:
         """Return the tasks of the request's sender, from keys in the store to ids."""
         if wanted is True:
-            raise InvalidParams("taskIds must be a list of the ids of tasks")
+            raise InvalidParams("taskIds must be a list of task ids")
         ids = super().listened(member, wanted, incoming)
         keys = {self._task_key(incoming, id): id for id in ids}
         return {key: id for key, id in keys.items() if self.store.get(key) is not None}

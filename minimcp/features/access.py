@@ -36,8 +36,8 @@ class Access(Feature):
         for scope in options.get("scopes", ()):
             if not isinstance(scope, str) or not SCOPE.fullmatch(scope):
                 raise ValueError(
-                    f"{kind} {name!r}: a scope must be a str without spaces and quotes, not"
-                    f" {scope!r:.60}"
+                    f"{kind} {name!r}: a scope must be a str without spaces or quotes, not "
+                    f"{scope!r:.60}"
                 )
         return {}
 

@@ -241,7 +241,7 @@ class Main(Executor):
         me = threading.get_ident()
         stops = self._stops
         if me in self._pumping:
-            raise RuntimeError("this thread is already pumping: a pumped handler cannot pump")
+            raise RuntimeError("this thread is already pumping, and a pumped handler cannot pump")
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._stops != stops or over(), timeout)
             keys = list(self._queue)  # later requests wait for the next call

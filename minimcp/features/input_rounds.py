@@ -129,7 +129,7 @@ class RerunChannel(QuestionChannel):
         missing = min(self._expected - self._used, default=None)
         if missing is None:
             return ""
-        return f"check_replay: {missing!r} was asked when the handler ran before, but not now"
+        return f"check_replay: {missing!r} was asked in an earlier run, but not in this run"
 
     def claims(self, asked: Optional[Iterable[SentQuestion]] = None) -> dict[str, Json]:
         """Return the state that the next run needs.
@@ -479,8 +479,8 @@ def end_round(
         return result
     if not isinstance(error, Suspend):
         log.warning(
-            "%s %s although a question is pending: let Suspend pass, and catch Exception instead of"
-            " BaseException",
+            "%s %s although a question is pending: let Suspend propagate, and catch Exception "
+            "instead of BaseException",
             request_label(incoming),
             "continued" if error is None else f"raised {error!r}",
         )
@@ -642,7 +642,7 @@ class States:
             if not any(
                 compare_digest(_signed(key, payload).encode(), text.encode()) for key in keys
             ):
-                raise ValueError("a wrong signature, or an unknown key")
+                raise ValueError("an invalid signature, or an unknown key")
             claims = json.loads(urlsafe_b64decode(payload))
             if claims["aud"] != self._audience:
                 raise ValueError("from another server")
@@ -652,7 +652,7 @@ class States:
                 raise ValueError("expired")
             return {name: claims[name] for name in ("r", "cid", *more)}
         except Exception as error:
-            log.warning("the requestState of %s is rejected: %s", incoming.request.method, error)
+            log.warning("the requestState of %s was rejected: %s", incoming.request.method, error)
         raise errors.InvalidParams(
             "Invalid or expired requestState", {"reason": errors.STATE_REJECTED}
         )

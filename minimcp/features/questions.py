@@ -45,7 +45,7 @@ from ..text import one_line
 log = logger("minimcp.questions")
 
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
-_KEEP = "keep the values that it depends on with ctx.step"
+_KEEP = "store the values that it depends on with ctx.step"
 # Error messages of clients that reject a question.
 _REJECTION = r"(?i)\b(refus|reject|declin|denied)"
 
@@ -107,7 +107,7 @@ class Elicit(ClientQuestion):
         self._need(peer, "elicitation.form")
         if self.form.has_lists and not revision.full_forms:
             raise errors.CapabilityNotSupported(
-                f"{revision.name} does not have forms with lists of choices"
+                f"{revision.name} does not support forms with lists of choices"
             )
         mode = {"mode": "form"} if revision.full_forms else {}
         return {
@@ -389,7 +389,8 @@ class QuestionChannel:
         self._incoming.check()
         if self._incoming.latest is None:
             raise RuntimeError(
-                f"{self._incoming.request.method} has been answered: it cannot ask questions"
+                f"{self._incoming.request.method} has been answered, so its handler cannot ask"
+                " questions"
             )
         for key, question in questions.items():
             if not isinstance(key, str) or not isinstance(question, ClientQuestion):
@@ -424,7 +425,7 @@ class QuestionChannel:
         for each in asked if self._answered else ():
             pinned, answer = self._answered.pop(each.key, (None, None))
             if answer is not None and pinned not in (None, each.digest):
-                problem = f"{each.key!r} was another question when the handler ran before"
+                problem = f"{each.key!r} was a different question in an earlier run"
                 if self.strict:
                     self.fault = f"check_replay: {problem}: {_KEEP}"
                     raise RuntimeError(self.fault)

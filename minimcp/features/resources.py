@@ -70,7 +70,7 @@ class Readable(TextHandler):
             if name not in variables:
                 raise TypeError(
                     f"{source_location(function)}: {self.owner} has no variable for the parameter"
-                    f" {name!r}: write {{{name}}} into it"
+                    f" {name!r}: add {{{name}}} to it"
                 )
         for name in variables:
             if name not in self.completers:

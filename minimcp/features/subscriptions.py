@@ -429,7 +429,7 @@ class Subscriptions(Feature):
         # Under the lock, so that every change after the acknowledgement is sent on this stream.
         with self._order_lock:
             if most is not None and len(self._streams) >= most:
-                raise InternalError(f"no more than {most} streams may be open (Limits.streams)")
+                raise InternalError(f"at most {most} streams may be open (Limits.streams)")
             self._check_room(0, stream.bytes)
             stream.notify("acknowledged", ACKNOWLEDGED, {"notifications": accepted})
             self._streams[incoming] = stream

@@ -37,7 +37,7 @@ from .. import errors
 from ..engine.incoming import Route
 from ..engine.shares import ShareExceeded
 from ..errors import HeaderMismatch, InvalidRequest, RpcError
-from ..protocol.lifecycle import VERSION_KEY, Offer, Peer, PerRequest, ServerSession
+from ..protocol.lifecycle import VERSION_KEY, Negotiation, Offer, Peer, PerRequest
 from ..protocol.messages import Json, Message, Notification, Request
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import HeaderParam, from_header, plain_text
@@ -124,7 +124,7 @@ class Admission:
         self._route = route
         self._named_by = named_by
         self._header_params = header_params
-        self._stateless = ServerSession(offer)
+        self._stateless = Negotiation(offer)
         # The revision of a message in no session whose header does not name one.
         self._assumed: Optional[Revision] = None
         if offer.handshakes:
@@ -173,7 +173,7 @@ class Admission:
             session, _ = self.sender(headers)
             if session is None and not isinstance(message, Notification):
                 raise InvalidRequest(
-                    "nothing was asked that this could be the answer to: no sessions are kept here"
+                    "unexpected response: this server sends no requests, because it has no sessions"
                 )
             return Admitted(session)
         except ShareExceeded as error:
@@ -213,7 +213,7 @@ class Admission:
         if version != request.params["_meta"][VERSION_KEY]:
             said = "is missing"
             if version is not None:
-                said = f"is not the revision of the body: {one_line(version, 40)}"
+                said = f"differs from the revision in the body, {one_line(version, 40)}"
             raise HeaderMismatch(f"the header {VERSION_HEADER} {said}")
         self._check_names(request, headers, peer)
         if unsupported is not None:
@@ -238,7 +238,7 @@ class Admission:
         for name, value in ((METHOD_HEADER, request.method), (NAME_HEADER, named)):
             if isinstance(value, str) and _decoded(headers, name) != value:
                 raise HeaderMismatch(
-                    f"the header {name} is not what the body says, {one_line(value)}"
+                    f"the header {name} differs from the value in the body, {one_line(value)}"
                 )
 
     def _without_metadata(self, message: Message, version: Optional[str]) -> Admitted:
@@ -249,13 +249,13 @@ class Admission:
         if version not in self._offer.per_request:
             names = self._offer.names
             said = "initialize" if version is None else one_line(version, 40)
-            reason = f"this server speaks {', '.join(names)}, and does not take {said}"
+            reason = f"this server supports {', '.join(names)}, not {said}"
             raise errors.UnsupportedRevision(reason, {"supported": names, "requested": version})
         if isinstance(message, Request):
             # Raises an error that names the members that are missing.
             self._stateless.admit_alone(message)
         if not isinstance(message, Notification):
-            raise InvalidRequest("nothing was asked that this could be the answer to")
+            raise InvalidRequest("unexpected response: the server has sent no request")
         return Admitted(None)
 
     # ------------------------------------------------------------ sessions
@@ -323,8 +323,8 @@ class Admission:
         """
         opens = request.method == "initialize"
         if session is None:
-            peer = ServerSession(self._offer).admit(request) if opens else Peer(revision)
-            peer.session = None
+            peer = Negotiation(self._offer).admit(request) if opens else Peer(revision)
+            peer.session_data = None
             return Admitted(None, peer, self._route(request, peer))
         admitted = session.role.admit(request)
         assert admitted is not None
@@ -346,7 +346,7 @@ def one_value(headers: Headers, name: str) -> Optional[str]:
     values = headers.lists.get(name.lower(), ())
     if len(values) > 1:
         raise HttpError(
-            400, f"the header {name} is there {len(values)} times", code=errors.HEADER_MISMATCH
+            400, f"the header {name} occurs {len(values)} times", code=errors.HEADER_MISMATCH
         )
     return values[0] if values else None
 
@@ -372,7 +372,7 @@ def _check_arguments(arguments: Json, headers: Headers, repeated: Sequence[Heade
         name = PARAM_PREFIX + each.name
         value = each.value(arguments)
         if value is None and name in headers:
-            raise HeaderMismatch(f"the header {name} is there, and its argument is not")
+            raise HeaderMismatch(f"the header {name} is present, but its argument is missing")
         if plain_text(value) is not None and not each.agrees(_decoded(headers, name), value):
             path = ".".join(each.path)
-            raise HeaderMismatch(f"the header {name} is not what the argument {path} is")
+            raise HeaderMismatch(f"the header {name} differs from the argument {path}")

@@ -237,7 +237,7 @@ class RequestHeaders:
         for tool in tools:
             if deadline.expired:
                 raise RequestTimeout(
-                    f"{self._name}: tools/list: not read within {deadline.seconds:g} s"
+                    f"{self._name}: tools/list took longer than {deadline.seconds:g} s"
                 )
             try:
                 known[tool.name] = header_params(tool.input_schema)
@@ -471,7 +471,7 @@ class HttpClientSession(ClientSession, Pinged):
             # The parent shares the socket, so it must not be shut down.
             call.http = AbortableRequest()  # type: ignore[attr-defined]
         self.calls.close(
-            ConnectionLost(f"{self.name}: this process was forked from the one that connected")
+            ConnectionLost(f"{self.name}: this process was forked from the process that connected")
         )
         self._ended.set()
 
@@ -574,7 +574,9 @@ class HttpClientSession(ClientSession, Pinged):
         self._abort_aside()
         self._asked.abandon("the connection has ended")
         self._ended.set()
-        self.lost(cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause)))
+        self.connection_lost(
+            cause if isinstance(cause, ConnectionLost) else ConnectionLost(str(cause))
+        )
 
     # ------------------------------------------------------------ messages without a response
 
@@ -596,7 +598,8 @@ class HttpClientSession(ClientSession, Pinged):
         """Enqueue a notification or a response for the sender thread. Never blocks."""
         if len(line) > MAX_QUEUED_BYTES or len(self._sender.queue) >= MAX_QUEUED:
             log.debug(
-                "%s: a message is dropped, because it is long or too many are queued", self.name
+                "%s: a message was dropped, because it is too long or too many are queued",
+                self.name,
             )
         elif self._resumes:
             # In stateless revisions this is not needed: closing the response cancels a request, and
@@ -1022,7 +1025,8 @@ class _AnswerSink(Sink):
 def how_to_sign_in(url: str) -> str:
     """Return the end of a message that says that a server wants a token."""
     way = (
-        f"sign in by 'minimcp login {url}', or in a program by connect(..., auth=minimcp.SignIn())"
+        f"sign in with 'minimcp login {url}', or in a program with "
+        "connect(..., auth=minimcp.SignIn())"
     )
     given = "pass your token with --token TOKEN, or connect(..., auth=TOKEN)"
     return f": {given}; without a token {way}"

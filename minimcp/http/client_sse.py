@@ -85,7 +85,9 @@ class SseSession(HttpClientSession):
         limit = http.deadline.within(ENDPOINT_SECONDS)
         self._named.wait(limit.to_wait())
         if not self._endpoint:
-            unnamed = f"{self.name}: the server named no endpoint within {limit.seconds:.3g} s"
+            unnamed = (
+                f"{self.name}: the server did not name an endpoint within {limit.seconds:.3g} s"
+            )
             raise self.cause or ConnectionLost(unnamed)
         return super()._post(http, line)
 

@@ -73,7 +73,7 @@ if TYPE_CHECKING:
 log = logger("minimcp.http")
 
 # Why a session ended before its client had sent `notifications/initialized`.
-NOT_INITIALIZED = "the client did not initialize the session, and other clients need the room"
+NOT_INITIALIZED = "the client did not initialize the session, and other clients need its place"
 
 # What a stream of change notifications gets to end with its answer when nothing else gets time.
 STREAM_SECONDS = 0.5
@@ -422,7 +422,10 @@ class Endpoint(HttpService):
 
     def check_path(self, path: str) -> None:
         require(
-            path == self.path, 404, f"there is nothing here: the server is at {self.path}", None
+            path == self.path,
+            404,
+            f"nothing is served at this path: the server is at {self.path}",
+            None,
         )
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
@@ -796,7 +799,7 @@ class Endpoint(HttpService):
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
                 raise InternalError(
-                    f"no more than {self._max_streams} streams may be open here (Limits.streams)"
+                    f"at most {self._max_streams} streams may be open here (Limits.streams)"
                 )
             response.listens = True
 

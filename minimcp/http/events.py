@@ -37,7 +37,9 @@ class EventStore:
 
     def __init__(self, max_events: int = 1000, max_bytes: int = 8 * 1024 * 1024) -> None:
         if max_events < 1 or max_bytes < 1:
-            raise ValueError("an event store has room for at least 1 event of at least 1 byte")
+            raise ValueError(
+                "an event store must have room for at least 1 event of at least 1 byte"
+            )
         self._max_events = max_events
         self._max_bytes = max_bytes
         # By session, its events, the oldest first: stream, number and data.

@@ -95,8 +95,9 @@ MAX_SENDS = 5
 # The likely cause if no connection can be made, by a word of the error.
 LIKELY = {
     "WRONG_VERSION_NUMBER": ": does the server use http, not https?",
-    "CERTIFICATE_VERIFY_FAILED": ": name who signed its certificate, connect(..., verify='ca.pem')",
-    "Connection refused": ": nothing listens there: does the server run, and is this its port?",
+    "CERTIFICATE_VERIFY_FAILED": ": to trust its certificate, pass connect(..., verify='ca.pem')",
+    "Connection refused": ": nothing is listening there: is the server running, and is this "
+    "its port?",
 }
 
 # The attribute ``request`` is the `AbortableRequest` that this thread is sending.
@@ -849,7 +850,7 @@ def proxy_in_words(url: str, proxies: Mapping[str, str], given: Optional[Mapping
     elif setting is not None:
         source = f"the environment variable {setting}"
     else:
-        source = "the settings of the system"
+        source = "the system settings"
     return (
         f" through the proxy {without_secrets(prepend_scheme_if_needed(proxy, 'http'))} ({source})"
     )
@@ -1048,7 +1049,7 @@ def _flat(
         if "CERTIFICATE" in told:
             why += bundle
         elif route:
-            why = ": does the proxy run, and does it allow this? NO_PROXY=HOST goes around it"
+            why = ": is the proxy running, and does it allow this? NO_PROXY=HOST bypasses it"
         return ConnectionFailed(f"{where}: no connection: {told}{why}")
     if isinstance(error, (ValueError, TypeError)) and not isinstance(error, OSError):
         return ConnectionFailed(f"{where}: cannot be sent: {told}")

@@ -434,14 +434,14 @@ class HostPolicy:
                 found = parse_host(f"[{name}]")
             if found is None:
                 raise ValueError(
-                    f"allowed_hosts must have host names, with or without a port, not {name!r}"
+                    f"allowed_hosts must contain host names, with or without a port, not {name!r}"
                 )
             self._hosts.add(found)
         for name in origins - {"*"}:
             page = parse_origin(name)
             if page is None:
                 raise ValueError(
-                    "allowed_origins must have origins like https://example.com or "
+                    "allowed_origins must contain origins like https://example.com or "
                     f"http://localhost:3000, not {name!r}"
                 )
             self._origins.add(page)
@@ -462,7 +462,7 @@ class HostPolicy:
             if origin is None or not (
                 same_host or origin in self._origins or self._is_allowed(origin[1:])
             ):
-                reason = f"pages of {value!r:.80} may not send requests"
+                reason = f"pages from {value!r:.80} may not send requests"
                 raise HttpError(403, f"{reason}: name the origin in allowed_origins")
 
     def cors(self, headers: Headers) -> tuple[tuple[str, str], ...]:

@@ -87,7 +87,7 @@ class SseTransport(Transport):
     def _write(self, data: bytes) -> None:
         with self._write_lock:
             if self._ended.is_set():
-                raise self.lost("the event stream has ended")
+                raise self.loss("the event stream has ended")
             self._writer.write(data)
 
     def end_idle(self) -> bool:
@@ -153,7 +153,12 @@ class SseServer(HttpService):
         self._lock = threading.Lock()
 
     def check_path(self, path: str) -> None:
-        require(path in _VERBS, 404, f"there is nothing here: the stream is at {STREAM_PATH}", None)
+        require(
+            path in _VERBS,
+            404,
+            f"nothing is served at this path: the stream is at {STREAM_PATH}",
+            None,
+        )
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         verb = _VERBS[request.path.partition("?")[0]]
@@ -174,7 +179,7 @@ class SseServer(HttpService):
             require(
                 site not in ("cross-site", "same-site"),
                 403,
-                "pages of other sites may not open a stream",
+                "pages from other sites may not open a stream",
             )
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
@@ -203,7 +208,7 @@ class SseServer(HttpService):
             if self._most is not None and len(self.transports) >= self._most:
                 place.leave()
                 raise HttpError(
-                    503, f"no more than {self._most} streams may be open here (Limits.streams)"
+                    503, f"at most {self._most} streams may be open here (Limits.streams)"
                 )
             self.transports[id] = transport
         has_begun = False

@@ -673,7 +673,7 @@ class PostResponse(Sink):
             )
         if self.session is None or not self._may_stream:
             raise CapabilityNotSupported(
-                "the client cannot be asked on the way that this request came"
+                "the client cannot be asked: the transport of this request does not support it"
             )
         if self._is_unseen():
             raise _unseen()

@@ -203,7 +203,7 @@ class SocketWriter(ResponseWriter):
         """
         connection = self._connection
         if connection.released:
-            raise ConnectionLost(f"{connection.client}: the peer is gone")
+            raise ConnectionLost(f"{connection.client}: the peer has disconnected")
         try:
             for at in range(0, len(data), _PIECE_BYTES):
                 connection.due = time.monotonic() + connection.server.timeouts.write
@@ -216,7 +216,7 @@ class SocketWriter(ResponseWriter):
 
     def _check_open(self) -> None:
         if self.gone or self._ended:
-            ended = "the peer is gone" if self.gone else "the response has ended"
+            ended = "the peer has disconnected" if self.gone else "the response has ended"
             raise ConnectionLost(f"{self._connection.client}: {ended}")
 
     def on_left(self, callback: Callable[[], object]) -> None:
@@ -742,7 +742,7 @@ class RunningHttp:
                 if error.errno in _SCARCE:
                     if self._make_room():
                         continue
-                    _log.warning("accepting no connections for %s s: %s", PAUSE_SECONDS, error)
+                    _log.warning("not accepting connections for %s s: %s", PAUSE_SECONDS, error)
                     self._selector.unregister(self._listener)
                     self._accept_at = time.monotonic() + PAUSE_SECONDS
                 return
@@ -859,7 +859,7 @@ class RunningHttp:
                 )
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
         if long and most is not None and self.half_bytes() > HALF_BODIES * most:
-            message = f"incomplete bodies have more than {HALF_BODIES} times HttpOptions.body_bytes"
+            message = f"incomplete bodies use more than {HALF_BODIES} times HttpOptions.body_bytes"
             self._move(connection, connection.refuse(HttpError(503, message, code=None)))
 
     def half_bytes(self) -> int:
@@ -918,7 +918,7 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         words = error.strerror or str(error)
         if error.errno == errno.EADDRINUSE:
-            words = "another program listens there; choose another port, or 0 for a free one"
+            words = "another program is listening there; choose another port, or 0 for a free one"
         raise OSError(error.errno, f"cannot listen on port {port} of {host}: {words}") from error
     listener.setblocking(False)
     return listener

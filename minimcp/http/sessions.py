@@ -161,7 +161,7 @@ class Session(Pinged):
         ]
         # Clients may use an id for several requests at once. Then it names none of them.
         if len(named) != 1:
-            log.debug("cancelled: %s is unknown, finished or not the only one", id)
+            log.debug("cancelled: %s is unknown, finished or not unique", id)
             return bool(named)
         response, request = named[0]
         # The answers to an array are sent together, so only a single request ends its response.
@@ -183,7 +183,7 @@ class Session(Pinged):
             response.spawn(response.finish)
         if self.unsolicited is not None:
             self.unsolicited.spawn(self.unsolicited.finish)
-        self.role.lost(cause)
+        self.role.connection_lost(cause)
 
     def __repr__(self) -> str:
         # The id is a secret.

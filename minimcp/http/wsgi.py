@@ -256,4 +256,4 @@ class _Input:
             while left > 0 and (piece := self.read(min(left, _PIECE_BYTES))):
                 left -= len(piece)
         except Exception as error:  # hosts raise various exceptions if the client has disconnected
-            log.debug("the rest of a body: %s", error)
+            log.debug("the rest of a body could not be read: %s", error)

@@ -95,7 +95,7 @@ class Peer:
 
     Attributes:
         initialized: False until a client has sent `notifications/initialized`.
-        session: A dict that lives as long as a handshake session; None without a session.
+        session_data: A dict that lives as long as a handshake session; None without a session.
         principal: The authenticated principal; None without authentication.
     """
 
@@ -109,7 +109,7 @@ class Peer:
         self.log_rank = log_rank
         self.info: Mapping[str, Json] = info or {}
         self.capabilities: Mapping[str, Json] = capabilities or {}
-        self.session: Optional[dict[str, Any]] = {} if revision.handshake else None
+        self.session_data: Optional[dict[str, Any]] = {} if revision.handshake else None
         self.principal: Optional[str] = None
 
     def supports(self, name: str) -> bool:
@@ -254,7 +254,8 @@ class Handshake(Agreement):
         refused = {"supported": offer.names, "requested": wanted}
         if not offer.handshakes:
             raise UnsupportedRevision(
-                f"this server has no initialize: it speaks {', '.join(offer.names)}", refused
+                f"this server does not support initialize: it supports {', '.join(offer.names)}",
+                refused,
             )
         if not isinstance(wanted, str):
             raise InvalidParams("protocolVersion must be a string")
@@ -313,7 +314,8 @@ class Handshake(Agreement):
         capabilities = result.get("capabilities")
         if not isinstance(name, str) or read_capabilities(capabilities) is None:
             raise ProtocolViolation(
-                "initialize must answer protocolVersion, capabilities and serverInfo", result
+                "the result of initialize must have protocolVersion, capabilities and serverInfo",
+                result,
             )
         revision = BY_NAME.get(name)
         if revision is None or revision not in wanted or not revision.handshake:
@@ -418,7 +420,7 @@ class Offer:
         self.names = [revision.name for revision in reversed(self.revisions)]
 
 
-class ServerSession:
+class Negotiation:
     """The state of a server's connection or HTTP session: the revision that was agreed on.
 
     A connection may have both eras at the same time, because each message shows its era.
@@ -478,7 +480,7 @@ class ServerSession:
         if revision is None:
             supported = [name for name in self.offer.names if name != version]
             data = {"supported": supported, "requested": version}
-            raise UnsupportedRevision(f"this server does not speak {version[:40]}", data)
+            raise UnsupportedRevision(f"this server does not support {version[:40]}", data)
         level = meta.get(LOG_LEVEL_KEY)
         rank = None if level is None else log_rank(level)
         if type(info) is not dict:
@@ -548,7 +550,7 @@ def judge_probe(
         return Verdict("handshake")
     ours = ", ".join(revision.name for revision in wanted)
     return Verdict(
-        "fail", error=UnsupportedRevision(f"the server does not seem to speak {ours}: {reason}")
+        "fail", error=UnsupportedRevision(f"the server does not seem to support {ours}: {reason}")
     )
 
 
@@ -567,7 +569,7 @@ def _nothing_in_common(theirs: Json, wanted: Sequence[Revision]) -> UnsupportedR
     supported = "unknown revisions"
     if isinstance(theirs, list) and theirs:
         supported = ", ".join(map(str, theirs))
-    text = f"the server speaks {one_line(supported)}; this client speaks {', '.join(ours)}"
+    text = f"the server supports {one_line(supported)}; this client supports {', '.join(ours)}"
     return UnsupportedRevision(text, {"supported": theirs, "requested": ours})
 
 

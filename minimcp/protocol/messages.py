@@ -193,7 +193,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     # Not `dict(pairs)`: without pairs, that makes a dict that takes more memory.
     members = {name: value for name, value in pairs}  # noqa: C416
     if len(members) != len(pairs):
-        raise ValueError("an object has a member twice")
+        raise ValueError("an object has a repeated member")
     return members
 
 
@@ -232,14 +232,14 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
             return explain_decoding(line)
         if type(error) is ValueError:
             return diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
-        reason = "nested too deep" if type(error) is RecursionError else "this is not JSON"
+        reason = "nested too deeply" if type(error) is RecursionError else "this is not JSON"
         return _unreadable(line, reason)
     if end < len(text):
         return InvalidMessage(
             PARSE_ERROR, f"this is not JSON: more text follows the value at character {end}"
         )
     if max_depth is not None and len(text) > 2 * max_depth and _is_deeper(value, max_depth, text):
-        return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth}")
+        return _invalid(value, INVALID_REQUEST, f"nested deeper than {max_depth} levels")
     if type(value) is list:
         return [_message(item, exact) for item in value]
     return _message(value, exact)
@@ -262,11 +262,11 @@ def read_json(data: bytes, *, max_depth: int) -> Json:
     try:
         value, end = _strict.scan_once(text, 0)
     except (StopIteration, RecursionError):
-        raise ValueError("this is not JSON, or it nests too deep") from None
+        raise ValueError("this is not JSON, or it is nested too deeply") from None
     if end < len(text):
         raise ValueError(f"more text follows the JSON value at character {end}")
     if _is_deeper(value, max_depth, text):
-        raise ValueError(f"the JSON nests deeper than {max_depth}")
+        raise ValueError(f"the JSON is nested deeper than {max_depth} levels")
     if _SURROGATE_ESCAPE.search(text):
         json.dumps(value, ensure_ascii=False).encode()  # raises ValueError for half of a pair
     return value
@@ -359,7 +359,7 @@ def explain_decoding(line: bytes) -> InvalidMessage:
     except UnicodeDecodeError:
         return _unreadable(line, "a message must be UTF-8")
     except RecursionError:
-        return _unreadable(line, "nested too deep")
+        return _unreadable(line, "nested too deeply")
     except ValueError as error:
         details = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         return _unreadable(line, f"this is not JSON{details}")
@@ -370,7 +370,7 @@ def explain_decoding(line: bytes) -> InvalidMessage:
         )
     if type(value) is dict and sum(name == "id" for name, _ in objects[-1]) > 1:
         value["id"] = None  # a response to one of the two ids could end another call
-    return _invalid(value, INVALID_REQUEST, "an object has a member twice")
+    return _invalid(value, INVALID_REQUEST, "an object has a repeated member")
 
 
 def _unreadable(line: bytes, reason: str) -> InvalidMessage:
@@ -515,7 +515,7 @@ def to_json(value: Json) -> str:
     try:
         text = encode_basestring(value) if type(value) is str else _encoder.encode(value)
     except RecursionError:
-        raise ValueError("the value nests too deep, or contains itself") from None
+        raise ValueError("the value is nested too deeply, or contains itself") from None
     if text.isascii():
         return text
     for separator, escape in (("\u0085", r"\u0085"), ("\u2028", r"\u2028"), ("\u2029", r"\u2029")):

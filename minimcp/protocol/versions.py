@@ -305,7 +305,7 @@ def choose(names: Optional[Sequence[str]]) -> tuple[Revision, ...]:
     known = ", ".join(BY_NAME)
     for name in names:
         if name not in BY_NAME:
-            raise ValueError(f"unknown revision {name!r}: known are {known}")
+            raise ValueError(f"unknown revision {name!r}: the known ones are {known}")
     if not names:
         raise ValueError(f"revisions must not be empty: name one of {known}")
     return tuple(revision for revision in REVISIONS if revision.name in names)

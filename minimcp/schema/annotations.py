@@ -297,7 +297,7 @@ class Builder:
         if kind.label == _ANYTHING.label:
             return self.kind(Union[str, int, float, bool, None], scope)
         if not kind.hashable:
-            raise TypeError(f"a set cannot hold {kind.label}: use list[...]")
+            raise TypeError(f"a set cannot contain {kind.label}: use list[...]")
         return kind
 
     def _key(self, annotation: Any, scope: Scope) -> Kind:

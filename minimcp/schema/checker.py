@@ -331,7 +331,9 @@ class _Run:
         if self.peer and len(text) > longest_text(pattern):
             if pattern not in self.not_run:
                 log.debug(
-                    "the pattern %.100r may be slow: not run on %d characters", pattern, len(text)
+                    "the pattern %.100r may be slow, so it was not run on %d characters",
+                    pattern,
+                    len(text),
                 )
             self.not_run.add(pattern)
             return None
@@ -744,7 +746,8 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         is_large = _size(schema)[0] > MAX_PARTS or len(re.findall(_NAMING, text)) > MAX_NAMES
         if is_large or '"patternProperties":' in text:
             raise SchemaNotSupported(
-                "a peer's schema for jsonschema must not be so large or have patternProperties"
+                "a peer's schema is not passed to jsonschema if it is large or has "
+                "patternProperties"
             )
     base = getattr(jsonschema, name)
     if isinstance(schema, dict):

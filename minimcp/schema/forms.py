@@ -86,7 +86,7 @@ class Form:
         error = _misfit(schema, _ROOT)
         if error is not None:
             raise ValueError(
-                f"the schema of a form must be that of a flat object with properties: {error}"
+                f"a form's schema must describe a flat object with properties: {error}"
             )
         needed = schema.get("required", [])
         fields = []
@@ -222,7 +222,7 @@ def _kind(field: dict[str, Any]) -> Kind:
     if len(field.get("enumNames", ())) != len(field.get("enum", ())) and "enumNames" in field:
         raise ValueError("enumNames must be a list with a name for each choice")
     if "enum" in field and "oneOf" in field:
-        raise ValueError("enum and oneOf exclude each other: give the choices once")
+        raise ValueError("enum and oneOf cannot be combined: list the choices once")
     if kind == "array" and {"enum", "anyOf"}.isdisjoint(field.get("items", ())):
         raise TypeError(f"its choices are missing{_ADVICE}")
     require = compile_require(field, where="its schema")

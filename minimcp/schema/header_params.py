@@ -70,7 +70,7 @@ def header_params(schema: Mapping[str, Any]) -> list[HeaderParam]:
         if isinstance(part, dict) and ANNOTATION in part:
             each = _annotated(part, path)
             if each.name.lower() in found:
-                raise ValueError(f"{ANNOTATION} {each.name!r} is repeated (case does not count)")
+                raise ValueError(f"{ANNOTATION} {each.name!r} is repeated (case is ignored)")
             found[each.name.lower()] = each
         members: Any = ()
         if isinstance(part, dict):
@@ -117,7 +117,7 @@ def _annotated(schema: Mapping[str, Any], path: Optional[tuple[str, ...]]) -> He
         raise ValueError(f"{ANNOTATION} of {where} must be the name of a header, not {name!r:.80}")
     if not path:
         raise ValueError(
-            f"{ANNOTATION} {name!r} is not at an argument: only (nested) properties can have it"
+            f"{ANNOTATION} {name!r} must be in a property of the arguments, which may be nested"
         )
     if kind not in ("string", "integer", "boolean"):
         raise ValueError(

@@ -446,8 +446,8 @@ def no_class(cls: type) -> str:
         )
     if issubclass(cls, Wire):
         return (
-            f"{cls.__qualname__} is a part of a message and cannot be inside a value: return it "
-            "alone, or in a list with other values"
+            f"{cls.__qualname__} is a part of a message, not of a value: return it alone, or in "
+            "a list with other values"
         )
     if issubclass(cls, type):
         return 'a class has no JSON form: use its name, as in Literal["int", "str"]'

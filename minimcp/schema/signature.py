@@ -172,7 +172,9 @@ def read_signature(
                 )
             except ContentClass as error:
                 if error.in_list and issubclass(error.cls, alone_types):
-                    raise TypeError(f"a list cannot hold {error.cls.__name__}: {error}") from error
+                    raise TypeError(
+                        f"a list cannot contain {error.cls.__name__}: {error}"
+                    ) from error
     return Signature(
         parameters,
         contexts[0] if contexts else None,

@@ -544,7 +544,7 @@ class Context:
         """A dict that is kept for the session. It is None in stateless revisions, where a handler
         keeps state under an id of its own.
         """
-        return self._incoming.peer.session
+        return self._incoming.peer.session_data
 
     @property
     def server(self) -> Any:

@@ -36,7 +36,7 @@ _FAULTS = [
         (r"\A/", "is absolute"),
         (r"\A~", "names a home directory"),
         (r"\A\Z|//|/\Z", "has an empty name"),
-        (r"(?:\A|/)\.\.(?:/|\Z)", "goes up"),
+        (r"(?:\A|/)\.\.(?:/|\Z)", "has a '..' segment"),
         (r"(?:\A|/)(?!\.(?:/|\Z))[^/]*[. ](?:/|\Z)", "has a name that ends with a dot or a space"),
         (
             r"(?:\A|/)(?:con|prn|aux|nul|com[0-9]|lpt[0-9]|conin\$|conout\$|clock\$)"
@@ -90,7 +90,7 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
         if found.is_relative_to(top):
             return found
         fault = "it leads outside the directory"
-    raise ResourceAccessDenied(f"Access denied: the path is rejected, because {fault}")
+    raise ResourceAccessDenied(f"Access denied: the path is not allowed, because {fault}")
 
 
 def path_fault(text: str) -> Optional[str]:

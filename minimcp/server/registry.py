@@ -11,7 +11,7 @@ from ..engine.connection import ConnectionRole
 from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound
 from ..log import logger
-from ..protocol.lifecycle import Handshake, Offer, Peer, ServerSession
+from ..protocol.lifecycle import Handshake, Negotiation, Offer, Peer
 from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, Notification, Request, Response, encode
 from ..protocol.versions import LISTS, REVISIONS, Revision
 from ..text import one_line
@@ -453,29 +453,29 @@ class ServerRole(ConnectionRole):
         self.later = later
         self.end = end
         self._on_lost = on_lost
-        self.session = ServerSession(registry.offer)
+        self.negotiation = Negotiation(registry.offer)
         self.server = registry.config
         self._shut_down = False
 
     def ping(self) -> Optional[tuple[str, MakeParams]]:
         """Return the request for a ping, or None before a handshake. See `ConnectionRole.ping`."""
-        return None if self.session.era is None else ("ping", lambda id: {})
+        return None if self.negotiation.era is None else ("ping", lambda id: {})
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]
         """Whether arrays of messages are accepted in the current state of the session."""
-        return self.session.takes_batches
+        return self.negotiation.takes_batches
 
     @property
     def error_without_id(self) -> bool:  # type: ignore[override]
         """The form of an error response to a request whose id could not be read."""
-        return self.session.error_without_id
+        return self.negotiation.error_without_id
 
     def admit(self, request: Request) -> tuple[Peer, Route]:
         if self._shut_down:
             raise InvalidRequest("this session was shut down")
-        before = self.session.era
-        peer = self.session.admit(request)
+        before = self.negotiation.era
+        peer = self.negotiation.admit(request)
         if request.method == "initialize":
             if before is not None:
                 self._registry.close_session(before.peer)
@@ -496,7 +496,7 @@ class ServerRole(ConnectionRole):
             peer: The client.
             uris: The resources to which the client has subscribed.
         """
-        self.session.era = Handshake(peer.revision, peer)
+        self.negotiation.era = Handshake(peer.revision, peer)
         if self.later is not None:
             self._registry.open_session(peer, self.later, uris, is_paused=self.is_shared)
 
@@ -517,7 +517,7 @@ class ServerRole(ConnectionRole):
         return DEFERRED
 
     def notified(self, notification: Notification) -> None:
-        era = self.session.era
+        era = self.negotiation.era
         if notification.method == INITIALIZED.method and era is not None:
             self.begin(era.peer)
             return
@@ -530,7 +530,7 @@ class ServerRole(ConnectionRole):
     def on_draining(self, sink: Sink) -> None:
         self._registry.drain(sink)
 
-    def lost(self, cause: ConnectionLost) -> None:
-        if self.session.era is not None:
-            self._registry.close_session(self.session.era.peer)
+    def connection_lost(self, cause: ConnectionLost) -> None:
+        if self.negotiation.era is not None:
+            self._registry.close_session(self.negotiation.era.peer)
         self._on_lost(self)

@@ -425,7 +425,7 @@ class RegisteredTool(RegisteredFunction):
         )
         if returned and isinstance(error, Exception):
             is_none = text.startswith("expected") and text.endswith("got null")
-            text = f"{self.key} returned a wrong value: {text}"
+            text = f"{self.key} returned an invalid value: {text}"
             if self._check_output is None and self.signature.returns is not NOTHING:
                 annotation = formatannotation(self.signature.returns, self.function.__module__)
                 text += f" (-> {cut(annotation, 80)})"

@@ -43,7 +43,7 @@ log = logger("minimcp.stdio")
 # How long a server may take to exit after the end of its input, and again after SIGTERM.
 CLOSE_SECONDS = 2.0
 
-# How long `ChildTransport.lost` waits for the exit code and the end of stderr.
+# How long `ChildTransport.loss` waits for the exit code and the end of stderr.
 SETTLE_SECONDS = 0.5
 
 # How long `close` waits for a killed process, which may hang in the kernel.
@@ -163,7 +163,7 @@ def knows_python() -> bool:
 def _text(what: str, value: Any) -> str:
     text = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
-        raise TypeError(f"{what} must hold str, not {type(text).__name__}")
+        raise TypeError(f"{what} must contain only str, not {type(text).__name__}")
     return text
 
 
@@ -351,7 +351,7 @@ class ChildTransport(StreamTransport):
         """Return whether the server has read anything. It is known after `lost` was called."""
         return self._peer_has_read is not False
 
-    def lost(self, reason: str) -> ConnectionLost:
+    def loss(self, reason: str) -> ConnectionLost:
         """Return the exception, with the command, the exit code and the end of stderr.
 
         The first call waits up to half a second for the exit code and the end of stderr.
@@ -470,7 +470,7 @@ class _Stderr(StreamTransport):
             self._dropping = False
         except queue.Full:
             if not self._warned:
-                log.warning("stderr of %s: its consumer is too slow, text is dropped", self.name)
+                log.warning("stderr of %s: its consumer is too slow, so text is dropped", self.name)
             self._dropping = True
             self._warned = True
 
@@ -511,7 +511,7 @@ class _Stderr(StreamTransport):
             self._consumer.join(seconds)
             if self._consumer.is_alive():
                 log.warning(
-                    "stderr of %s: its consumer does not return, its thread is still running",
+                    "stderr of %s: its consumer does not return, so its thread is still running",
                     self.name,
                 )
 

@@ -217,7 +217,7 @@ class SharedEvents(EventStore):
         try:
             write()
         except StoreUnavailable as error:
-            log.warning("an event is not stored: %s", error)
+            log.warning("an event was not stored: %s", error)
 
     def head(self, stream: str) -> Optional[dict[str, Any]]:
         """Return the record that `begin` has written, or None if it is missing or damaged."""
@@ -312,7 +312,7 @@ class SharedSession(Session):
             "rank": peer.log_rank,
             "principal": self.principal,
             "begun": self.initialized,
-            "session": peer.session,
+            "session": peer.session_data,
             "uris": sorted(self.shared.subscriptions.uris(peer)),
             "stream": self.holder,
             "position": self.log_position,
@@ -381,7 +381,7 @@ class SharedSession(Session):
         A key of ``ctx.session`` is set only if it differs from its value in `before`.
         """
         peer = self.peer
-        assert peer is not None and peer.session is not None
+        assert peer is not None and peer.session_data is not None
         for name, owner, attribute in (
             ("info", peer, "info"),
             ("capabilities", peer, "capabilities"),
@@ -395,11 +395,11 @@ class SharedSession(Session):
                 setattr(owner, attribute, changed[name])
         if "session" in changed:
             kept = deepcopy(changed["session"])
-            peer.session.update(
+            peer.session_data.update(
                 {key: kept[key] for key in kept if key not in before or before[key] != kept[key]}
             )
             for key in before.keys() - kept.keys():
-                peer.session.pop(key, None)
+                peer.session_data.pop(key, None)
         if changed.get("begun"):
             role: Any = self.role  # a `ServerRole`
             role.begin(peer)
@@ -611,7 +611,7 @@ class SharedSessions(SessionStore):
                 self._known[key] = session  # last, because `receive` may find it
         if session is None or entry is None or record is None:
             if session is not None:
-                self.endpoint.end_here(session, "the session has ended at another process")
+                self.endpoint.end_here(session, "the session has ended in another process")
             return None
         session.refresh(entry)
         self._keep_copy(session)
@@ -674,7 +674,9 @@ class SharedSessions(SessionStore):
             return
         found = _QUESTION_ID.fullmatch(str(message.id))
         if found is None or not session.is_asked_elsewhere(message.id):
-            log.debug("<-- an answer to %.60s, which no request has asked", message.id)
+            log.debug(
+                "<-- an answer to %.60s, which is not a question of a running request", message.id
+            )
             return
         process = found[1]
         text = encode(message).decode()
@@ -851,7 +853,9 @@ class SharedSessions(SessionStore):
                 if not ended and (dropped or not alive):
                     reason = "the process of this request has ended before it responded"
                     if dropped and alive:
-                        reason = "the response is no longer stored: this session has longer ones"
+                        reason = (
+                            "the response is no longer stored, because the session has longer ones"
+                        )
                     for place, id in enumerate(head["ids"], number + 1):
                         line = encode(failure(id, InternalError(reason)))
                         writer.write(format_event(line, id=f"{name}/{place}"))
@@ -859,7 +863,7 @@ class SharedSessions(SessionStore):
                 elif not ended and not self._store.wait([self.events.key(name)], seen, pause, gone):
                     writer.write(KEEP_ALIVE)
             except StoreUnavailable as error:
-                log.warning("a stream waits for the store: %s", error)
+                log.warning("a stream is waiting for the store: %s", error)
                 time.sleep(RETRY_SECONDS)
         writer.end()
 

@@ -82,7 +82,7 @@ def _check_owner(path: str) -> None:
         raise PermissionError(f"{path} belongs to another user (number {found.st_uid})")
     if found.st_mode & 0o022:
         mode = stat.filemode(found.st_mode)
-        raise PermissionError(f"{path} may be written by other users ({mode}): chmod 600 it")
+        raise PermissionError(f"{path} is writable by other users ({mode}): chmod 600 it")
 
 
 class SqliteStore(Store):

@@ -151,7 +151,7 @@ class Judge:
 
     def __init__(self) -> None:
         self._client = ""  # the arrow of the client; empty until it is known
-        self._gate = lifecycle.ServerSession(lifecycle.Offer(REVISIONS))
+        self._gate = lifecycle.Negotiation(lifecycle.Offer(REVISIONS))
         self._session: Optional[lifecycle.Handshake] = None
         self._opening = False  # after `initialize`, before its response
         self._initialized = False
@@ -368,7 +368,7 @@ class Judge:
                 )
             return
         if asked.is_over:
-            self._mark("PROG-11 M:PROG-4", "progress of a request that has ended")
+            self._mark("PROG-11 M:PROG-4", "progress for a request that has ended")
         if report.progress <= asked.last_progress:
             self._mark(
                 "PROG-04 M:PROG-3",

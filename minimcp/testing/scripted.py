@@ -60,7 +60,7 @@ class ScriptedPeer:
         for frames in iter(self.pipe.receive, []):
             for frame in frames:
                 self._take(frame)
-        self._received.put(self.pipe.lost("the peer closed the connection"))
+        self._received.put(self.pipe.loss("the peer closed the connection"))
 
     def _take(self, frame: Any) -> None:
         try:
@@ -106,7 +106,7 @@ class ScriptedPeer:
             except Empty:
                 meanwhile = f", but {self._aside[-1]!r:.300}" if self._aside else ""
                 raise AssertionError(
-                    f"{self.pipe.name}: no {what} in {self.timeout:g} s{meanwhile}"
+                    f"{self.pipe.name}: no {what} within {self.timeout:g} s{meanwhile}"
                 ) from None
             if isinstance(message, ConnectionLost):
                 self._received.put(message)
@@ -127,7 +127,7 @@ class ScriptedPeer:
                 taken = self.pipe.send(data, self.stuck_seconds)
                 data = data[taken:]
                 if not taken:
-                    raise self.pipe.lost("the peer does not read")
+                    raise self.pipe.loss("the peer does not read")
 
     def send(self, message: Any) -> None:
         """Write a message, or any other value, as a line of JSON; a str is the line itself.

@@ -234,7 +234,7 @@ def strings(value: list[Any]) -> list[str]:
     """
     for item in value:
         if type(item) is not str:
-            raise ValueError(f"must hold strings, not {json_type(item)}")
+            raise ValueError(f"must contain only strings, not {json_type(item)}")
     return value
 
 

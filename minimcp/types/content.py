@@ -283,7 +283,7 @@ class ReadResourceResult(Wire):
         ValueError: The scope does not exist, or the time is negative.
     """
 
-    _instead = "its text is in .text (JSON: json.loads(result.text)), its bytes are in .data"
+    _instead = "its text is in .text (JSON: json.loads(result.text)), and its bytes are in .data"
 
     contents: Items[ResourceContents]
     ttl_ms: Optional[int] = member(default=None, check=_check_ttl)

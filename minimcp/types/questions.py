@@ -68,7 +68,7 @@ class Answer:
         if self.action not in ACTIONS:
             raise ValueError(f"action must be one of {', '.join(ACTIONS)}, not {self.action!r}")
         if self.content is not None and self.action != "accept":
-            raise ValueError(f"content needs the action accept, not {self.action}")
+            raise ValueError(f"content requires the action 'accept', not {self.action}")
 
     def __bool__(self) -> bool:
         return self.action == "accept"

@@ -172,7 +172,7 @@ class CallToolResult(ToolOutcome):
     https://modelcontextprotocol.io/specification/2026-07-28/server/tools
     """
 
-    _instead = "what the tool returned is in .value (.value[...] of a dict), its text in .text"
+    _instead = "the returned value is in .value (for a dict, .value[...]), and its text is in .text"
 
     content: Items[Content] = member(default=(), required=True)
     structured_content: Any = ABSENT

@@ -1,8 +1,8 @@
-"""The loop of a blocking client under test: takes orders on stdin, calls, prints what it measured
-as JSON.
+"""The loop of a blocking client under test. It reads orders from stdin and prints measurements as
+JSON.
 
-An order is ``sequential N`` or ``threads N``: N calls of ``echo`` by one caller, or shared by 64
-threads.
+The orders are ``sequential N`` (N calls of ``echo`` by one caller), ``threads N`` (N calls that 64
+threads share) and ``progress N`` (one call with N progress reports).
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import json
 import sys
 import threading
 import time
-from typing import Callable
+from typing import Callable, Optional
 
 THREADS = 64
 TEXT = "x" * 100
 Call = Callable[[str], str]
+Count = Callable[[int, Callable[[float], None]], None]
+"""Makes a call with a number of reports. The function is called with each report's progress."""
 
 
 def sequential(call: Call, calls: int) -> dict[str, float]:
@@ -56,11 +58,27 @@ def threads(call: Call, calls: int) -> dict[str, float]:
     return {"rate": each * THREADS / took, "cpu": (time.process_time() - cpu) / (each * THREADS)}
 
 
-def obey(one: Call, many: Call) -> None:
-    """Serve orders until stdin ends."""
+def progress(count: Count, reports: int) -> dict[str, float]:
+    came: list[float] = []
+    cpu = time.process_time()
+    begin = time.perf_counter()
+    count(reports, came.append)
+    took = time.perf_counter() - begin
+    cpu = time.process_time() - cpu
+    if came != list(range(1, reports + 1)):
+        raise SystemExit(f"{len(came)} of {reports} reports arrived, or in the wrong order")
+    return {"each": took / reports, "cpu": cpu / reports}
+
+
+def obey(one: Call, many: Call, count: Optional[Count] = None) -> None:
+    """Follow orders until stdin ends. Without `count`, no order is ``progress``."""
     for line in sys.stdin:
-        order, calls = line.split()
-        measured = (
-            sequential(one, int(calls)) if order == "sequential" else threads(many, int(calls))
-        )
+        order, number = line.split()
+        if order == "sequential":
+            measured = sequential(one, int(number))
+        elif order == "threads":
+            measured = threads(many, int(number))
+        else:
+            assert count is not None
+            measured = progress(count, int(number))
         print(json.dumps(measured), flush=True)

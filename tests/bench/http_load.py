@@ -18,35 +18,44 @@ from .load import HELLO, Broken, Measured
 
 CONNECTIONS = 32
 STREAMS = 200
-END = b"\r\n0\r\n\r\n"  # what the last event of a stream of chunks is followed by
+END = b"\r\n0\r\n\r\n"  # the bytes after the last event of a chunked stream
 WAIT = 20.0
 
 
+MODERN_HEADERS = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: {method}\r\n"
+
+
 class Connection:
-    """One connection with a session."""
+    """One connection: with a session, or in 2026-07-28 without one."""
 
     def __init__(self, child: Child, url: str) -> None:
         host, _, port = url.partition("//")[2].partition("/")[0].rpartition(":")
-        self.child, self.host, self.address = child, f"{host}:{port}", (host, int(port))
+        self.child = child
+        self.host = f"{host}:{port}"
+        self.address = (host, int(port))
         self.socket = self._connected()
         self.session = ""
-        head, body = self.ask(self.request(child.frame("initialize", HELLO)))
+        if not child.envelope:
+            self._open_session()
+
+    def _open_session(self) -> None:
+        head, body = self.ask(self.request(self.child.frame("initialize", HELLO)))
         if json.loads(body)["result"]["protocolVersion"] != "2025-06-18":
-            raise child.broken(f"initialize answered {body!r}")
+            raise self.child.broken(f"initialize answered {body!r}")
         for name, _, value in (line.partition(": ") for line in head.split("\r\n")):
             if name.lower() == "mcp-session-id":
                 self.session = f"{name}: {value}\r\nMCP-Protocol-Version: 2025-06-18\r\n"
         self.ask(self.request(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n'))
 
     def renew(self) -> None:
-        """Connect again: when nobody has called for a while the server may be about to close, and
-        nobody can see that.
+        """Connect again. After a quiet period the server may be about to close the connection, and
+        no client can see that.
 
-        The session goes on. One call is made, so that none that is measured is the first.
+        The session stays the same. One call is made, so that no measured call is the first one.
         """
         self.socket.close()
         self.socket = self._connected()
-        self.ask(self.request(self.child.frame("ping", {})))
+        self.ask(self.call(text=load.TEXT))
 
     def _connected(self) -> socket.socket:
         end = time.monotonic() + WAIT
@@ -55,25 +64,27 @@ class Connection:
                 found = socket.create_connection(self.address, WAIT)
                 found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return found
-            except ConnectionRefusedError:  # one that said its URL before it listens
+            except ConnectionRefusedError:  # a server that printed its URL before it listens
                 if time.monotonic() > end:
                     raise self.child.broken("does not listen") from None
                 time.sleep(0.02)
 
-    def request(self, line: bytes) -> bytes:
-        """One POST."""
+    def request(self, line: bytes, headers: str = "") -> bytes:
+        """Return one POST."""
         return (
             f"POST /mcp HTTP/1.1\r\nHost: {self.host}\r\nUser-Agent: load/0\r\nAccept-Encoding: identity\r\n"
             "Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
-            f"{self.session}Content-Length: {len(line) - 1}\r\n\r\n"
+            f"{self.session}{headers}Content-Length: {len(line) - 1}\r\n\r\n"
         ).encode() + line[:-1]
 
     def call(self, **arguments: Any) -> bytes:
-        return self.request(self.child.call("echo", **arguments))
+        headers = ""
+        if self.child.envelope:
+            headers = f"{MODERN_HEADERS.format(method='tools/call')}Mcp-Name: echo\r\n"
+        return self.request(self.child.call("echo", **arguments), headers)
 
     def open_stream(self) -> None:
-        """A GET, whose response stays open, on a connection of its own: returns when its head is
-        there."""
+        """Open a GET stream on a connection of its own. Returns when its head has arrived."""
         self.socket.close()
         self.socket = self._connected()
         self.socket.sendall(
@@ -84,7 +95,7 @@ class Connection:
             raise self.child.broken(f"a GET was answered with {data[-400:]!r}")
 
     def read(self, done: Callable[[bytes], bool] | None = None) -> bytes:
-        """One whole response, of which nothing has been read before, or as much of it as is wanted."""
+        """Read one whole response from its beginning, or as much of it as requested."""
         data, done = b"", done or _whole
         while not done(data):
             more = self.socket.recv(65536)
@@ -119,12 +130,18 @@ def _whole(data: bytes) -> bool:
 class Child(load.Child):
     """A subject's process that listens, with `CONNECTIONS` connections to it."""
 
-    def __init__(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        super().__init__(command, environment)
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        modern: bool = False,
+        connections: int = CONNECTIONS,
+    ) -> None:
+        super().__init__(command, environment, modern)
         self.connections: list[Connection] = []
         try:
             self.url = self.read().decode().strip()
-            self.connections += [Connection(self, self.url) for _ in range(CONNECTIONS)]
+            self.connections += [Connection(self, self.url) for _ in range(connections)]
         except Exception as error:
             self.close()
             raise Broken(f"no sessions over HTTP: {error!r}") from error
@@ -150,7 +167,8 @@ def one(child: Child, calls: int) -> Measured:
     cpu = child.cpu() - cpu
     for response in responses:
         connection.expect(response)
-    return {"http-one": median(times), "http-one-cpu": cpu / calls}
+    name = "http-modern" if child.envelope else "http-one"
+    return {name: median(times), f"{name}-cpu": cpu / calls}
 
 
 def many(child: Child, calls: int) -> Measured:
@@ -159,7 +177,7 @@ def many(child: Child, calls: int) -> Measured:
     todo = {}
     for connection in child.connections:
         todo[connection] = [
-            connection.call(text=load.TEXT) for _ in range(max(1, calls // CONNECTIONS))
+            connection.call(text=load.TEXT) for _ in range(max(1, calls // len(child.connections)))
         ]
     for connection in child.connections:
         connection.renew()
@@ -201,7 +219,7 @@ def progress(child: Child, reports: int) -> Measured:
 
 
 def _events(chunks: bytes) -> list[bytes]:
-    """The data of the events in a chunked body; those without data are for nobody."""
+    """Return the data of the events in a chunked body. Events without data are ignored."""
     whole, at = [], 0
     while not chunks.startswith(b"0\r\n", at):
         end = chunks.index(b"\r\n", at)
@@ -212,7 +230,7 @@ def _events(chunks: bytes) -> list[bytes]:
 
 
 def streams(child: Child, count: int) -> Measured:
-    """What an open GET stream takes in memory, beyond its session and its connection."""
+    """Measure the memory of an open GET stream, without that of its session and its connection."""
     opened = []
     try:
         opened += [Connection(child, child.url) for _ in range(count)]
@@ -231,11 +249,11 @@ class Client(load.Child):
     def __init__(
         self,
         server: Sequence[str],
-        client: Callable[[str], Sequence[str]],
+        client: Sequence[str],
         environment: Mapping[str, str],
     ) -> None:
         self.server = load.Child(server, environment)
-        super().__init__(client(self.server.read().decode().strip()), environment)
+        super().__init__([*client, self.server.read().decode().strip()], environment)
 
     def close(self) -> Any:
         status = super().close()
@@ -245,4 +263,8 @@ class Client(load.Child):
 
 def client(child: load.Child, calls: int) -> Measured:
     one = json.loads(child.ask(b"sequential %d\n" % calls))
-    return {"http-client": one["p50"], "http-client-cpu": one["cpu"]}
+    return {
+        "http-requests-cpu": one["cpu"],
+        "http-client": one["p50"],
+        "http-client-cpu": one["cpu"],
+    }

@@ -1,7 +1,7 @@
 """The limit, client side: hand-written, standard library only, nothing checked.
 
-A lone caller reads its own reply; for 64 threads there is a reader thread and a bare lock per call.
-Over HTTP it is one connection that stays open. Arguments: the command of the server, or its URL.
+A single caller reads its own reply. For 64 threads, there is a reader thread and a bare lock per
+call. Over HTTP, one connection stays open. Arguments: the command of the server, or its URL.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-from typing import Any
+from typing import Any, Callable
 
 from client_loop import obey
 
@@ -73,6 +73,17 @@ class Connection:
         self.send(request(next(self.ids), text))
         reply = decode(self.receive().decode())
         return str(reply["result"]["content"][0]["text"])
+
+    def count(self, reports: int, on_progress: Callable[[float], None]) -> None:
+        params = {"name": "count", "arguments": {"n": reports}, "_meta": {"progressToken": 1}}
+        ident = next(self.ids)
+        self.send({"jsonrpc": "2.0", "id": ident, "method": "tools/call", "params": params})
+        while True:
+            for line in self.receive().splitlines():
+                message = decode(line.decode())
+                if message.get("id") == ident:
+                    return
+                on_progress(message["params"]["progress"])
 
 
 class Shared(Connection):
@@ -141,7 +152,7 @@ if __name__ == "__main__":
         obey(web.call, web.call)
         sys.exit()
     lone, shared = Connection(sys.argv[1:]), Shared(sys.argv[1:])
-    obey(lone.call, shared.call)
+    obey(lone.call, shared.call, lone.count)
     for connection in (lone, shared):
         os.close(connection.into)
         connection.process.wait(5)

@@ -2,8 +2,8 @@
 thread per connection.
 
 It reads heads with find and split, knows Content-Length alone, checks nothing and sends each
-response in one piece; what is no bytes is an event stream, each event a chunk of its own. A GET
-gets a stream that says nothing.
+response in one piece. A response that is not bytes is an event stream, and each event is a chunk of
+its own. A GET request opens a stream without events.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The limit, server side: a hand-written stdio loop, standard library only, tools inline, nothing
 checked.
 
-It is what a person writes who wants speed and nothing else, and the yardstick of every ratio. It
-checks no message, answers both eras alike (an envelope in ``_meta`` is not looked into) and cannot
-cancel anything.
-Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000 tools;
-with ``http`` or ``events`` it listens and prints its URL (`limit_http`).
+Every ratio is measured against this loop, because it does nothing but its work. It checks no
+message, answers both eras alike (it does not read the envelope in ``_meta``) and cannot cancel
+anything. Started with ``records`` it has the tools with dataclasses, with ``many`` a list of 1,000
+tools; with ``http`` or ``events`` it listens and prints its URL (`limit_http`).
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def answer(request: dict[str, Any], result: dict[str, Any]) -> bytes:
 
 
 def handle(request: dict[str, Any], tools: dict[str, Any]) -> bytes:
-    """The reply to one message; no bytes when there is none, or when a thread will write it."""
+    """Return the reply to one message; empty if there is none, or if a thread will write it."""
     method = request["method"]
     if method == "tools/call":
         params = request["params"]
@@ -172,7 +171,7 @@ def handle(request: dict[str, Any], tools: dict[str, Any]) -> bytes:
 
 
 def handle_http(body: bytes) -> Any:
-    """The reply to what a POST brings; for `count` the lines of an event stream."""
+    """Return the reply to the body of a POST; for `count`, the lines of an event stream."""
     request = decode(body.decode())
     if request["method"] == "tools/call" and request["params"]["name"] == "count":
         return itertools.chain(counted(request["params"]), [answer(request, text("done"))])

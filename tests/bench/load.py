@@ -198,12 +198,34 @@ def sequential(child: Child, calls: int) -> Measured:
 
 
 def in_flight(child: Child, calls: int) -> Measured:
-    """Keep 64 calls under way: as many new ones go out as answers came in."""
+    """Keep 64 calls in flight."""
+    cpu, rate = keep_in_flight(child, calls, WINDOW)
+    name = "modern" if child.envelope else "inflight"
+    return {f"{name}-cpu": cpu, f"{name}-rate": rate}
+
+
+def few_in_flight(child: Child, calls: int) -> Measured:
+    """Keep two calls in flight, then eight."""
+    return {
+        "two-cpu": keep_in_flight(child, calls, 2)[0],
+        "eight-cpu": keep_in_flight(child, calls, 8)[0],
+    }
+
+
+def keep_in_flight(child: Child, calls: int, window: int) -> tuple[float, float]:
+    """Keep a number of calls in flight: each response is followed by a new call.
+
+    Returns:
+        The server's CPU seconds for each call, and the calls per second.
+    """
     first = next(child.ids) + 1
     lines = [child.call("echo", text=f"{number} {TEXT}") for number in range(calls)]
-    pieces, done, sent = [], 0, WINDOW
-    cpu, begin = child.cpu(), time.perf_counter()
-    child.write(b"".join(lines[:WINDOW]))
+    pieces = []
+    done = 0
+    sent = window
+    cpu = child.cpu()
+    begin = time.perf_counter()
+    child.write(b"".join(lines[:window]))
     while done < calls:
         chunk = child.read()
         pieces.append(chunk)
@@ -220,8 +242,7 @@ def in_flight(child: Child, calls: int) -> Measured:
         seen.add(number)
     if len(seen) != calls:
         raise child.broken(f"{len(seen)} of {calls} calls answered")
-    name = "modern" if child.envelope else "inflight"
-    return {f"{name}-cpu": cpu / calls, f"{name}-rate": calls / took}
+    return cpu / calls, calls / took
 
 
 def progress(child: Child, reports: int) -> Measured:
@@ -255,15 +276,19 @@ def expect_reports(child: Child, lines: Sequence[bytes], reports: int) -> None:
 
 def sleeps(child: Child, calls: int) -> Measured:
     """All at once on a server that has never slept, then one alone."""
-    lines = [child.call("sleep", seconds=0.1) for _ in range(calls)]
+    together = sleep_together(child, calls, 0.1)
+    return {"sleeps": together, "sleeps-of-one": together / sleep_together(child, 1, 0.1)}
+
+
+def sleep_together(child: Child, calls: int, seconds: float) -> float:
+    """Return the wall time of handlers that sleep at the same time."""
+    lines = [child.call("sleep", seconds=seconds) for _ in range(calls)]
     begin = time.perf_counter()
     replies = child.exchange(b"".join(lines), calls)
-    together = time.perf_counter() - begin
+    took = time.perf_counter() - begin
     for reply in replies.splitlines():
         expect(child, reply, "slept")
-    (alone,), (reply,) = in_turn(child, [child.call("sleep", seconds=0.1)])
-    expect(child, reply, "slept")
-    return {"sleeps": together, "sleeps-of-one": together / alone}
+    return took
 
 
 def rows(number: int) -> list[dict[str, Any]]:
@@ -337,3 +362,9 @@ def client(child: Child, calls: int) -> Measured:
     many = json.loads(child.ask(b"threads %d\n" % (calls * 4)))
     alone = {"client-sequential": one["p50"], "client-sequential-cpu": one["cpu"]}
     return {**alone, "client-threads": many["rate"], "client-threads-cpu": many["cpu"]}
+
+
+def client_progress(child: Child, reports: int) -> Measured:
+    """Have a client receive progress reports, and check that none is lost."""
+    found = json.loads(child.ask(b"progress %d\n" % reports))
+    return {"client-progress": found["each"], "client-progress-cpu": found["cpu"]}

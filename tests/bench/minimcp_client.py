@@ -4,6 +4,7 @@ its URL."""
 from __future__ import annotations
 
 import sys
+from typing import Callable
 
 from client_loop import obey
 
@@ -16,4 +17,9 @@ if __name__ == "__main__":
         def call(text: str) -> str:
             return str(client.call_tool("echo", {"text": text}).text)
 
-        obey(call, call)
+        def count(reports: int, on_progress: Callable[[float], None]) -> None:
+            client.call_tool(
+                "count", {"n": reports}, on_progress=lambda report: on_progress(report.progress)
+            )
+
+        obey(call, call, count)

@@ -1,4 +1,4 @@
-"""The subject, server side: what a user of minimcp writes. Modes as in `limit_server`."""
+"""The subject, server side: the code that a user of minimcp writes. Modes as in `limit_server`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def count(n: int, ctx: Context) -> str:
 
 @server.tool
 def sleep(seconds: float) -> str:
-    """Sleep, as a tool does that waits for something else."""
+    """Sleep, like a tool that waits for another program."""
     time.sleep(seconds)
     return "slept"
 

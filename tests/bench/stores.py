@@ -1,5 +1,5 @@
-"""`python -m tests.bench.stores [--calls N]`: what a store that processes share costs, and what
-many sessions would.
+"""`python -m tests.bench.stores [--calls N]`: the cost of a store that processes share, and of many
+sessions.
 
 First one process: calls a second over one connection, in each era, as a ratio to `MemoryStore`, and
 Redis operations a call. Then calls a second of 1, 2 and 4 processes with clients of their own. At
@@ -42,7 +42,7 @@ def request_of(port: int, modern: bool) -> "tuple[bytes, Dict[str, str]]":
 
 
 def seconds_of(port: int, modern: bool, calls: int) -> float:
-    """How long so many calls take, one after the other."""
+    """Return the seconds of this many calls, one after the other."""
     body, headers = request_of(port, modern)
     with closing(HTTPConnection("127.0.0.1", port)) as connection:
         begun = 0.0

@@ -1,10 +1,10 @@
 """``python -m tests.bench.tasks``: 1,000 tasks at once, the same with a SIGKILL in the middle, a
 client in a hurry, and a store that is nearly full.
 
-It prints what a task costs that has not begun, and one that waits for input; how the tasks of a
-killed process are found by the next one on the same store; and what a call takes beside a client
-that asks for a task as fast as it can. No time is asserted: the exit status is 1 where a task is
-lost or ends without saying why.
+It prints the cost of a task that has not started and of one that waits for input, the time until
+the next process on the same store finds the tasks of a killed process, and the time of a call next
+to a client that polls a task as fast as it can. No time is asserted. The exit status is 1 if a task
+is lost or ends without a reason.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def made(store: Optional[Store] = None, go: Optional[threading.Event] = None) ->
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """Return the memory of this process in bytes."""
     return status_of(os.getpid(), "VmRSS") * 1024
 
 
 def thousand() -> bool:
-    """All of them in one process."""
+    """Run all tasks in one process."""
     go = threading.Event()
     with connect(made(go=go), extensions=[Tasks()], elicit=lambda asked: HELLO) as client:
         held = [client.start_task("hold") for _ in range(HOLDING)]
@@ -95,7 +95,7 @@ def thousand() -> bool:
 
 
 def die(path: str) -> None:
-    """Make the tasks on a store, say their ids, and be killed in the middle."""
+    """Create the tasks on a store, print their ids, and be killed in the middle."""
     with connect(
         made(SqliteStore(path)), extensions=[Tasks()], elicit=lambda asked: HELLO
     ) as client:
@@ -111,7 +111,7 @@ def die(path: str) -> None:
 
 
 def killed() -> bool:
-    """What the next process finds on the store of one that was killed."""
+    """Return whether a new process finds the tasks in the store of a killed process."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "tasks.db")
         ended = subprocess.run(
@@ -143,7 +143,7 @@ def killed() -> bool:
 
 
 def hurried(seconds: float = 3.0) -> bool:
-    """One client asks as fast as it can; another one calls meanwhile."""
+    """Let one client poll as fast as it can while another one calls."""
     go, took, looks = threading.Event(), list[float](), 0
     server = made(go=go)
     with (
@@ -182,7 +182,7 @@ def hurried(seconds: float = 3.0) -> bool:
 
 
 def full(owners: int = 8, each: int = 500, rounds: int = 50) -> bool:
-    """What the creation of a task takes beside 4,000 stored tasks of 16 kB, and beside none."""
+    """Return whether creating a task next to 4,000 stored tasks of 16 kB is as fast as next to none."""
     go = threading.Event()
     with tempfile.TemporaryDirectory() as folder:
         places = {"memory": MemoryStore(), "sqlite": SqliteStore(os.path.join(folder, "tasks.db"))}

@@ -1,4 +1,4 @@
-"""``python -m tests.bench.unions SUBJECT``: CPU seconds of a request whose argument nests 180 levels
+"""``python unions.py SUBJECT``: CPU seconds of a request whose argument nests 180 levels
 of a recursive union and is wrong at the innermost one.
 
 The subject "limit" only decodes the request; "minimcp" answers it, and its client reads the answer.

@@ -30,13 +30,13 @@ ERAS = ("2025-11-25", "2026-07-28")
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
 TIMER = {each.__code__ for each in vars(Timer).values() if isinstance(each, FunctionType)}
 TIMES = 5
-"""How often each is walked; the shortest way counts: on a busy machine a thread that comes late is
-waited for."""
+"""The number of runs of each walk. The shortest one counts, because a run on a busy machine may
+include waits for a late thread."""
 
 
 class Recorder:
-    """Notes each function of the library that begins, on every thread that starts after it is
-    installed."""
+    """Records each function of the library that is entered, on every thread that starts after the
+    installation."""
 
     def __init__(self) -> None:
         self.found: Dict[Tuple[str, str], None] = {}
@@ -63,8 +63,8 @@ class Recorder:
 
 
 def measured_server(recorder: Recorder) -> Server:
-    """A server whose tools say where a walk begins and ends: the calls before and after cross the
-    same functions."""
+    """A server whose tools mark the beginning and the end of a walk: the calls before and after
+    cross the same functions."""
     server = Server("walk")
 
     @server.tool
@@ -74,13 +74,13 @@ def measured_server(recorder: Recorder) -> Server:
 
     @server.tool
     def begin(a: int, b: int) -> int:
-        """Begin a walk."""
+        """Mark the beginning of a walk."""
         recorder.found.clear()
         return a + b
 
     @server.tool
     def end(a: int, b: int) -> str:
-        """End a walk and tell it."""
+        """Mark the end of a walk, and print it."""
         return json.dumps(recorder.walk())
 
     return server

@@ -66,7 +66,7 @@ if __name__ == "__main__":
 
 
 PYTHON = os.path.basename(sys.executable)
-"""As the commands name it: pip may have written `python` or `python3` into the program that runs
+"""The name in the commands. pip may have written `python` or `python3` into the program that runs
 the tests."""
 
 

@@ -1,4 +1,4 @@
-"""A server that sends without end; its argument says what."""
+"""A server that sends without end; its argument chooses the messages."""
 
 import json
 import sys

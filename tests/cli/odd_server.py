@@ -1,5 +1,5 @@
-"""A server of both eras over stdio, right in all that is checked but for what its argument names.
-Stdlib only."""
+"""A stdio server of both eras, built on the standard library. It passes every check, except for the
+fault that its argument names."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Paste:
         return self.browser.come("", 0) + "\n"
 
 
-def test_login_by_paste_and_what_uses_the_token(
+def test_login_by_paste_and_commands_that_use_the_token(
     issuer: AuthorizationServer, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shown = []
@@ -97,7 +97,7 @@ def test_login_with_a_registered_client(
         thread.join()
 
 
-def test_nobody_can_be_asked(
+def test_login_without_a_terminal_fails(
     issuer: AuthorizationServer, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import webbrowser
@@ -140,7 +140,7 @@ def test_login_prints_the_address_and_logout_forgets_the_registration(
 
     monkeypatch.setattr(webbrowser, "open", visit)
     with protected(issuer) as running:
-        for count in (1, 2):  # signing in on purpose registers anew
+        for count in (1, 2):  # an explicit login registers again
             done = minimcp("login", running.url, "--header", "X-Team: red", "--output", "json")
             assert done.code == 0, done.err
             assert f"\n{issuer.url}/authorize?" in done.err

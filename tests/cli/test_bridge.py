@@ -81,7 +81,7 @@ if "stubborn" in sys.argv:
 
 
 class Behind:
-    """A server behind a bridge, in this process, and what it has noticed."""
+    """A server behind a bridge, in this process, that records its requests."""
 
     def __init__(self, revision: str) -> None:
         self.server = server = Server(
@@ -156,7 +156,7 @@ class Behind:
 
 @contextmanager
 def front(target: Any, way: str, **options: Any) -> Iterator[Any]:
-    """What a client connects to: a URL, or the server in front itself, with a bridge behind it."""
+    """Yield the target of a client: a URL, or the front server itself, with a bridge behind it."""
     is_web = isinstance(target, HttpServer)
     server = Server("front")
     bridge = Bridge(server, Target("the server behind", target, is_web), **options)
@@ -193,7 +193,7 @@ PAIRS = [
         for pair in ((OLD, NEW), (NEW, OLD), (NEW, "2024-11-05"))
     ),
 ]
-"""How the client reaches the bridge; what the client speaks, and what the server."""
+"""The transport between client and bridge, and the revisions of the client and of the server."""
 
 
 @pytest.fixture(params=PAIRS, ids=lambda each: "-".join(each))
@@ -239,7 +239,7 @@ def test_everything_is_passed_on(pair: Any) -> None:
             client.request("vendor/none", {})
 
 
-def test_members_that_nobody_knows_are_kept(pair: Any) -> None:
+def test_unknown_members_are_kept(pair: Any) -> None:
     way, spoken, known = pair
     behind = Behind(known)
     with bridged(way, behind, spoken) as client:
@@ -399,7 +399,7 @@ def _child(script: str, *arguments: str) -> StdioServer:
 
 
 @pytest.mark.parametrize("revision", [OLD, NEW])
-def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
+def test_a_server_that_dies_is_started_again(script: str, revision: str) -> None:
     with (
         front(_child(script), "http") as url,
         connect(url, revision=revision, timeout=WAIT) as client,
@@ -407,13 +407,13 @@ def test_a_server_that_dies_is_begun_anew(script: str, revision: str) -> None:
         first = client.call_tool("pid").text
         with pytest.raises(
             InternalError,
-            match="no answer from the server behind the bridge, the next call opens a new connection",
+            match="no answer from the server behind the bridge .the next call opens a new connection.",
         ):
             client.call_tool("die")
         assert client.call_tool("pid").text != first
 
 
-def test_a_server_that_cannot_start_is_told(tmp_path: Path) -> None:
+def test_a_server_that_cannot_start_is_reported(tmp_path: Path) -> None:
     with front(StdioServer([str(tmp_path / "none")]), "http") as url:
         with pytest.raises(Exception, match="no answer from the server behind the bridge"):
             connect(url, revision=OLD, timeout=WAIT)
@@ -434,7 +434,7 @@ def test_each_session_has_a_process_and_all_may_share_one(script: str) -> None:
         assert len(pids) == (1 if shared else 3)
 
 
-def test_a_process_ends_that_nobody_uses(script: str) -> None:
+def test_an_unused_process_ends(script: str) -> None:
     with front(_child(script), "http", idle=0.2) as url, connect(url, revision=OLD) as client:
         first = client.call_tool("pid").text
         assert eventually(lambda: not os.path.exists(f"/proc/{first}"))
@@ -504,7 +504,7 @@ def test_the_end_of_input_ends_all() -> None:
 @pytest.mark.parametrize(
     "words", [["--token", "secret"], ["--header", "Authorization: Bearer secret"], ["env"], []]
 )
-def test_a_server_with_a_url_gets_what_it_wants(words: List[str]) -> None:
+def test_a_server_with_a_url_gets_the_token(words: List[str]) -> None:
     more = {"MINIMCP_TOKEN": "secret"} if words == ["env"] else {}
     server = Server("locked", auth=Bearer.static("secret"))
     with server.start_http() as running:
@@ -560,11 +560,11 @@ def test_a_request_that_the_server_did_not_run_is_sent_again(status: int, revisi
     (["--http", "0.0.0.0:0", "--", "y"], "write --token TOKEN, which clients must send, and --allow-host NAME"),
     (["--http", "0", "--idle", "0", "--", "y"], "as in --idle 600"),
     (["--http", "0", "--", "http://x/mcp"], "write minimcp bridge http://x/mcp"),
-    (["--http", "0", "--token", "a b", "--", "y"], "a token must have only letters"),
+    (["--http", "0", "--token", "a b", "--", "y"], "a token must contain only letters"),
     (["--shared", "http://x/mcp"], "need --http"),
     (["http://"], "URL"),
 ])  # fmt: skip
-def test_wrong_usage_is_told_what_to_type(
+def test_the_error_for_wrong_usage_says_what_to_type(
     minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch, words: List[str], told: str
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["minimcp"])
@@ -581,16 +581,16 @@ def test_only_clients_with_the_token_are_served(script: str) -> None:
             connect(url)
 
 
-def test_a_port_that_is_taken_is_told(minimcp: Callable[..., Done], script: str) -> None:
+def test_a_port_in_use_is_reported(minimcp: Callable[..., Done], script: str) -> None:
     with Server("x").start_http() as running:
         done = minimcp("bridge", "--http", str(running.port), "--", sys.executable, script)
-    assert done.code == 3 and "another program listens there" in done.err
+    assert done.code == 3 and "another program is listening there" in done.err
 
 
 # ------------------------------------------------------------ between the eras, and several clients
 
 
-def test_what_a_client_said_is_said_again_to_the_next_process(tmp_path: Path) -> None:
+def test_subscriptions_of_a_client_are_repeated_to_the_next_process(tmp_path: Path) -> None:
     text = SERVER.replace(
         "server.run()",
         """
@@ -622,7 +622,7 @@ server.run()
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_question_goes_to_no_other_client(shared: bool) -> None:
-    """The server does not say whose call it asks for: with two that is nobody's."""
+    """A question of the server does not name its call, so with two calls it belongs to neither."""
     behind, asked = Behind(OLD), threading.Event()
 
     def elicit(request: Any) -> Dict[str, str]:
@@ -653,17 +653,17 @@ def test_a_question_goes_to_no_other_client(shared: bool) -> None:
 
 def test_a_state_is_good_for_one_request() -> None:
     with bridged("http", Behind(OLD), NEW, elicit=lambda request: {"name": "x"}) as client:
-        with pytest.raises(RpcError, match="no call waits for this requestState"):
+        with pytest.raises(RpcError, match="no call is waiting for this requestState"):
             client.request(
                 "tools/call",
                 {"name": "add", "arguments": {}, "requestState": "x", "inputResponses": {}},
             )
-        with pytest.raises(RpcError, match="no call waits for this requestState"):
+        with pytest.raises(RpcError, match="no call is waiting for this requestState"):
             client.request("tools/call", {"name": "add", "requestState": 1})
 
 
 def test_a_stream_ends_with_its_server(script: str) -> None:
-    """Of an older server before a newer client, too: the client opens another."""
+    """The client opens another stream, also if the server is older than the client."""
     with front(_child(script), "http") as url, connect(url, revision=NEW, timeout=WAIT) as client:
         with client.listen(tools_list_changed=True) as changes:
             with pytest.raises(InternalError):
@@ -691,7 +691,7 @@ def scripted(behind: Any) -> Iterator[ScriptedClient]:
 @pytest.mark.requirement("M:META-5")
 @pytest.mark.parametrize("revision", [OLD, "2024-11-05", NEW])
 @pytest.mark.parametrize("info", [ABSENT, None, {}, {"name": "raw", "version": "0"}])
-def test_a_client_need_not_say_who_it_is(revision: str, info: Any) -> None:
+def test_a_client_need_not_send_client_info(revision: str, info: Any) -> None:
     tools = {"tools/list": result(tools=[], ttlMs=0, cacheScope="private", resultType="complete")}
     behind = Host(session=revision != NEW, **tools)
     if revision not in (OLD, NEW):
@@ -726,7 +726,7 @@ def test_an_empty_client_info_of_a_handshake_is_not_passed_on(revision: str) -> 
     assert sent["params"]["clientInfo"] == {"name": "minimcp-bridge", "version": VERSION}
 
 
-# What a client of one era asks that only the other era has.
+# Requests of a client of one era that only the other era has.
 FOREIGN = {
     NEW: [
         "ping",
@@ -760,7 +760,7 @@ def test_methods_of_other_revisions_are_unknown(revision: str, behind: str) -> N
 
 @pytest.mark.requirement("M:RES-3", "RES-08", "LOG-07")
 @pytest.mark.parametrize(("revision", "behind"), [(OLD, NEW), (NEW, OLD)])
-def test_errors_are_those_of_the_revision_in_front(revision: str, behind: str) -> None:
+def test_errors_have_the_codes_of_the_clients_revision(revision: str, behind: str) -> None:
     with scripted(Behind(behind).server) as peer:
         if revision == OLD:
             peer.send({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello(OLD)})

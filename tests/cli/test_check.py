@@ -21,8 +21,8 @@ from ..support import WAIT
 from ..web import Peer
 from .conftest import Done, quoted
 
-# A server of 2025-11-25 in a few lines, right in all that is checked; with an argument wrong in one
-# thing, of those that odd_server.py is not wrong in.
+# A server of 2025-11-25 in a few lines that passes every check. With an argument it has one fault
+# that odd_server.py does not have.
 PLAIN = """
 import json, sys
 WRONG = sys.argv[1] if len(sys.argv) > 1 else ""
@@ -80,14 +80,14 @@ for line in sys.stdin:
 """
 
 WARNINGS = {"STDIO-10", "TOOL-10", "TOOL-18", "PAGE-08", "BATCH-15", "LIFE-16"}
-"""What is no MUST there."""
+"""Rows that are not a MUST there."""
 
 
 @pytest.fixture
 def check(
     tmp_path: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., List[Any]]:
-    """The verdicts of a run on the plain server, wrong in what is said."""
+    """The verdicts of a run on the plain server with one fault."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plain.py").write_text(PLAIN)
 
@@ -200,7 +200,7 @@ ODD_SERVER = str(Path(__file__).parent / "odd_server.py")
         ("completes anything", ""),
     ],
 )
-def test_what_is_odd_is_no_breach_unless_the_text_says_so(
+def test_odd_behavior_is_a_breach_only_if_the_specification_says_so(
     odd: str, rows: str, minimcp: Callable[..., Done]
 ) -> None:
     done = minimcp("check", quoted(sys.executable, "-S", ODD_SERVER, odd), "--output", "json")
@@ -216,7 +216,7 @@ def test_what_is_odd_is_no_breach_unless_the_text_says_so(
         ), verdicts
 
 
-def test_a_tool_is_called_with_what_its_schema_asks_for(
+def test_a_tool_is_called_with_arguments_of_its_schema(
     shop_url: str, minimcp: Callable[..., Done]
 ) -> None:
     done = minimcp(
@@ -227,7 +227,7 @@ def test_a_tool_is_called_with_what_its_schema_asks_for(
     assert done.code == 2 and "the server has no tool 'ordr', did you mean order?" in done.err
 
 
-def test_a_revision_that_is_not_spoken_is_no_breach(minimcp: Callable[..., Done]) -> None:
+def test_an_unsupported_revision_is_not_a_breach(minimcp: Callable[..., Done]) -> None:
     plain = quoted(sys.executable, "-S", ODD_SERVER, "nothing")
     done = minimcp("check", plain, "--revision", "2024-11-05")
     assert (done.code, done.out) == (3, "") and done.err.endswith(
@@ -321,7 +321,7 @@ def test_our_server_passes_over_stdio_in_both_eras(
     )
 
 
-def test_a_breach_over_http_is_found_and_what_does_not_apply_is_said(
+def test_a_breach_over_http_is_found_and_inapplicable_checks_are_listed(
     minimcp: Callable[..., Done],
 ) -> None:
     options = HttpOptions(allowed_origins=["http://attacker.example"], sessions=False)
@@ -348,7 +348,7 @@ def test_a_breach_over_http_is_found_and_what_does_not_apply_is_said(
         (["no-such-file.py"], 3, "there is no file 'no-such-file.py'"),
         (["shop.py", "--revision", "1999-01-01"], 2, "invalid choice: '1999-01-01'"),
         (["http://127.0.0.1:9/mcp"], 3, "127.0.0.1:9"),
-        (["shop.py", "--token", "x"], 2, "apply to a server with a URL only"),
+        (["shop.py", "--token", "x"], 2, "apply only to a server with a URL"),
     ],
 )
 def test_wrong_usage(
@@ -358,7 +358,7 @@ def test_wrong_usage(
     assert done.code == code and said in done.err, done
 
 
-def test_one_check_alone(shop_url: str, minimcp: Callable[..., Done]) -> None:
+def test_a_single_check_can_be_run(shop_url: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("check", shop_url, "--only", "PING-01", "--only", "M:META-5", "--verbose")
     assert [line[:24] for line in done.out.splitlines()[:2]] == [
         "PASS  2025-11-25 PING-01",

@@ -185,7 +185,7 @@ for line in sys.stdin:
 """
 
 
-def test_a_list_that_fails_is_told_and_the_others_are_shown(
+def test_a_failed_list_is_reported_and_the_others_are_shown(
     shop: str, minimcp: Callable[..., Done]
 ) -> None:
     older = _write("older.py", OLDER)
@@ -216,9 +216,7 @@ def test_the_stderr_of_a_server_is_shown_on_request_or_when_the_connection_fails
     assert "ordering" not in minimcp("call", shop, "order", "item=a").err
 
 
-def test_what_the_library_warns_the_author_of_is_shown(
-    shop: str, minimcp: Callable[..., Done]
-) -> None:
+def test_warnings_for_the_author_are_shown(shop: str, minimcp: Callable[..., Done]) -> None:
     source = "from minimcp import Server\nserver = Server('s')\n@server.tool\ndef f() -> int: return 1\nserver.run()\n"
     done = minimcp("list", _write("bare.py", source))
     warned = " list: tool f has no description: a model sees only its name\n"
@@ -228,7 +226,9 @@ def test_what_the_library_warns_the_author_of_is_shown(
 # ------------------------------------------------------------ call
 
 
-def test_a_fault_of_a_tool_is_told_with_its_class(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_an_exception_of_a_tool_is_reported_with_its_class(
+    shop: str, minimcp: Callable[..., Done]
+) -> None:
     _write("bug.py", BUG)
     done = minimcp("call", "bug.py", "half", "of=3")
     told = "TypeError: unsupported operand type(s) for /: 'str' and 'int' (for the traceback: --verbose)\n"
@@ -282,7 +282,7 @@ def test_call_reads_arguments_by_the_schema(
     assert (done.code, done.err) == (
         0,
         "ordering\n",
-    )  # which the server says, in this process: no progress
+    )  # in this process the server reports no progress
     said = json.loads(done.out)
     assert {name: said[name] for name in expected} == expected
 
@@ -297,7 +297,7 @@ def test_call_shows_progress_on_stderr(
     ]
 
 
-def test_what_call_prints(shop_url: str, minimcp: Callable[..., Done]) -> None:
+def test_output_of_call(shop_url: str, minimcp: Callable[..., Done]) -> None:
     shown = "a\x1b[31mb 京\n[image, image/png, 5 bytes]\n[resource_link, file:///x]\n"
     assert minimcp("call", shop_url, "pictures").out == shown
     done = minimcp("call", shop_url, "pictures", "--output", "json", "--revision", "2025-06-18")
@@ -342,7 +342,7 @@ def test_bytes_are_printed_or_saved(
     assert minimcp("ping", shop_url, "--output", "raw").code == 2
 
 
-def test_any_text_comes_out_where_the_encoding_has_no_letters_for_it(shelf_url: str) -> None:
+def test_text_that_the_encoding_lacks_is_escaped(shelf_url: str) -> None:
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
@@ -416,7 +416,7 @@ def wait(ctx: Context) -> str:
 
 @pytest.fixture(scope="module")
 def bakery_url() -> Iterator[str]:
-    """Where a server with tasks is to be had, to who has the token "a" or "b"."""
+    """Return the URL of a server with tasks that accepts the tokens "a" and "b"."""
     with served(BAKERY) as url:
         yield url
 
@@ -500,7 +500,7 @@ def test_a_task_of_a_server_without_any(shop_url: str, minimcp: Callable[..., Do
             "",
         ) and "does not declare the capability tasks" in done.err
         done = minimcp("tasks", command, shop_url, "any", "--revision", "2025-06-18")
-        assert (done.code, done.out) == (3, "") and "2025-06-18 does not have tasks" in done.err
+        assert (done.code, done.out) == (3, "") and "2025-06-18 does not support tasks" in done.err
         done = minimcp("tasks", command, shop_url, "")
         assert (done.code, done.out) == (2, "") and "argument ID: the ID is empty" in done.err
 
@@ -609,7 +609,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     done = minimcp("ping", "my-shop")
     assert done.out.startswith("shop 3 answered in ")
     assert (
-        done.err.endswith(f": using the server my-shop of {os.path.abspath('mcp.json')}\n")
+        done.err.endswith(f": using the server my-shop from {os.path.abspath('mcp.json')}\n")
         and done.err.count("\n") == 1
     )
     assert minimcp("ping", "there", "--config", "other.json").err == ""
@@ -618,7 +618,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     done = minimcp("ping", "any", "--config", "other.json")
     assert f"python3 may be a different Python in a host: write {sys.executable}" in done.err
     assert (
-        " as the server 'shop.py' of other.json: "
+        " as the server 'shop.py' in other.json: "
         in minimcp("ping", "shop.py", "--config", "other.json").err
     )
     for target, options, problem in (

@@ -1,4 +1,4 @@
-"""The demo: what it prints, on which Pythons, under which names."""
+"""The demo: its output, its Python versions, and its names."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ BARE = "import sys; sys.path.insert(0, {root!r}); from minimcp.cli import main; 
 
 
 def told(out: str) -> str:
-    """What is printed before it says what to do next, which names this Python and this folder."""
+    """Return the output up to the next steps, which name this Python and this folder."""
     return out.partition("What to do next")[0]
 
 
 @pytest.fixture(scope="module")
 def printed() -> str:
-    """What the demo prints of all chapters."""
+    """Return the demo's output with all chapters."""
     done = run_process("demo", "--all")
     assert (done.code, done.err) == (0, "")
     return told(done.out)
@@ -110,7 +110,7 @@ def test_a_question_is_asked_in_both_ways(printed: str) -> None:
     )
 
 
-def test_a_notification_is_shown_behind_the_answer_wherever_it_came() -> None:
+def test_a_notification_is_shown_after_the_response_whenever_it_arrived() -> None:
     call, done = (
         Entry("-->", {"method": "tools/call", "id": 1}, "tools/call"),
         Entry("<--", {"id": 1}, "tools/call"),
@@ -137,8 +137,8 @@ def test_it_is_the_same_each_time_and_fits_any_terminal(
 
 
 def _pythons() -> List[str]:
-    """Of this machine those of 3.9 and 3.13 that do not run the tests; without any, the one that
-    does."""
+    """Return the Python 3.9 and 3.13 of this machine that do not run the tests; if there is none,
+    the Python that does."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     found = []
     for version in sorted({"3.9", "3.13"} - {f"{sys.version_info.major}.{sys.version_info.minor}"}):
@@ -182,7 +182,7 @@ def test_it_shows_the_first_chapters_and_names_the_others(
     }
 
 
-def test_what_it_says_to_do_next_works(tmp_path: Path) -> None:
+def test_the_suggested_next_steps_work(tmp_path: Path) -> None:
     done = run_process("demo", cwd=tmp_path)
     _, code, told_more = re.split(
         r"(?s)^1\. .*?\n\n(?=    from)|\n\n(?=2\. )", done.out, flags=re.M
@@ -233,14 +233,12 @@ def test_a_step_waits_for_enter_at_a_terminal(keys: bytes, chapters: int, printe
     assert ("What to do next" in done.out) is (chapters == 16)
 
 
-def test_a_step_waits_for_nobody_where_there_is_no_terminal(
-    printed: str, minimcp: Callable[..., Done]
-) -> None:
+def test_no_step_waits_without_a_terminal(printed: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("demo", "--step")
     assert (done.code, done.err, told(done.out)) == (0, "", printed)
 
 
-def test_a_python_that_cannot_run_it_is_told_why(
+def test_an_unsupported_python_prints_the_reason(
     monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
 ) -> None:
     done = run_process("demo", env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONOPTIMIZE": "2"})

@@ -1,4 +1,4 @@
-"""Commands that look at a server which nobody trusts yet end, and need little memory, when it floods."""
+"""Commands that inspect an untrusted server end, and need little memory, when it floods them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from . import flooding
 from .conftest import quoted
 
 PROGRAM = str(Path(flooding.__file__))
-MOST_MEGABYTES = 256
+MAX_MEGABYTES = 256
 
 # Prints the most memory that the command had, after it.
 MEASURED = """
@@ -51,7 +51,7 @@ def run(*words: str) -> "subprocess.CompletedProcess[str]":
         stdin=subprocess.DEVNULL,
     )
     assert "MEMORY" in done.stderr, done.stderr[-2000:]
-    assert int(done.stderr.rpartition("MEMORY ")[2]) < MOST_MEGABYTES * 1024
+    assert int(done.stderr.rpartition("MEMORY ")[2]) < MAX_MEGABYTES * 1024
     return done
 
 
@@ -61,7 +61,7 @@ def floods(done: "subprocess.CompletedProcess[str]") -> Dict[str, Any]:
     found: List[Dict[str, Any]] = json.loads(done.stdout)
     [finding] = [each for each in found if each["row"] == "flood"]
     assert finding["outcome"] == "fail"
-    assert finding["about"] == "the server sends too much"
+    assert finding["about"] == "the server sent too much"
     assert found[-1] is finding or found[-1] == finding  # nothing is run after it
     return finding
 
@@ -81,7 +81,7 @@ def test_check_ends_with_the_finding(kind: str) -> None:
 def test_check_ends_if_the_server_floods_at_once(kind: str) -> None:
     done = run("check", server(kind, "at once"))
     assert done.returncode == 1
-    assert "flood: the server sends too much" in done.stdout
+    assert "flood: the server sent too much" in done.stdout
 
 
 @pytest.mark.parametrize("command", [["list"], ["call", "t"], ["ping"], ["read", "x:y"]])

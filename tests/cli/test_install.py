@@ -43,7 +43,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def shop(shop: str) -> str:
-    """In the place of the shop a server without the library, which starts faster."""
+    """Replace the shop with a server that does not use the library, because it starts faster."""
     Path(shop).write_text(LIGHT, encoding="utf-8")
     return shop
 
@@ -58,7 +58,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _file(client: str, text: str = "") -> Path:
-    """A host's file, whose folder is made."""
+    """Return the path of a host's file, and make its folder."""
     path = Path(HOSTS[client].user_path)
     path.parent.mkdir(parents=True, exist_ok=True)
     if text:
@@ -67,7 +67,7 @@ def _file(client: str, text: str = "") -> Path:
 
 
 @pytest.mark.parametrize("client", HOSTS)
-def test_a_server_is_written_once_and_taken_out_again(
+def test_a_server_is_added_once_and_removed_again(
     client: str, shop: str, home: Path, minimcp: Callable[..., Done]
 ) -> None:
     path, table = _file(client), HOSTS[client].table
@@ -206,7 +206,7 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
         ),
         (
             ["shop.py", "--client", "claude"],
-            "Claude Desktop seems not to be installed: there is no folder",
+            "Claude Desktop does not seem to be installed: there is no folder",
         ),
         (
             ["shop.py", "--client", "vscode"],
@@ -222,7 +222,7 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
         ),
     ],
 )
-def test_what_cannot_be_installed(
+def test_servers_that_cannot_be_installed(
     words: Any, said: str, shop: str, home: Path, minimcp: Callable[..., Done]
 ) -> None:
     Path("broken.py").write_text("raise RuntimeError('no')\n")
@@ -270,7 +270,7 @@ def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["[]", '{"servers": []}', "{", '{"servers": {"a": 1}, "servers": {}}']
 )
-def test_what_is_no_config_is_not_changed(text: str) -> None:
+def test_a_file_that_is_not_a_config_is_not_changed(text: str) -> None:
     with pytest.raises(UsageError, match="was not changed"):
         changed_text("f", text, "servers", "a", {"command": "x"}, True)
 
@@ -309,7 +309,7 @@ def test_all_servers_of_all_hosts_are_listed(
     assert found[0]["entry"]["env"] == ["KEY"] and "secret" not in json.dumps(found)
 
 
-# ------------------------------------------------------------ what an untrusted checkout may do
+# ------------------------------------------------------------ limits of an untrusted checkout
 
 
 @pytest.mark.parametrize("client", [name for name, host in HOSTS.items() if host.project])
@@ -383,7 +383,7 @@ def test_a_list_of_all_servers_shows_no_secret(
         assert "S3CRET" not in done.out + done.err
 
 
-def test_a_list_of_all_servers_shows_what_is_not_secret(
+def test_a_list_of_all_servers_shows_values_that_are_not_secret(
     home: Path, minimcp: Callable[..., Done]
 ) -> None:
     args = ["-y", "@scope/server", "--verbose", "/data/keys", "--port", "8000"]

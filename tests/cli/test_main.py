@@ -1,4 +1,4 @@
-"""The face of the command line: help, versions, exit codes, and what a user gets for a mistake."""
+"""The command line in general: help, versions, exit codes, and the message for a mistake."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["list", "http://x/", "--timeout", "-1"], "must be at least 0 seconds, not -1.0"),
         (["list", "x.py", "--time", "5"], "unrecognized arguments: --time"),
         (["list", "x.py", "--header", "odd"], "'odd' is not \"Name: value\""),
-        (["list", "x.py", "--token", "t"], "apply to a server with a URL only"),
+        (["list", "x.py", "--token", "t"], "apply only to a server with a URL"),
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
         (["ping", "http:///mcp"], "a URL must begin with http:// or https://"),
         (["ping", ""], "the command must not be empty"),
@@ -77,7 +77,7 @@ def test_a_server_that_does_not_start_is_exit_code_3(
     assert (done.code, done.out) == (3, "") and said in done.err and "Traceback" not in done.err
 
 
-def test_a_package_that_is_missing_is_told_in_one_line(
+def test_a_missing_package_is_reported_in_one_line(
     monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
 ) -> None:
     monkeypatch.setitem(sys.modules, "requests", None)
@@ -91,7 +91,7 @@ def test_a_package_that_is_missing_is_told_in_one_line(
         )
     monkeypatch.setitem(
         sys.modules, "minimcp.cli.demo", None
-    )  # what is missing of our own is a fault of ours
+    )  # a missing module of our own is a fault of the library
     with pytest.raises(ImportError, match="demo"):
         main(["demo"])
 

@@ -1,5 +1,5 @@
-"""``run``: the server object in a file, found, named and served, over stdio and HTTP, and anew when
-a file changes."""
+"""``run`` finds the server object in a file, names it and serves it over stdio and HTTP, and starts
+again when a file changes."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_it_serves_until_its_input_ends(tmp_path: Path, name: str) -> None:
     assert (done.code, sorted(done.err)) == (
         0,
         sorted("noise\nloaded"),
-    )  # Python's buffer may come second
+    )  # Python's buffer may be printed second
     assert json.loads(done.out)["result"]["serverInfo"]["name"] == "two"
 
 
@@ -84,7 +84,10 @@ def test_a_plain_class_or_an_object_of_it_is_served(
     with connect(find_server(load(path), name, path)) as client:
         assert client.call_tool("add").text == ("y" if more else "x")
         assert client.server_info is not None and client.server_info.name == "notes"
-    assert capsys.readouterr() == ("", "" if more else "serving Notes(), a class of some_server\n")
+    assert capsys.readouterr() == (
+        "",
+        "" if more else "serving Notes(), a class from some_server\n",
+    )
 
 
 def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
@@ -98,7 +101,7 @@ def test_a_class_that_needs_arguments_is_not_made(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "name", "said"),
     [
-        (TWO, "", "has several servers, choose one: {path}:first, {path}:second"),
+        (TWO, "", "has several servers: choose one of {path}:first, {path}:second"),
         (TWO, ":third", "has no variable 'third'; its servers are first, second"),
         ("x = 1\n", ":x", "'x' in {path} is not a server but int"),
         ("from minimcp import Server\n", "", "has no server object: write"),
@@ -195,7 +198,7 @@ def greet() -> str:
 
 
 class Served:
-    """A ``minimcp run`` of ``shop.py`` in a process, with what it says on stderr."""
+    """Run ``minimcp run shop.py`` in a process, and collect its stderr."""
 
     def __init__(self, folder: Path, *options: str) -> None:
         self.process = subprocess.Popen(
@@ -268,16 +271,14 @@ def test_the_other_commands_find_it_at_its_urls(
     assert served.end() == 0
 
 
-def test_a_port_that_is_taken(shop: str, minimcp: Callable[..., Done]) -> None:
+def test_a_port_in_use(shop: str, minimcp: Callable[..., Done]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = minimcp("run", shop, "--http", str(port))
     assert done.code == 3 and done.err.count("cannot listen") == done.err.count("\n") == 1
 
 
-def test_it_is_started_anew_when_a_file_changes(
-    tmp_path: Path, serve: Callable[..., Served]
-) -> None:
+def test_it_restarts_when_a_file_changes(tmp_path: Path, serve: Callable[..., Served]) -> None:
     def answer() -> str:
         with connect(served.url) as client:
             return client.call_tool("answer").text
@@ -295,14 +296,14 @@ def test_it_is_started_anew_when_a_file_changes(
     assert answer() == "two"
     _file(tmp_path, "x = (\n", "shop.py")
     served.next("cannot be imported: line 1: SyntaxError")
-    served.next("waiting for a change to restart")
+    served.next("waiting for a change before restarting")
     _file(tmp_path, SERVER.replace("return ANSWER", "return ANSWER * 2"), "shop.py")
     assert served.next(r"serves at (\S+)") == served.url
     assert answer() == "twotwo"
     assert served.end() == 0
 
 
-def test_what_is_watched(tmp_path: Path) -> None:
+def test_watched_files(tmp_path: Path) -> None:
     watched = ["shop.py", "beside.py", "package/__init__.py", "package/inner.py"]
     for name in [*watched, "notes.txt", "plain/other.py", "plain/package/__init__.py"]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,5 +1,5 @@
-"""Questions of a server: at a terminal they are put to the user, elsewhere declined; and what a
-user writes there."""
+"""Questions of a server: at a terminal the user is asked, otherwise they are declined; and the text
+that a user types."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def curious() -> Iterator[str]:
 
 @pytest.fixture
 def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
-    """What a user types at the terminal that stdin is then."""
+    """Make a terminal of stdin, and return a function that types at it."""
     keys, screen = os.openpty()
     with open(screen, encoding="utf-8") as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
@@ -212,7 +212,7 @@ def test_answers_are_given_beforehand(
     ) and said in done.err
 
 
-def test_what_is_answered_beforehand_is_not_asked(
+def test_prepared_answers_are_not_asked(
     curious: str, minimcp: Callable[..., Done], types: Callable[[str], object]
 ) -> None:
     types("\n\nl\n\n\n")
@@ -229,7 +229,7 @@ def test_what_is_answered_beforehand_is_not_asked(
     )
 
 
-def test_a_pattern_that_may_take_for_ever_is_not_run_on_what_is_typed(
+def test_a_slow_pattern_is_not_run_on_typed_text(
     types: Callable[[str], object],
 ) -> None:
     types("a" * 40 + "!\n")
@@ -260,7 +260,7 @@ def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
     assert "a | b asks: ?\nOpen this page if you trust it:\nnonsense\n" in capfd.readouterr().err
 
 
-def test_questions_come_one_at_a_time(types: Callable[[str], object], capfd: Any) -> None:
+def test_questions_are_asked_one_at_a_time(types: Callable[[str], object], capfd: Any) -> None:
     asker, answers = FormPrompter(), []  # type: ignore[var-annotated]
     form = {"type": "object", "properties": {"x": {"type": "integer"}}}
     threads = [
@@ -406,7 +406,7 @@ def test_a_file_and_json_as_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert said in str(caught.value), word
 
 
-def test_a_key_that_comes_twice_makes_a_list() -> None:
+def test_a_repeated_key_makes_a_list() -> None:
     schema = {"properties": {"x": {"type": "array", "items": {"type": "integer"}}}}
     assert read_pairs(["x=1", "x=2", "y=a", "y=b"], schema) == {"x": [1, 2], "y": ["a", "b"]}
     maybe = {
@@ -419,7 +419,7 @@ def test_a_key_that_comes_twice_makes_a_list() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "1", "{", '{"a": NaN}', "[" * 100_000])
-def test_what_is_no_object(text: str) -> None:
+def test_arguments_that_are_not_objects(text: str) -> None:
     with pytest.raises(UsageError, match="--json: "):
         read_object(text, "--json")
 
@@ -443,7 +443,7 @@ def test_circular_and_odd_schemas_are_shown() -> None:
 
 
 def test_a_schema_of_forms_within_forms_is_shown_in_few_words() -> None:
-    """It has 100 ** 8 of them, of which nobody would read a thousand."""
+    """The schema has 100 ** 8 forms, and no user would read a thousand."""
     root = {"anyOf": [{"type": "integer"}, *[{"$ref": "#/anyOf"}, {"$ref": "#/$defs/a"}] * 50]}
     root["$defs"] = {"a": {"oneOf": [root, root]}}
     shown = kind(root, root)
@@ -456,7 +456,7 @@ def test_a_schema_of_forms_within_forms_is_shown_in_few_words() -> None:
     )
 
 
-def test_what_objects_hold_is_shown() -> None:
+def test_members_of_objects_are_shown() -> None:
     due = {"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}
     where = {"type": "object", "properties": {"room": {"type": "string"}}}
     fields = {"due": due, "done": {"default": False}, "where": where}

@@ -41,7 +41,7 @@ BYTES = b"".join(
 def tracing(
     *words: str, program: Sequence[str] = (), **options: Any
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """The command, or a program in its place, between this process and a server."""
+    """Run the command, or another program, between this process and a server."""
     options = {"env": {**os.environ, "PYTHONPATH": str(ROOT)}, "stderr": subprocess.PIPE, **options}
     command = [*(program or command_line("trace")), *words]
     process = subprocess.Popen(
@@ -61,7 +61,7 @@ def python(source: str, *words: str) -> List[str]:
     return ["--", sys.executable, "-c", source, *words]
 
 
-# ------------------------------------------------------------ nothing stands between
+# ------------------------------------------------------------ bytes pass unchanged
 
 
 def test_every_byte_passes_both_ways_and_so_does_the_exit_code(tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ sys.exit(trace_command(sys.argv[1:], "trace"))
 @pytest.mark.skipif(
     os.name == "nt", reason="needs the signals of POSIX, which Windows does not have"
 )
-def test_a_signal_is_passed_on_that_came_just_before_the_wait_for_the_server() -> None:
+def test_a_signal_just_before_the_wait_for_the_server_is_forwarded() -> None:
     with tracing(
         *python("import sys; sys.stdin.read()"), program=[sys.executable, "-c", LATE]
     ) as process:
@@ -148,7 +148,7 @@ def test_a_server_that_a_signal_ends_looks_like_that_to_the_host() -> None:
         )
 
 
-def test_a_host_that_hears_no_more_ends_the_server() -> None:
+def test_a_host_that_stops_reading_ends_the_server() -> None:
     source = "import os\ntry:\n while True: os.write(1, b'x' * 9999)\nexcept BrokenPipeError: os._exit(3)"
     with tracing(*python(source)) as process:
         assert process.stdout and process.stdout.read(1) == b"x"
@@ -158,7 +158,7 @@ def test_a_host_that_hears_no_more_ends_the_server() -> None:
 
 
 @pytest.mark.parametrize("output", ["/dev/full", None])
-def test_what_cannot_be_written_down_holds_nobody_up(output: str) -> None:
+def test_a_transcript_that_cannot_be_written_blocks_no_message(output: str) -> None:
     if output and not os.path.exists(output):
         pytest.skip("needs the device /dev/full, which Linux has")
     line = (
@@ -167,7 +167,7 @@ def test_what_cannot_be_written_down_holds_nobody_up(output: str) -> None:
     )
     with tracing(
         *(["--output", output] if output else []), *python(ECHO)
-    ) as process:  # of stderr nobody reads
+    ) as process:  # of stderr without a reader
         assert process.stdin and process.stdout and process.stderr
         for _ in range(40):
             process.stdin.write(line * 100)
@@ -181,7 +181,7 @@ def test_what_cannot_be_written_down_holds_nobody_up(output: str) -> None:
     assert process.returncode == 0
 
 
-# ------------------------------------------------------------ what is written down
+# ------------------------------------------------------------ the transcript
 
 
 def test_a_host_and_a_server(shop: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
@@ -241,12 +241,12 @@ def recorder_of(file: Path) -> Any:
 
 
 def goes_out(recorder: Any) -> None:
-    """Have it be as if what waits to be written were written."""
+    """Pretend that the queued bytes were written."""
     recorder._queued_bytes = 0
 
 
 def record(tmp_path: Path, *chunks: bytes) -> List[Dict[str, Any]]:
-    """What is written down of these bytes from the host."""
+    """Return the records of these bytes from the host."""
     file = tmp_path / "rows.jsonl"
     recorder = recorder_of(file)
     for chunk in chunks:
@@ -273,7 +273,8 @@ def test_lines_are_put_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_message", [True, False])
 def test_no_control_character_reaches_a_terminal(tmp_path: Path, is_message: bool) -> None:
-    """JSON leaves some as they are: C1 controls, the order of text, what is not shown."""
+    """JSON does not escape some characters: C1 controls, changes of text direction, invisible
+    characters."""
     bad = [chr(code) for code in range(sys.maxunicode + 1)
            if code not in (10, 13) and not chr(code).isprintable() and not 0xD800 <= code < 0xE000]  # fmt: skip
     text = "".join(bad[:400] + bad[400::997]) + "\u202e\u2066\u009b\x7f\u200b\U000e0041"
@@ -286,7 +287,7 @@ def test_no_control_character_reaches_a_terminal(tmp_path: Path, is_message: boo
     assert row["message"] == (json.loads(line) if is_message else text)
 
 
-def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_omitted_messages_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trace, "MAX_BYTES", 100)
     line = b'{"jsonrpc":"2.0","id":%d,"method":"tools/list"}\n'
     file = tmp_path / "rows.jsonl"
@@ -317,7 +318,7 @@ def test_what_is_left_out_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 # ------------------------------------------------------------ wrong usage
 
 
-def test_wrong_usage_is_answered_with_what_to_type(
+def test_the_error_for_wrong_usage_says_what_to_type(
     tmp_path: Path, minimcp: Callable[..., Done]
 ) -> None:
     (tmp_path / "server.py").write_text("print()")

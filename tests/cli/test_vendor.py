@@ -1,5 +1,5 @@
-"""``minimcp vendor``: what is copied, how copies are told apart, and that they work without
-site-packages."""
+"""``minimcp vendor``: which files are copied, how a changed copy is recognized, and that copies
+work without site-packages."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-# ------------------------------------------------------------ what the command says
+# ------------------------------------------------------------ the output of the command
 
 
 @pytest.mark.parametrize(("option", "kind"), [([], ""), (["--only", "server"], " (server)")])
@@ -84,13 +84,13 @@ def test_it_copies_and_checks(option: List[str], kind: str, minimcp: Callable[..
         (["gone", "--only", "server", "--with", "prompt"], "did you mean prompts?"),
         (
             ["gone", "--only", "server", "--with", "zzz"],
-            "unknown feature 'zzz'; there are ",
+            "unknown feature 'zzz'; the features are ",
         ),
         (["mcp_copy", "--only", "both"], "invalid choice: 'both'"),
         ([], "required: DIR"),
     ],
 )
-def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
+def test_rejected_targets(arguments: List[str], said: str, minimcp: Callable[..., Done]) -> None:
     Path("full").mkdir()
     Path("full", "mine.txt").write_text("mine")
     Path("file").write_text("mine")
@@ -105,7 +105,7 @@ def test_what_it_refuses(arguments: List[str], said: str, minimcp: Callable[...,
     assert sorted(map(str, Path().rglob("*"))) == before and not (PACKAGE / "inside").exists()
 
 
-def test_what_the_command_says(minimcp: Callable[..., Done]) -> None:
+def test_output_of_the_command(minimcp: Callable[..., Done]) -> None:
     """When the folder cannot be written; and as the page shows."""
     done = minimcp("vendor", "/proc/mcp_copy")
     assert (done.code, done.out, done.err.count("\n")) == (
@@ -154,7 +154,7 @@ def test_a_manifest_from_before_the_features_had_names_has_the_usual_ones(
     assert read_manifest("part").role == Role("client", tuple(usual_features()))
 
 
-# ------------------------------------------------------------ what a copy holds
+# ------------------------------------------------------------ the contents of a copy
 
 
 ROLES = [
@@ -180,7 +180,7 @@ def test_a_whole_copy_holds_every_file_of_the_package() -> None:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=str)
-def test_a_copy_for_a_role_holds_what_it_imports_and_says_what_is_left_out(role: Role) -> None:
+def test_a_copy_for_a_role_holds_its_imports_and_names_omitted_features(role: Role) -> None:
     whole = own_files()
     part = own_files(role)
     stubs = {path for path, data in part.items() if data.startswith(HEADER + b"raise ImportError(")}
@@ -195,7 +195,7 @@ def test_a_copy_for_a_role_holds_what_it_imports_and_says_what_is_left_out(role:
             assert target in modules or (late and (target in stubs or folder in stubs)), (
                 f"{path} imports {target}"
             )
-    # Every module is imported by another one, or it is where a role or a feature begins.
+    # Each module is imported by another one, or is the beginning of a role or a feature.
     begin = {path for name in role.features for path in package.modules_of(name, role.only)}
     begin |= {*package.public_modules(role.only), "__init__.py"}
     reached = {target for path in modules for target, _ in package.imports(path)}
@@ -222,7 +222,9 @@ def _differences(folder: str) -> List[str]:
     return differences(folder, read_manifest(folder))
 
 
-def test_differences_are_told_by_file_and_links_are_not_followed(made: str, tmp_path: Path) -> None:
+def test_differences_are_listed_by_file_and_links_are_not_followed(
+    made: str, tmp_path: Path
+) -> None:
     compiled = Path(made, "types", "__pycache__")
     compiled.mkdir()
     (compiled / "x.pyc").write_bytes(b"x")
@@ -235,7 +237,7 @@ def test_differences_are_told_by_file_and_links_are_not_followed(made: str, tmp_
     os.rename(errors, tmp_path / "errors.py")
     os.symlink(tmp_path / "errors.py", errors)
     Path(made, "LICENSE").unlink()
-    os.mkfifo(os.path.join(made, "LICENSE"))  # which is not waited for
+    os.mkfifo(os.path.join(made, "LICENSE"))  # not waited for
     os.rename(os.path.join(made, "stdio"), tmp_path / "stdio")
     os.symlink(tmp_path / "stdio", os.path.join(made, "stdio"))
     found = [each for each in _differences(made) if not each.startswith("missing: stdio/")]
@@ -253,13 +255,13 @@ def test_differences_are_told_by_file_and_links_are_not_followed(made: str, tmp_
         "[" * 100_000,
     ],
 )
-def test_a_folder_with_a_manifest_that_makes_no_sense_is_no_copy(made: str, text: str) -> None:
+def test_a_folder_with_an_invalid_manifest_is_not_a_copy(made: str, text: str) -> None:
     Path(made, "vendored.json").write_text(text)
     with pytest.raises(UsageError, match="is not a copy"):
         read_manifest(made)
 
 
-def test_a_manifest_behind_a_link_is_none(made: str, tmp_path: Path) -> None:
+def test_a_manifest_behind_a_link_is_ignored(made: str, tmp_path: Path) -> None:
     os.rename(os.path.join(made, "vendored.json"), tmp_path / "real")
     os.symlink(tmp_path / "real", os.path.join(made, "vendored.json"))
     with pytest.raises(UsageError, match="is not a copy"):
@@ -401,7 +403,7 @@ def test_a_zip_can_be_imported(role: Role, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"5\n", b"")
 
 
-def test_type_checkers_and_linters_leave_a_copy_alone() -> None:
+def test_type_checkers_and_linters_ignore_a_copy() -> None:
     for path, data in own_files(Role("server")).items():
         if path.endswith(".py"):
             assert data.startswith(b"# mypy: ignore-errors\n# ruff: noqa\n"), path

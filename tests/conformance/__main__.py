@@ -19,7 +19,7 @@ from .suite import Broken, Verdict
 SETS = {"2025-11-25": 30, "2026-07-28": 37}
 """Revisions with a set of required scenarios, and how many there are for a server."""
 
-BESIDE = {  # what the suite runs with a set and does not count, and we do
+BESIDE = {  # the suite runs these with a set and does not count them, but we do
     "2025-11-25": ["server-session-lifecycle", "json-schema-2020-12", "server-sse-polling"],
     "2026-07-28": [
         "json-schema-2020-12",
@@ -34,7 +34,7 @@ OLDER = {
 }  # revisions without a set, and how many scenarios there are for a server
 NEVER_CHECKED = "tasks-status-notifications"  # which this build of the suite always skips
 EXTENSIONS = {"tasks": ("tasks-", 9), "skills": ("sep-2640-", 3)}
-"""What the names of an extension's scenarios begin with, and how many there are for a server."""
+"""The prefix of the names of an extension's scenarios, and their number for a server."""
 
 
 class Score:

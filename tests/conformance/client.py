@@ -46,7 +46,7 @@ def call_as_told(client: minimcp.Client) -> None:
 
 
 def use_everything(client: minimcp.Client) -> None:
-    """Use whatever has a header of its own."""
+    """Call every tool with a header of its own."""
     for tool in client.list_tools():
         client.call_tool(tool.name, {})
     for resource in client.list_resources():
@@ -82,7 +82,7 @@ def list_skills(client: minimcp.Client) -> None:
 
 
 def read_skills(client: minimcp.Client) -> None:
-    """Read the other files only of skills whose SKILL.md is what was listed: none of these."""
+    """Read the other files only of skills whose SKILL.md equals its entry. Here there is none."""
     for skill in client.list_skills():
         try:
             client.read_skill(skill)
@@ -122,7 +122,7 @@ CLIENT_METADATA_URL = "https://conformance-test.local/client-metadata.json"
 
 
 class Browser:
-    """A person who agrees to everything: the page redirects at once."""
+    """A person who agrees to everything; the page redirects at once."""
 
     def __init__(self) -> None:
         self.came = ""

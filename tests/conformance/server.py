@@ -137,7 +137,7 @@ def add_tasks(server: Server) -> None:
 
     @server.tool(task="later")
     def test_tool_with_task(ctx: Context) -> str:
-        """Asks first, and then goes on as a task."""
+        """Ask a question first, and then become a task."""
         name = ctx.elicit("What is your name?", {"name": str}, key="user_name").require()["name"]
         ctx.become_task()
         return f"Hello, {name}!"

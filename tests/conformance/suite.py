@@ -1,9 +1,9 @@
-"""The official conformance suite: installed, asked what there is, run, and judged more strictly
-than by itself.
+"""The official conformance suite: it is installed, listed and run, and its results are judged more
+strictly than the suite does.
 
 A scenario counts as passed when nothing failed, nothing warned, and at least one check of its own
-succeeded; that what was sent has the right shape is checked in every scenario, and alone is no such
-check.
+succeeded. Every scenario also checks the shape of sent messages, so that check alone does not
+count.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ ENVIRONMENT = NodeEnvironment("conformance", [f"{PACKAGE}@0.2.0-alpha.12"])
 SCENARIO_SECONDS = 60.0
 SET_SECONDS = 150.0
 START_SECONDS = 20.0
-EXTENSION = "extension"  # what the suite lists in the place of a revision
+EXTENSION = "extension"  # the suite's list has this instead of a revision
 GENERIC = "wire-schema-valid"  # the check that is made in every scenario
 _STAMP = re.compile(r"-\d{4}-\d{2}-\d{2}T[\d-]+Z$")
 _LISTED = re.compile(r"\s+- (\S+)(?: \[(\S+)\])?$")
 
 
 class Broken(Exception):
-    """The suite or the server under test did not run; the message says which and what it printed."""
+    """The suite or the server under test did not run. The message names the program and its output."""
 
 
 class Verdict(NamedTuple):
-    """What came of one scenario. `problem` is empty when it passed."""
+    """The outcome of one scenario. `problem` is empty if it passed."""
 
     scenario: str
     succeeded: int = 0
@@ -67,10 +67,10 @@ class Verdict(NamedTuple):
 
 
 def listed(printed: str, leg: str) -> dict[str, list[str]]:
-    """Return the scenarios of a leg, "Server" or "Client", from what the suite lists, with the
-    words in brackets.
+    """Return the scenarios of a leg, "Server" or "Client", from the suite's list, with the words in
+    brackets.
 
-    What stands below "Run and reported" carries its leg in brackets, and is left out.
+    Scenarios below "Run and reported" have their leg in brackets, and are left out.
     """
     found: dict[str, list[str]] = {}
     inside = False
@@ -84,7 +84,7 @@ def listed(printed: str, leg: str) -> dict[str, list[str]]:
 
 
 def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, str]:
-    """Run the suite to its end; return its code and what it printed."""
+    """Run the suite to its end; return its exit code and its output."""
     command = [*ENVIRONMENT.command(f"{PACKAGE}/dist/index.js"), *arguments]
     with open(folder / "suite.log", "w+b") as log:
         process = subprocess.Popen(
@@ -113,7 +113,7 @@ def run(arguments: Sequence[str], folder: Path, seconds: float) -> tuple[int, st
 
 
 def ask(*arguments: str) -> str:
-    """Return what the suite prints."""
+    """Return the output of the suite."""
     with tempfile.TemporaryDirectory() as folder:
         code, printed = run(arguments, Path(folder), SCENARIO_SECONDS)
     if code:

@@ -26,7 +26,7 @@ def check(status: str, id: str = "own") -> "dict[str, Any]":
         ([check("SUCCESS")], 1, "the suite ended with 1: the client did not end well"),
     ],
 )
-def test_what_passes(checks: "Sequence[dict[str, Any]]", code: int, problem: str) -> None:
+def test_passing_scenarios(checks: "Sequence[dict[str, Any]]", code: int, problem: str) -> None:
     assert Verdict.of("ping", checks, code).problem == problem
 
 

@@ -57,7 +57,8 @@ MEASURES = frozenset({
     "C72", "C75", "K05",
     "K05H", "K06", "K06H", "K08", "K08H", "K12", "K25", "K26", "K27", "K29", "K31",
 })  # fmt: skip
-"""Rows whose figures another row's work would spoil: with --jobs they come alone, at the end."""
+"""Rows with figures that the work of another row would spoil. With --jobs they run separately, at
+the end."""
 
 TESTS = Path(__file__).resolve().parent.parent
 OUR_SERVER = (sys.executable, str(TESTS / "wire" / "servers" / "plain.py"))
@@ -117,7 +118,7 @@ def arguments(given: Sequence[str]) -> argparse.Namespace:
 
 
 def rows(only: "str | None") -> List[str]:
-    """The rows to try; one that there is not ends the program."""
+    """Return the rows to try. An unknown row ends the program."""
     chosen = only.split(",") if only else list(ROWS)
     unknown = [id for id in chosen if id not in ROWS]
     if unknown:
@@ -133,12 +134,12 @@ def shown(outcome: Outcome) -> str:
     return f"{outcome.id:4} {outcome.verdict:<4} {outcome.seconds:6.1f} s  {what}"
 
 
-# seconds after which a row has hung, whatever its own bounds, and the mutants' more for those
+# seconds after which a row hangs, whatever its own limits; and more for the mutants
 LONGEST = 250.0
 
 
 def hang(id: str) -> None:
-    """Say where the threads are, and end."""
+    """Print the stacks of all threads, and exit."""
     faulthandler.dump_traceback()
     print(f"{id:4} hangs", flush=True)
     os._exit(1)

@@ -1,8 +1,8 @@
 """``python bad_adapter.py FAULT``: a small client with one fault, as an adapter, for tests of the
 runner.
 
-Without a fault ("none") it does right what the cases ask that it is tried with. "trusts" keeps,
-follows, sends back and prints what it is told. Standard library alone.
+Without a fault ("none") it passes the cases that the tests run. "trusts" keeps, follows, sends back
+and prints everything that a server sends. It needs only the standard library.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ kept: List[Any] = []
 
 
 class Lost(Exception):
-    """The server is gone."""
+    """The server has ended."""
 
 
 class Client:
@@ -128,8 +128,8 @@ class Web:
         self.send("POST", {"method": "notifications/initialized"})
 
     def followed(self, to: str) -> str:
-        """What is named, if it is on the same host: as one parser takes it; it ends where another
-        ends it."""
+        """Return the name if it is on the same host according to one parser, though another parser
+        ends it elsewhere."""
         found = urljoin(self.url, to)
         if urlsplit(found).netloc.rpartition("@")[2] != urlsplit(self.url).netloc:
             raise ValueError("elsewhere")
@@ -230,7 +230,7 @@ class Adapter:
 
 
 def run(adapter: Adapter, command: Dict[str, Any]) -> None:
-    """Do what a command says, and answer it."""
+    """Execute a command, and answer it."""
     try:
         found = {"text": "well"} if FAULT == "agrees" else getattr(adapter, command["do"])(command)
     except Exception as error:

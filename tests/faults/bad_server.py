@@ -1,8 +1,7 @@
-"""``python bad_server.py FAULT``: a small server with one fault, for the tests of the runner.
-Standard library alone.
+"""``python bad_server.py FAULT``: a small server with one fault, for the tests of the runner. It
+needs only the standard library.
 
-Without a fault ("none") it does right what the cases ask that it is tried with, so it is the fault
-that they find.
+Without a fault ("none") it passes the tested cases, so any finding is due to the fault.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def say(message: Any) -> None:
 
 
 def refuse(code: int, id: Any = None) -> None:
-    """An error, with whatever id the fault allows."""
+    """Return an error, with the id that the fault allows."""
     if FAULT == "silent":
         return
     id = None if FAULT == "nameless" else id
@@ -83,7 +82,7 @@ def result_of(method: str, params: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def right(message: Dict[str, Any]) -> Optional[int]:
-    """What is wrong with a request, as a code; None if nothing is."""
+    """Return the error code of a request, or None if the request is valid."""
     params = message.get("params", {})
     if (
         message.get("jsonrpc") != "2.0"
@@ -162,7 +161,7 @@ def main() -> None:
                 ):
                     threading.Timer(
                         60, answer, (message,)
-                    ).start()  # the end of the input comes first
+                    ).start()  # the end of the input is processed first
                 elif message is not None or piece.strip() == b"null":
                     answer(message)
     if FAULT == "impatient":

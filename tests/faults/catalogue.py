@@ -1,5 +1,4 @@
-"""The rows of the fault catalogue: what is done to the subject, and what is right. One line each,
-for tables."""
+"""The rows of the fault catalogue: the fault, and the correct behavior. One line each, for tables."""
 
 from __future__ import annotations
 
@@ -9,7 +8,7 @@ SERVER, CLIENT, BOTH, HTTP = "server", "client", "both", "HTTP"
 
 
 class Row(NamedTuple):
-    """One row: its name, the role that is tried, what is done, and what is expected."""
+    """One row: its name, the role under test, the fault, and the expected behavior."""
 
     id: str
     role: str
@@ -176,4 +175,4 @@ _ROWS: Tuple[Tuple[str, str, str, str], ...] = (
 )
 
 ROWS: Dict[str, Row] = {row[0]: Row(*row) for row in sorted(_ROWS)}
-"""Every row, by its name; H at the end of a name says that it is the row of that name over HTTP."""
+"""Every row, by its name. H at the end of a name marks the row over HTTP."""

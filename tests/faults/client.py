@@ -17,14 +17,14 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 from ..support import children_of, eventually, status_of
 
 PEER = Path(__file__).resolve().parent.parent / "wire" / "peer.py"
-"""The scripted server that clients are let loose on; its docstring says what a script may hold."""
+"""The scripted server under which clients are tested. Its docstring describes the scripts."""
 
 GONE = {"ok": False, "error": "gone", "message": "the adapter ended"}
 
 
 class Reply(NamedTuple):
-    """How one command to the adapter ended, and after how many seconds. `error` is None when it
-    went well."""
+    """The outcome of one command to the adapter, and its duration in seconds. `error` is None if it
+    succeeded."""
 
     ok: bool
     error: Optional[str]
@@ -177,7 +177,7 @@ class Client:
         )
 
     def journal(self, which: int = -1) -> List[Dict[str, Any]]:
-        """What happened to a scripted server, the latest if none is named."""
+        """Return the journal of a scripted server, by default the latest one."""
         return [
             json.loads(line) for line in self._journals[which].read_text("utf-8").split("\n")[:-1]
         ]
@@ -204,7 +204,8 @@ class Client:
         return len(children_of(self.process.pid))
 
     def settled(self, what: str, most: int, seconds: float) -> int:
-        """As `count`, when it is at most `most` or the time is over: what ends may take a moment."""
+        """Return the count like `count`, but wait until it is at most `most` or the time is over,
+        because threads and processes take a moment to end."""
         eventually(lambda: self.count(what) <= most, seconds)
         return self.count(what)
 
@@ -213,7 +214,7 @@ class Client:
         return (self.folder / "stderr").read_text("utf-8", "replace")
 
     def dispose(self) -> None:
-        """End the adapter and the scripted servers, and forget what they wrote."""
+        """End the adapter and the scripted servers, and delete their journals."""
         assert self.process.stdin is not None and self.process.stdout is not None
         for pid in self.servers():
             try:  # and nothing that may have got its number since

@@ -1,4 +1,4 @@
-"""K26 to K32: what a server makes a client keep, run, send and print."""
+"""K26 to K32: limits on the data that a client keeps, runs, sends and prints for a server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .trial import Missing, Trial, case
 from .web_tools import answer, as_event
 
 WORST = "a" * 40 + "!"
-PATTERNS = (  # what a matcher that goes back never ends with, on WORST or on the text beside it
+PATTERNS = (  # a matcher with backtracking never finishes this, on WORST or on the text next to it
     ("^(a+)+$", WORST), ("^(?:a|a)*$", WORST), ("(?:a|a)" * 40 + "$", WORST), ("(?:a|aa)" * 40 + "$", WORST),
     ("^" + "a?" * 40 + "a" * 40 + "$", WORST), ("^" + "a{1,2}" * 40 + "$", "a" * 70 + "!"),
     ("^" + "a{0,99}" * 6 + "$", "a" * 400 + "!"), (".*.*.*.*.*=", "a" * 3_000), (r"^(a|b|ab)*c\1$", "ab" * 30),
@@ -24,8 +24,7 @@ PATTERNS = (  # what a matcher that goes back never ends with, on WORST or on th
 
 @case("K26")
 def backtracking(t: Trial) -> None:
-    """Output schemas of a server, one property for each pattern, and forms whose default is looked
-    at."""
+    """Output schemas of a server, one property for each pattern, and forms with a default to check."""
     tools: List[Any] = [{"name": "echo", "inputSchema": {"type": "object"}}]
     steps: List[Any] = []
     many = {"items": {"anyOf": [*({"pattern": f"a.*a?a?{n}$"} for n in range(100)), {}]}}
@@ -53,7 +52,7 @@ def backtracking(t: Trial) -> None:
     client = t.client()
     if client.open(elicit=0, tool_errors=[*asked, None], **HANDSHAKE).error == "unsupported":
         return
-    for _ in asked:  # no answer comes to the call: only to the question
+    for _ in asked:  # the call gets no response, only the question does
         t.below("a call with a form", client.call("echo", 0.5).seconds, 2)
     client.alive()
 
@@ -241,8 +240,8 @@ def kept(t: Trial) -> None:
 
 @case("K32")
 def logs(t: Trial) -> None:
-    """What a server says in each place that a client may tell of, and nothing is set up for its
-    log."""
+    """A server's text appears in every place that a client may log, and the client configures no
+    logging."""
 
     def listed(heard: Heard, wire: Wire) -> None:
         twice = {f"{n}{TEXT}": {"type": "string", "x-mcp-header": "Twice"} for n in range(2)}

@@ -1,4 +1,4 @@
-"""K03 to K08 over HTTP, and K11 to K19: what a client makes of a hostile HTTP server."""
+"""K03 to K08 over HTTP, and K11 to K19: a client and a hostile HTTP server."""
 
 from __future__ import annotations
 
@@ -248,7 +248,7 @@ def bad_events(t: Trial) -> None:
     for web, client in visits(t):
         for tool in web_tools.FIRST:
             reply = client.call(tool, text="after")
-            if reply.text != "after":  # an error is no harm, if it comes at once
+            if reply.text != "after":  # an error at once does no harm
                 worse = t.warn if reply.error and reply.seconds <= 1 * t.options.slack else t.fail
                 worse(f"{tool}: {reply.error or reply.text}: {reply.message}"[:150])
         for tool in web_tools.REPLIES:
@@ -264,7 +264,8 @@ def bad_events(t: Trial) -> None:
 
 @case("K08H")
 def endless(t: Trial) -> None:
-    """What has a limit is refused at it; what costs nothing goes on until the call's time is over."""
+    """Anything with a limit is rejected at the limit; anything without a cost continues until the
+    deadline of the call."""
     client = visitor(t, hostile(t))
     client.alive()
     base = client.memory()
@@ -309,8 +310,8 @@ def slow(t: Trial) -> None:
 
         web = hostile(t, said={"server/discover": drip, "initialize": drip})
         refused(t, opened(client, web, 1.0), f"opening what is {name}", 2.0)
-    # Nobody listens, which is said at once; and nobody accepts, so that even the connection is
-    # never made.
+    # No server listens, which is reported at once; and no server accepts, so that not even the
+    # connection is made.
     closed = hostile(t)
     closed.dispose()
     refused(t, opened(client, closed), "nobody listens", 2.0)
@@ -323,14 +324,14 @@ def slow(t: Trial) -> None:
         threads = client.count("task")
         reply = client.open(1.0, url=f"http://127.0.0.1:{listener.getsockname()[1]}/mcp")
         refused(t, reply, "a connection that is never made, timeout 1 s", 2.0)
-        # by itself it would go on for 10 s
+        # the task itself would run for 10 s
         t.below("threads left by it", client.settled("task", threads, 6) - threads, 0, "")
 
 
 @case("K12")
 def bomb(t: Trial) -> None:
     web = hostile(t)
-    t.note("the bomb", len(web.bomb) / 1_000_000, "MB")  # and so it is there
+    t.note("the bomb", len(web.bomb) / 1_000_000, "MB")  # so the bomb exists
     client = visitor(t, web)
     client.alive()
     t.note("before", client.memory(), "MB")
@@ -405,7 +406,7 @@ def resumed(t: Trial) -> None:
 
 
 def gives_up(t: Trial) -> None:
-    """It cannot be resumed, whatever the status."""
+    """The stream cannot be resumed, with any status."""
     for name, no in (
         ("a cut", lambda wire: end(wire)),
         ("500", lambda wire: wire.whole(500, PAGE, "text/html")),
@@ -439,7 +440,7 @@ def goes_in_circles(t: Trial) -> None:
 
 
 class Sessions:
-    """A server that knows its newest session alone."""
+    """A server that knows only its newest session."""
 
     def __init__(self, t: Trial, *, none: bool = False) -> None:
         self.alive: List[str] = []
@@ -498,8 +499,8 @@ def always_gone(t: Trial) -> None:
 
 
 def many_gone(t: Trial) -> None:
-    """20 calls at once find that their session is gone: one new session for all, and each is sent
-    once more at most."""
+    """20 calls at once find that their session has ended: they share one new session, and each is
+    sent at most once more."""
     server = Sessions(t)
     client = visitor(t, server.web)
     client.alive()
@@ -596,7 +597,7 @@ def greedy(t: Trial) -> None:
     other = hostile(t)
     client = t.client()
     pipe = client.folder / "pipe"
-    os.mkfifo(pipe)  # who opens it to read hangs, and is seen
+    os.mkfifo(pipe)  # a client that opens it for reading hangs, and the case notices that
     for url in (f"file://{pipe}", other.url, "http://169.254.169.254/latest"):
         challenge = f'Bearer resource_metadata="{url}", scope="all"'
         for method in ("server/discover", "tools/call"):
@@ -624,8 +625,7 @@ def _status(status: int, **headers: str) -> Any:
 
 
 def retries(t: Trial, client: Client) -> None:
-    """A server that wants to be asked again in 11 days; with --full it is waited for as long as the
-    cap says."""
+    """A server asks for a retry in 11 days. With --full the case waits as long as the limit."""
 
     def get(heard: Heard, wire: Wire) -> None:
         if "last-event-id" not in heard.headers:
@@ -659,7 +659,7 @@ def odd(t: Trial) -> None:
 
 
 class Legacy:
-    """A server that speaks HTTP+SSE alone."""
+    """A server that supports only HTTP+SSE."""
 
     def __init__(self, t: Trial, endpoint: str) -> None:
         self.endpoint = endpoint
@@ -690,7 +690,7 @@ class Legacy:
 
 
 def elsewhere(other: Hostile) -> Tuple[str, ...]:
-    """Endpoints that are not on the origin of who names them."""
+    """Return endpoints that are not on the origin of the server that names them."""
     return (
         other.url, f"//127.0.0.1:{other.port}/evil", f"//evil.example:{other.port}/", "javascript:alert(1)",
         "file:///etc/passwd", f"https://127.0.0.1:{other.port}/", "http://", "http://[::1", "data:,x",
@@ -730,7 +730,7 @@ def session_ids(t: Trial) -> None:
         web = hostile(t, handshake=True, session=id)
         reply = opened(client, web)
         if reply.ok:
-            if id.strip():  # else there is none
+            if id.strip():  # otherwise there is none
                 t.warn(f"the session {id[:10]!r} was taken")
             client.call("echo")
         t.expect(

@@ -1,5 +1,5 @@
-"""K01 to K10 and K20 to K25: what a client makes of a server; C65 to C70: client and server, many
-calls at once."""
+"""K01 to K10 and K20 to K25: a client and its server. C65 to C70: many calls at once between client
+and server."""
 
 from __future__ import annotations
 
@@ -152,8 +152,8 @@ HOSTILE: Tuple[Tuple[str, Any], ...] = (
 
 @case("K25")
 def hostile_tools(t: Trial) -> None:
-    """The tool `structured` returns what it is called with, which a client may check against its
-    output schema."""
+    """The tool `structured` returns its arguments, which a client may check against its output
+    schema."""
     for client in clients(t, list="ten-thousand"):
         reply = client.do("list", timeout=20.0)
         t.expect(
@@ -162,7 +162,7 @@ def hostile_tools(t: Trial) -> None:
         )
         t.below("10,000 tools", reply.seconds, 2)
     good = {"name": "echo", "inputSchema": {"type": "object"}}
-    for name, schema in HOSTILE:  # each is a part of a result, and called with what is worst for it
+    for name, schema in HOSTILE:  # each is a part of a result, called with its worst value
         tool = {
             **good,
             "name": "structured",
@@ -334,8 +334,8 @@ def ends(t: Trial, commands: List[Command], texts: List[str], wait: float) -> "C
 
 
 def crowd(t: Trial, client: Client, calls: int) -> None:
-    """32 callers at once, texts of random length, each of which must come back; then a close in the
-    middle."""
+    """32 callers at once send texts of random length, each of which must be returned. Then the
+    client closes in the middle."""
     begun = time.monotonic()
     for start in range(0, calls, 32 * 8):
         texts = [f"{start + n} " + "x" * t.dice.randrange(2_000) for n in range(32 * 8)]
@@ -436,7 +436,7 @@ def closes(t: Trial) -> None:
     for how in (
         "leave",
         "end of stdin",
-    ):  # with a client open: neither the process nor its server stays
+    ):  # with an open client: neither the process nor its server stays
         client = t.client().opened(**HANDSHAKE)
         client.begin_call("silent", 20.0)
         client.alive()
@@ -452,7 +452,7 @@ def closes(t: Trial) -> None:
 
 @case("C69")
 def at_the_timeout(t: Trial) -> None:
-    """Each call's answer comes when its time is over, give or take a millisecond."""
+    """The response to each call arrives at its deadline, give or take a millisecond."""
     if "slow" not in t.subject.tools:
         raise Missing("no tool slow")
     client, counts = pair(t), Counter[str]()
@@ -465,7 +465,7 @@ def at_the_timeout(t: Trial) -> None:
         counts.update("answers" if one.ok else str(one.error) for one in replies)
     for name, value in counts.items():
         t.note(name, value, "")
-    time.sleep(0.2)  # the last answers come late: none may be taken for the answer to the next call
+    time.sleep(0.2)  # the last responses are late, and must not be used for the next call
     reply = client.call("echo", text="after")
     t.expect(reply.text == "after", f"a call afterwards: {reply.text or reply.error}")
 

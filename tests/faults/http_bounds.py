@@ -20,12 +20,13 @@ ARRAYS = "2025-03-26"  # the revision that has them
 
 
 def padding(size: int) -> Tuple[Any, ...]:
-    """Values of so many bytes: what takes far more memory than bytes, and what takes as much."""
+    """Values of this many bytes: some need far more memory than bytes, some need as much."""
     return [{}] * (size // 4), "x" * size
 
 
 def greetings(size: int) -> Iterator[bytes]:
-    """`initialize` with bodies of nearly so many bytes, in each member that a server may keep."""
+    """Yield `initialize` bodies of nearly this many bytes, one for each member that a server may
+    keep."""
     for value in padding(size - 1000):
         for part in ("capabilities", "clientInfo"):
             params = hello("2025-11-25")
@@ -37,13 +38,14 @@ def greetings(size: int) -> Iterator[bytes]:
 
 @case("C71")
 def left_behind(t: Trial) -> None:
-    """Small bodies, and the largest: a tenth of what one peer can open, and with --full all of it."""
+    """Use small bodies, and the largest ones: a tenth of what one peer can open, and with --full
+    all."""
     if not t.subject.http:
         raise Missing("no HTTP server")
     site: Site = t.keep(start_http(t.subject, t.options))
     full, largest = t.options.full, site.terms.body_bytes
     with ExitStack() as stack:
-        for rounds in (1, 0):  # what the first round of each makes once is no matter
+        for rounds in (1, 0):  # the first round allocates caches, which do not count
             base = site.memory()
             for size, sessions, listens in ((60_000, 900, 200), (largest, 100, 56)):
                 few = 10 if size < largest else 20
@@ -60,7 +62,7 @@ def left_behind(t: Trial) -> None:
 
 
 def greet(t: Trial, site: Site, size: int, count: int, base: float) -> int:
-    """How many of so many sessions are opened."""
+    """Return how many of this many sessions open."""
     bodies, opened = list(greetings(size)), 0
     for number in range(count):
         response = site.exchange(site.wire("POST", bodies[number % len(bodies)]))
@@ -76,7 +78,7 @@ def greet(t: Trial, site: Site, size: int, count: int, base: float) -> int:
 
 
 def listen(site: Site, stack: ExitStack, size: int, count: int) -> int:
-    """How many of so many streams are opened."""
+    """Return how many of this many streams open."""
     if MODERN not in site.revisions:
         return 0
     session, opened = site.session(MODERN), 0
@@ -135,7 +137,7 @@ def dear(t: Trial, site: Site) -> None:
 
 @case("C73")
 def arrays(t: Trial) -> None:
-    """As many calls as a server takes at once, and ten times more, in arrays."""
+    """Send as many calls as a server runs at once, and ten times more, in arrays."""
     site = t.hasty(requests=10)
     if ARRAYS not in site.revisions or "slow" not in site.tools:
         raise Missing("arrays, or the tool slow")
@@ -161,8 +163,8 @@ def arrays(t: Trial) -> None:
 
 @on_site("C74", "count", "big", "pour", "echo")
 def others_events(t: Trial, site: Site) -> None:
-    """A stream is cut, others make many events, few that are large, or are many; it is come back
-    to."""
+    """A stream is cut while others send many events, few large ones, or are many. Then it is
+    resumed."""
     victim = resumable(t, site)
 
     def call(tool: str, **arguments: Any) -> None:
@@ -194,8 +196,7 @@ def others_events(t: Trial, site: Site) -> None:
 
 @case("C75")
 def room(t: Trial) -> None:
-    """Sessions and connections that only were begun, as many as there may be: others find room
-    beside them."""
+    """The maximum number of unfinished sessions and connections leaves room for others."""
     site = t.hasty(sessions=40, connections=40, head=30)
     held = keeping(t, site)
     begun = fill(site, held.revision, 60, whole=False)[0]
@@ -254,7 +255,7 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def forged(t: Trial, log: str, who: str) -> None:
-    """What a peer said is on the lines of whoever reports it, without controls."""
+    """Text of a peer appears only on log lines of its reporter, without control characters."""
     lines = [line for line in log.splitlines() if line.startswith(MARK)]
     t.expect(not lines, f"the log of {who} has {len(lines)} lines that its peer wrote")
     found = sorted({one.group() for one in CONTROL.finditer(log)})

@@ -24,14 +24,14 @@ from .raw import shown
 from .server_work import NOISE, RAISED
 from .trial import Missing, Trial, case, on_site, start_http
 
-# what a slow head begins with; it goes on for ever
+# the beginning of a slow head, which never ends
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-# seconds between some new connections of each kind and the next: a crowd at once is another matter
+# seconds between groups of new connections of each kind; a sudden crowd is another case
 PACE = 0.01
 
 
 def make_room(descriptors: int) -> None:
-    """Have this process, and what it starts, open so many files."""
+    """Allow this process, and its children, this many open files."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = descriptors + 200
     if soft == resource.RLIM_INFINITY or soft >= wanted:
@@ -42,9 +42,9 @@ def make_room(descriptors: int) -> None:
 
 
 class Slow:
-    """Connections of one kind: what each sends at once, and again and again.
+    """Connections of one kind: the bytes that each sends at first, and the bytes that it repeats.
 
-    A `whole` request's response is waited for, so that the crowd grows no faster than the server
+    A `whole` request waits for its response, so that the crowd grows no faster than the server
     serves.
     """
 
@@ -114,8 +114,8 @@ def slow_loris(t: Trial) -> None:
 
 
 def shed(t: Trial, site: Site, kinds: Tuple[Slow, ...], each: int) -> int:
-    """Open them, a few at a time, and watch until all are gone or it is too late; the most threads
-    that there were."""
+    """Open the connections, a few at a time, and wait until all are closed or the time is over.
+    Return the maximum number of threads."""
     wait = max(kind.deadline for kind in kinds) + 2 * t.options.slack + t.options.patience / 4
     threads, begun, dripped, last = 0, 0, 0.0, time.monotonic()
     with ExitStack() as stack, selectors.DefaultSelector() as selector:
@@ -164,9 +164,7 @@ def full(t: Trial, site: Site) -> None:
     site.settled(lambda: float(beyond(site, ping) != "served"), 0)
     t.below("recovers after", time.monotonic() - begun, 1)
     t.freed(site, files, f"{most} connections")
-    with (
-        ExitStack() as stack
-    ):  # as many as there may be, all idle: a new one is served all the same
+    with ExitStack() as stack:  # all allowed connections, all idle: a new one is still served
         for _ in range(most):
             t.expect(
                 stack.enter_context(site.visitor()).send(ping).answer().status == 200,
@@ -182,7 +180,7 @@ def full(t: Trial, site: Site) -> None:
 
 
 def beyond(site: Site, ping: bytes) -> str:
-    """What becomes of a request on one connection more: served, 503, closed, waits."""
+    """Return the outcome of a request on one connection too many: served, 503, closed, or waiting."""
     with site.visitor(0.5) as visitor:
         visitor.push(ping)
         try:
@@ -234,7 +232,7 @@ def pour(session: Session, count: int) -> bytes:
 
 
 def reads_slowly(t: Trial, site: Site, session: Session) -> None:
-    """Who reads slowly, but in time, gets all of it."""
+    """A client that reads slowly, but in time, receives the whole response."""
     wanted, body, pause = 300, b"", 500_000
     with site.visitor(taking=32768) as visitor:
         status, _ = visitor.send(pour(session, wanted)).head()
@@ -252,7 +250,7 @@ def reads_slowly(t: Trial, site: Site, session: Session) -> None:
 
 
 def whole(visitor: Visitor) -> bool:
-    """Whether a body in chunks comes to its end; what has come of it is read."""
+    """Return whether a chunked body is complete, from the bytes received so far."""
     try:
         for _ in visitor.chunks():
             pass
@@ -265,8 +263,8 @@ NOTICES = 20_000  # more than the buffers of the system hold
 
 
 def unread_notices(t: Trial, site: Site, session: Session, wait: float) -> None:
-    """The stream of a session that nobody reads is dropped, and whoever makes the notices for it
-    does not wait."""
+    """The stream of a session without a reader is dropped, and the sender of its notifications does
+    not wait."""
     files = site.settled(site.descriptors, 0, 0.2)
     with site.visitor(taking=2048) as deaf, site.visitor() as busy:
         t.expect(deaf.send(session.listen()).head()[0] == 200, "no stream of a session")
@@ -313,8 +311,8 @@ def disconnects(t: Trial) -> None:
 
 
 def leave(t: Trial, session: Session, tries: int, word: str, files: float) -> None:
-    """Begin so many calls, and leave them, every other one by a reset; with each batch the server
-    comes to an end."""
+    """Start this many calls, and abandon them, every other one with a reset. After each batch the
+    server must finish."""
     site = session.site
     watched = session.revision == MODERN and {"watch", "wait_for"} <= site.tools
     slow = "deaf_slow" in site.tools
@@ -345,7 +343,7 @@ def leave(t: Trial, session: Session, tries: int, word: str, files: float) -> No
         if not watched:
             site.exchange(unwatched)  # those before it have ended, or nearly
         if site.settled(site.descriptors, files) > files:
-            return  # it is told at the end
+            return  # reported at the end
 
 
 @case("C48")
@@ -378,7 +376,8 @@ def dropped_streams(t: Trial) -> None:
 
 
 def opened(t: Trial, session: Session) -> Tuple[Visitor, float]:
-    """A stream, as soon as the one before is known to be gone; and the seconds until then."""
+    """Open a stream as soon as the previous one is known to have ended. Return it, and the seconds
+    until then."""
     begun = time.monotonic()
     while True:
         visitor = session.site.visitor()
@@ -434,7 +433,7 @@ def raising(t: Trial) -> None:
 
 
 def told(t: Trial, response: Response, what: str) -> None:
-    """A response is whole: one answer, which says that it failed and not where."""
+    """Check that a response is complete: one error response that names no place in the code."""
     answers = [one for one in messages(response) if "method" not in one]
     failed = len(answers) == 1 and ("error" in answers[0] or answers[0]["result"].get("isError"))
     t.expect(failed, f"{what}: status {response.status}, {shown(response.body)}")
@@ -484,7 +483,7 @@ def endings(t: Trial) -> None:
 
 
 def at_once_again(t: Trial, site: Site) -> None:
-    """Another server takes the same port at once, and knows nothing of the sessions of the first."""
+    """Another server takes the same port at once, and does not know the sessions of the first."""
     command = tuple(word.replace("{port}", str(site.port)) for word in t.subject.http)
     again: Site = t.keep(start_http(t.subject._replace(http=command), t.options, port=site.port))
     t.expect(again.port == site.port, "another port was taken")
@@ -533,7 +532,7 @@ def in_flight(t: Trial, seconds: int, bound: float, twice: bool) -> None:
 
 
 def at(part: float, values: List[float]) -> float:
-    """The value that this part of them does not exceed."""
+    """Return the value that this share of the values does not exceed."""
     return sorted(values)[max(0, int(len(values) * part + 0.999999) - 1)]
 
 
@@ -553,13 +552,13 @@ def many(t: Trial, site: Site) -> None:
     burst(t, site)
 
 
-# Sessions from which the requests of C61 come: a server may allow one client only a part of its
-# requests, as ours does (a quarter, Limits.client_share).
+# Sessions that send the requests of C61. A server may allow one client only a part of its requests,
+# as ours does (a quarter, Limits.client_share).
 CROWD_CLIENTS = 10
 
 
 def fifty(t: Trial, site: Site, revision: str) -> None:
-    """Fifty clients with twenty calls each, one after the other; half of them keep their
+    """Fifty clients make twenty calls each, one after the other. Half of them keep their
     connection."""
 
     def client(number: int) -> List[float]:
@@ -593,14 +592,15 @@ def connecting(site: Site, stack: ExitStack) -> socket.socket:
 def together(
     site: Site, clients: Sequence[Session], count: int, seconds: float
 ) -> Tuple[List[float], List[str]]:
-    """Connect and call so many times at once, on one thread and from all clients in turn. Return
-    how long each call took, and what was wrong."""
+    """Connect and call this many times at once, on one thread and from all clients in turn. Return
+    the duration of each call, and the faults."""
     times: List[float] = []
     wrong: List[str] = []
     came: Dict[int, bytes] = {}
 
     def step(sock: Any, number: int, mask: int) -> Optional[str]:
-        """What is wrong, once it has ended: empty if nothing is."""
+        """Do one step of a client; return its fault when it has ended, or an empty text if there is
+        none."""
         try:
             if mask & selectors.EVENT_WRITE:
                 client = clients[number % len(clients)]
@@ -637,8 +637,7 @@ BACKLOG = 128
 
 
 def burst(t: Trial, site: Site) -> None:
-    """A server that does not run for a moment loses nobody: so many connections wait to be
-    accepted."""
+    """A server that stops for a moment loses no client: this many connections wait to be accepted."""
     site.signal(signal.SIGSTOP)
     with ExitStack() as stack:
         stack.callback(site.signal, signal.SIGCONT)
@@ -687,7 +686,7 @@ def hostile(site: Site, session: Session, dice: random.Random) -> List[bytes]:
 def quiet(t: Trial, site: Site) -> None:
     sessions = t.sessions(site)
     faults = [data for session in sessions for data in hostile(site, session, t.dice)]
-    for data in faults:  # once, as what is said the first time may be said only then
+    for data in faults:  # once, because some code may run only the first time
         commit(site, data)
     before = len(site.stderr().splitlines())
     rounds = 40 if t.options.full else 3
@@ -704,7 +703,7 @@ def quiet(t: Trial, site: Site) -> None:
             f"{log.count(sign)} x {sign} in the log: {log.partition(sign)[2][:200]!r}",
         )
     count = (5000 if t.options.full else 300) // 4
-    for session in sessions:  # the same fault, over and over: the log says so now and then
+    for session in sessions:  # the same fault again and again, which the log reports now and then
         for name, data in (
             ("a broken body", session.post(b"{")), ("an unknown tool", session.call("no-such-tool")),
             ("another host", session.post(b"{}", host="evil.example")), ("no request", b"garbage\r\n\r\n"),
@@ -718,7 +717,7 @@ def quiet(t: Trial, site: Site) -> None:
 
 
 def commit(site: Site, data: bytes) -> None:
-    """Do one of them, and leave without waiting for more than the beginning of an answer."""
+    """Send one faulty request, and leave without waiting for more than the beginning of a response."""
     with site.visitor() as visitor:
         visitor.push(data)
         visitor.finish_quietly()

@@ -1,8 +1,7 @@
 """An HTTP server under trial, in raw bytes: its process, connections to it, and requests in both
 eras.
 
-A fault of the subject is an AssertionError here: a hang, an end that came too soon, a response that
-is none.
+A fault of the subject is an AssertionError here: a hang, an early end, or an invalid response.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ class Visitor(Peer):
         return self
 
     def push(self, data: bytes) -> int:
-        """Send as much of this as the server takes; how much that was. No error: it may have
-        closed."""
+        """Send as much of this as the server reads, and return how much that was. The server may
+        have closed."""
         view, end = memoryview(data), time.monotonic() + self.patience
         taken = 0
         while taken < len(view) and time.monotonic() < end:
@@ -99,7 +98,7 @@ class Visitor(Peer):
         return self.body(method, *self.head())
 
     def body(self, method: str, status: int, headers: Dict[str, str]) -> Response:
-        """The response of this head, whose body is still to come."""
+        """A response with this head, whose body has not arrived yet."""
         self.wait()
         try:
             if method == "HEAD" or status in (204, 304):
@@ -116,7 +115,7 @@ class Visitor(Peer):
             ) from None
 
     def chunks(self) -> Iterator[bytes]:
-        """The pieces of a body, up to its end; the wait begins anew with each."""
+        """Yield the pieces of a body, up to its end. The timeout starts again with each piece."""
         while True:
             self.wait()
             piece = self.chunk()
@@ -129,7 +128,7 @@ class Visitor(Peer):
         return self.rest()
 
     def has_closed(self) -> bool:
-        """Whether the server has closed, by now; what has come is kept."""
+        """Return whether the server has closed the connection. Received bytes are kept."""
         self.socket.settimeout(0)
         try:
             while True:
@@ -147,29 +146,29 @@ _URL = re.compile(r"http://(127\.0\.0\.1|localhost|0\.0\.0\.0|\[::1\]):(\d+)(/[^
 
 
 class Terms(NamedTuple):
-    """What an HTTP server grants: seconds, bytes and counts. The usual values are those of the
+    """The limits of an HTTP server: seconds, bytes and counts. The defaults are those of the
     catalogue."""
 
     head: float = 10.0  # for the head of a request
     body: float = 30.0  # for its body
     idle: float = 5.0  # between two requests
     write: float = 30.0  # to take a piece of a response
-    keepalive: float = 15.0  # of silence on a stream, before a comment comes
-    grace: float = 5.0  # for what runs when the server is told to end
+    keepalive: float = 15.0  # seconds of silence on a stream before a comment
+    grace: float = 5.0  # for running requests when the server has to end
     session_ttl: float = 1800.0  # that a session lives without use
     connections: int = 1000  # at once
     sessions: int = 1000  # at once
     streams: int = 256  # of notices, at once
     body_bytes: int = 4 * 1024 * 1024  # of a body
     workers: int = 64  # handlers at once
-    requests: int = 1000  # that are begun and unfinished, at once
+    requests: int = 1000  # the number of started and unfinished ones at one time
 
 
 class Site(Server):
     """An HTTP server command, started, and listening.
 
-    "{port}" in the command becomes a free port. Without, it has to say where it is on stdout or
-    stderr, as http://127.0.0.1:PORT/PATH. `told` is what of the terms it is told in its
+    "{port}" in the command becomes a free port. Without it, the command prints its URL on stdout or
+    stderr, as http://127.0.0.1:PORT/PATH. `told` holds the terms that it receives in its
     environment.
     """
 
@@ -234,8 +233,8 @@ class Site(Server):
     def wire(
         self, method: str, body: bytes = b"", path: Optional[str] = None, **instead: Optional[str]
     ) -> bytes:
-        """The bytes of a request. `instead`: headers beside or instead of the usual, "_" for "-",
-        None for none."""
+        """Return the bytes of a request. `instead`: headers in addition to the usual ones or
+        instead of them, "_" for "-", None to omit one."""
         headers: Dict[str, Optional[str]] = {"host": f"127.0.0.1:{self.port}"}
         if method == "POST":
             headers.update(
@@ -270,7 +269,7 @@ class Site(Server):
         return time.monotonic() - begun
 
     def probes(self, count: int = 5) -> Tuple[float, float]:
-        """The median of so many probes, and the worst."""
+        """Return the median of this many probes, and the worst one."""
         found = [self.probe() for _ in range(count)]
         return statistics.median(found), max(found)
 
@@ -292,7 +291,7 @@ class Site(Server):
 
 
 class Session:
-    """A client in raw HTTP: of a handshake, or one whose requests stand alone."""
+    """A raw HTTP client, with a handshake or stateless."""
 
     def __init__(self, site: Site, revision: str) -> None:
         self.site, self.revision = site, revision
@@ -341,7 +340,7 @@ class Session:
         )
 
     def stream(self) -> bytes:
-        """What opens a stream of notices."""
+        """Return the request that opens a stream of notices."""
         if self.revision == MODERN:
             return self.request(
                 "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
@@ -374,8 +373,8 @@ def _headers(given: Mapping[str, str]) -> Dict[str, Optional[str]]:
 
 
 def messages(response: Response) -> List[Any]:
-    """What a body says, one message or the events of a stream: strict JSON; empty for anything
-    else."""
+    """Return the messages of a body, one message or the events of a stream. Invalid JSON returns an
+    empty list."""
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "application/json":
         return [decode(response.body)] if response.body else []
@@ -383,8 +382,8 @@ def messages(response: Response) -> List[Any]:
 
 
 def events(body: bytes) -> Iterator[Any]:
-    """The messages of an event stream, whose lines may end in three ways; an event that is not
-    complete is none."""
+    """Return the messages of an event stream, whose lines may end in three ways. An incomplete
+    event is not a message."""
     for block in re.split(rb"\r\n\r\n|\n\n|\r\r", body)[:-1]:
         lines = re.split(rb"\r\n|\n|\r", block)
         data = [

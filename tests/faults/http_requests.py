@@ -17,8 +17,8 @@ from .trial import CASES, Missing, Trial, on_site
 MB = 1 << 20
 
 HEADER_MISMATCH, UNSUPPORTED_VERSION = -32020, -32022
-"""What a server may say first of a request that stands alone: headers and the envelope come before
-the rest."""
+"""Errors that a server may report first for a stateless request, because it checks the headers and
+the envelope before the rest."""
 
 
 class Posted:
@@ -33,7 +33,7 @@ class Posted:
         mirrored: Dict[str, Optional[str]] = {}
         if (
             self.revision == MODERN
-        ):  # the headers that repeat what a body says, as far as it can be read
+        ):  # the headers that repeat values of the body, as far as it can be read
             called = b'"tools/call"' in line
             name = ("add" if b'"add"' in line else "echo") if called else None
             method = "tools/call" if called else "server/discover"
@@ -56,7 +56,7 @@ class Posted:
 
 
 class BodyTrial(Trial):
-    """A trial whose servers are `Posted`."""
+    """A trial with `Posted` servers."""
 
     def __init__(self, trial: Trial, site: Site) -> None:
         subject = trial.subject._replace(
@@ -73,7 +73,8 @@ class BodyTrial(Trial):
     def refused(
         self, server: Any, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
     ) -> None:
-        """As `Trial.refused`; a request that stands alone may be refused for its headers first."""
+        """Check a rejection like `Trial.refused`. A stateless request may be rejected for its
+        headers first."""
         if server.revision == MODERN:
             codes = (*codes, HEADER_MISMATCH, UNSUPPORTED_VERSION)
         super().refused(server, line, codes, id, name)
@@ -196,7 +197,7 @@ FOREIGN: Tuple[Tuple[str, str], ...] = (
     ("origin", "http://localhost.evil.example"), ("origin", "http://localhost:80:evil.example"), ("origin", "null"),
     ("origin", "https://localhost:x"), ("origin", "file://"),
 )  # fmt: skip
-MANY = 4  # after so many hangs a case does not try the rest
+MANY = 4  # after this many hangs, a case skips the rest
 
 
 @on_site("C42")
@@ -326,7 +327,7 @@ def verbs(t: Trial, site: Site) -> None:
             with site.visitor() as visitor:
                 response = visitor.send(data).answer(verb)
                 status = response.status
-                # CONNECT asks for another place, which is not there
+                # CONNECT names another target, which does not exist
                 known = (
                     (400, 404, 405, 501)
                     if verb == "CONNECT"
@@ -350,7 +351,7 @@ def verbs(t: Trial, site: Site) -> None:
 def goes_on(
     t: Trial, session: Session, visitor: Visitor, headers: Dict[str, str], what: str
 ) -> None:
-    """The connection serves the next request, or has closed with nothing more to say."""
+    """Check that the connection serves the next request, or has closed without further output."""
     data = session.request(ping_of(session), id="next")
     if headers.get("connection", "").lower() == "close" or visitor.push(data) < len(data):
         came = visitor.closes()
@@ -408,7 +409,7 @@ def pipelined(t: Trial, session: Session) -> None:
 
 
 def expecting(t: Trial, session: Session) -> None:
-    """Expect, with what is known and what is not."""
+    """Send the header Expect with supported and unsupported values."""
     data = session.request(ping_of(session))
     head, _, body = data.partition(b"\r\n\r\n")
     with session.site.visitor() as visitor:
@@ -425,7 +426,7 @@ def expecting(t: Trial, session: Session) -> None:
 
 
 def after_refusals(t: Trial, session: Session) -> None:
-    """A connection goes on after a refusal, or ends."""
+    """After a rejection, a connection stays usable or is closed."""
     site, ping = session.site, partial(session.request, ping_of(session))
     for what, data in (
         ("400", session.post(b"{")), ("403", ping(origin="http://evil.example")),
@@ -446,7 +447,7 @@ def after_refusals(t: Trial, session: Session) -> None:
             goes_on(t, session, visitor, response.headers, what)
 
 
-MANY_FAULTS = 20  # after so many faults nothing that waits is tried any more
+MANY_FAULTS = 20  # after this many faults, no slow case is tried
 
 
 class Vector(NamedTuple):
@@ -455,13 +456,13 @@ class Vector(NamedTuple):
     name: str  # in words
     make: Callable[[Session], bytes]  # its bytes, from a session
     grave: bool = (
-        True  # whether two programs could read it in two ways; else serving it is merely lax
+        True  # whether two programs could read it differently; otherwise serving it is merely lax
     )
 
 
 def _lines(*lines: str, body: Callable[[bytes], bytes] = bytes) -> Callable[[Session], bytes]:
-    """These header lines, in which N becomes the true length, and the true body or what is made of
-    it."""
+    """Return these header lines, in which N becomes the true length, with the true body or a
+    changed one."""
 
     def make(session: Session) -> bytes:
         true = payload_of(session)

@@ -1,8 +1,8 @@
-"""C53 to C59, C63 and C64: where requests go, whose they are, what streams carry, and what proxies
-do to them.
+"""C53 to C59, C63 and C64: the routes and owners of requests, the contents of streams, and the
+effects of proxies.
 
-That a session is nobody's but its principal's is shown by tests/transports: a command has no users
-to log in.
+tests/transports shows that a session belongs to its principal, because a command has no users to
+log in.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def glance(site: Site, data: bytes, method: str) -> Response:
 
 
 def refused(t: Trial, response: Response, name: str, *statuses: int) -> None:
-    """It has one of these statuses, and no result; another refusal is a warning."""
+    """Check that a response has one of these statuses, and no result. Another error status is a
+    warning."""
     if served(response) or response.status // 100 in (2, 5):
         t.fail(f"{name} got status {response.status}: {shown(response.body)}")
     elif statuses and response.status not in statuses:
@@ -122,8 +123,8 @@ def strangers(t: Trial) -> None:
 
 @on_site("C55", "echo", "deaf_slow")
 def twins(t: Trial, site: Site) -> None:
-    """Each response comes on its own connection, whatever its id is: a table of ids would mix them
-    up."""
+    """Each response arrives on the connection of its request, whatever its id is. A global table of
+    ids would mix them up."""
     for revision in t.http_eras():
         sessions = [site.session(revision), site.session(revision)]
         with site.visitor() as first:
@@ -211,8 +212,8 @@ READY = json.dumps(notification("notifications/initialized")).encode()
 def fill(
     site: Site, revision: str, count: int, *, whole: bool = True
 ) -> "tuple[List[str], List[int]]":
-    """Begin so many sessions, all on a connection as long as it lasts; their ids, and the statuses
-    of the others."""
+    """Open this many sessions, all on one connection as long as it lasts. Return their ids, and the
+    statuses of the others."""
     ids, refusals = [], []
     visitor = site.visitor()
     data = site.wire("POST", json.dumps(request(1, "initialize", hello(revision))).encode())
@@ -238,7 +239,7 @@ def crowds(t: Trial) -> None:
     site = t.site()
     first = keeping(t, site)
     most, revision = int(site.terms.sessions), first.revision
-    fill(site, revision, 50)  # what is made once is no matter
+    fill(site, revision, 50)  # one-time allocations do not count
     before = site.memory()
     ids, _ = fill(site, revision, most - 51)
     t.below(
@@ -271,14 +272,13 @@ def crowds(t: Trial) -> None:
 
 
 def expiry(t: Trial) -> None:
-    """As many sessions as there may be end when nobody uses them, all of them: as many find room
-    again."""
+    """The maximum number of sessions expires when nobody uses them, and the same number fits again."""
     site = t.hasty(session_ttl=1, sessions=40)
     revision = t.http_eras()[0]
     for _ in range(2):
         begun = time.monotonic()
         ids, refusals = fill(site, revision, 41)
-        quick = time.monotonic() - begun < 1  # else the first have ended before the last begin
+        quick = time.monotonic() - begun < 1  # otherwise the first have ended before the last start
         t.expect(
             len(ids) >= 40 and (refusals or not quick),
             f"{len(ids)} sessions were opened where 40 may be",
@@ -289,7 +289,7 @@ def expiry(t: Trial) -> None:
 
 
 def streams(t: Trial) -> None:
-    """What an open stream costs, with its thread if it has one."""
+    """Measure the memory of an open stream, including its thread if it has one."""
     site = t.site()
     revision = t.http_eras()[0]
     sessions = [site.session(revision) for _ in range(250 if t.options.full else 120)]
@@ -308,7 +308,7 @@ def streams(t: Trial) -> None:
 
 
 class Old:
-    """A client of HTTP+SSE: a stream down, whose first event says where to post."""
+    """An HTTP+SSE client: a stream of events, the first of which names the endpoint for posts."""
 
     def __init__(self, site: Site) -> None:
         self.site, self.visitor = site, site.visitor()
@@ -336,7 +336,7 @@ class Old:
         ).status
 
     def answer(self, id: Any) -> Any:
-        """The answer with this id, once it has come."""
+        """Wait for the response with this id, and return it."""
         while True:
             said = [
                 one
@@ -385,7 +385,7 @@ def legacy(t: Trial, site: Site) -> None:
         for old, mark in (
             (one, "one"),
             (two, "two"),
-        ):  # equal ids or not, answers come where was posted to
+        ):  # even with equal ids, each response arrives on the stream of its request
             for number in range(20):
                 text = old.answer(200 + number)["result"]["content"][0]["text"]
                 t.expect(text == f"{mark} {number}", f"the stream {mark} got {text!r}")
@@ -446,7 +446,7 @@ def marks(t: Trial, site: Site) -> None:
             lines = response.body.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
             odd = [line for line in lines if not LINE.fullmatch(line)]
             t.expect(not odd, f"{text!r:.60} made a line of a stream: {odd[:1]}")
-        # of a client, that may come into headers, errors and logs
+        # text of a client that may appear in headers, errors and logs
         word = f"x\r\n{FORGED}\r\nX-Forged: yes"
         inside: Headers = {"mcp_method": None, "mcp_name": None}
         for data in (
@@ -474,7 +474,7 @@ class Event(NamedTuple):
 
 
 def parsed(body: bytes) -> List[Event]:
-    """The whole events of a stream, those that have only an id too."""
+    """Return the whole events of a stream, including events that have only an id."""
     found = []
     for block in body.replace(b"\r\n", b"\n").split(b"\n\n")[:-1]:
         lines = block.split(b"\n")
@@ -490,7 +490,7 @@ def counting(session: Session, steps: int) -> bytes:
 
 
 def until(site: Site, data: bytes, wanted: int) -> List[Event]:
-    """Send a request and read its stream up to so many events; no more of it is looked at."""
+    """Send a request and read its stream up to this many events, and no further."""
     found: List[Event] = []
     rest = b""
     with site.visitor() as visitor:
@@ -540,7 +540,7 @@ def returning(t: Trial, site: Site) -> None:
     foreign_ids(t, site, session)
     first = until(site, counting(session, 3), 2)[
         -1
-    ].id  # what is kept of streams is bounded, in events and in bytes
+    ].id  # kept events of streams are bounded in number and in bytes
     before = site.memory()
     sessions = [session, *(keeping(t, site) for _ in range(3))]
     for index in range(t.count(12, 100)):
@@ -570,8 +570,7 @@ def cut_and_resumed(
 
 
 def while_it_runs(t: Trial, site: Site, session: Session) -> None:
-    """Come back to a call that has not ended, twice: the second connection takes over from the
-    first."""
+    """Resume a call that has not ended, twice: the second connection takes over from the first."""
     call = session.call("report_when_released", {"name": "r"}, id="r", _meta={"progressToken": "q"})
     back = session.listen(last_event_id=until(site, call, 2)[-1].id)
     with site.visitor() as first, site.visitor() as second:
@@ -591,7 +590,7 @@ def while_it_runs(t: Trial, site: Site, session: Session) -> None:
 
 
 def foreign_ids(t: Trial, site: Site, session: Session) -> None:
-    """Ids that are none of this stream: nothing of another one is told for them."""
+    """Resuming with the id of another stream, or an invalid id, yields none of its events."""
     secret = until(site, counting(keeping(t, site), 3), 2)[-1].id
     mine = cut_and_resumed(site, session, 3, 2)[0][-1].id
     stream, _, number = mine.rpartition("/")
@@ -624,7 +623,7 @@ def proxies(t: Trial) -> None:
     idle(t, site, session)
     for after in sorted(
         t.dice.sample(range(300, 8000), 3)
-    ):  # cut in the middle of an event, it goes on through it
+    ):  # a cut in the middle of an event does not lose it
         with ToyProxy(site.port, Habits(cut_after=after, pieces=5)) as proxy:
             body = b""
             with Visitor(proxy.port, t.options.patience) as visitor:
@@ -650,8 +649,8 @@ def proxies(t: Trial) -> None:
 
 
 def through(t: Trial, site: Site, proxy: ToyProxy) -> None:
-    """Calls and their streams come through, at once: a proxy may keep back what does not say that
-    it must not."""
+    """Calls and their streams pass a proxy without delay. A proxy may hold back a response that
+    does not forbid it."""
     text = "\u00e4\u20ac\U0001f600" * 300
     for session in t.sessions(site):
         with Visitor(proxy.port, t.options.patience) as visitor:
@@ -687,7 +686,7 @@ def plain(response: Response) -> Response:
 
 
 def idle(t: Trial, site: Site, session: Session) -> None:
-    """A stream on which nothing happens outlives a proxy that cuts silent ones: comments come."""
+    """A silent stream outlives a proxy that cuts silent streams, because of its comments."""
     patience = 6 * site.terms.keepalive * max(1.0, t.options.slack)
     with ToyProxy(site.port, Habits(idle=patience)) as proxy:
         with Visitor(proxy.port, 3 * patience + t.options.patience) as visitor:

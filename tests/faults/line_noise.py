@@ -1,8 +1,9 @@
-"""``python line_noise.py SEED COMMAND...``: run a server behind a bad line. Standard library alone.
+"""``python line_noise.py SEED COMMAND...``: run a server behind a bad line. It needs only the
+standard library.
 
-Once the word "rage" has come from the client, each line of either side may be dropped, doubled,
-delayed behind later ones, or cut off together with the server, as the seed says. Decisions of a
-direction depend on the seed and on the number of the line alone.
+After the client has sent the word "rage", each line of either side may be dropped, doubled, delayed
+behind later ones, or cut off together with the server, depending on the seed. Decisions for a
+direction depend only on the seed and on the number of the line.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""``python naive_http.py``: an HTTP server that bounds nothing, for the tests of the runner.
-Standard library alone."""
+"""``python naive_http.py``: an HTTP server without limits, for the tests of the runner. It needs
+only the standard library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST = json.loads(os.environ["FAULTS_TERMS"]).get("sessions", 1000)
 sessions: List[Any] = []  # of each its whole params
-read: Deque[Any] = deque(maxlen=4)  # what came last, whatever it was
+read: Deque[Any] = deque(maxlen=4)  # the last messages, of any kind
 events: Deque[Tuple[str, bytes]] = deque(maxlen=1000)  # of all sessions
 ended: Dict[str, str] = {}
 numbers = itertools.count()

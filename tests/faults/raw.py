@@ -1,8 +1,8 @@
-"""A server under trial, in raw bytes: `tests.wire.harness` for any command, and lenient where
-strictness is no matter.
+"""A server under trial, in raw bytes: `tests.wire.harness` for any command, but lenient where
+strictness does not matter.
 
-A fault of the subject is an AssertionError here: a hang, an end that came too soon, a line that is
-no message.
+A fault of the subject is an AssertionError here: a hang, an early exit, or a line that is not a
+message.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Server(RawServer):
         return found
 
     def ping(self, wait: Optional[float] = None) -> float:
-        """A sign of life, ping or discover; seconds that it took. What came before it is in
-        `aside`."""
+        """Wait for a sign of life, ping or discover, and return the seconds that it took. Earlier
+        messages are in `aside`."""
         number, begun = self.number(), time.monotonic()
         method, params = (
             ("server/discover", modern()) if self.revision == MODERN else ("ping", None)
@@ -69,8 +69,8 @@ class Server(RawServer):
         return time.monotonic() - begun
 
     def replies(self, line: bytes, settle: Optional[float] = None) -> List[Any]:
-        """Send a line; whatever answers it up to a ping's answer and a little longer, notifications
-        left out."""
+        """Send a line, and return the messages that answer it until the response to a ping and a
+        little longer, without notifications."""
         self.aside.clear()
         self.send(line + b"\n")
         self.ping()
@@ -105,7 +105,7 @@ class Server(RawServer):
         return len(os.listdir(f"/proc/{self.process.pid}/fd"))
 
     def dispose(self) -> None:
-        """End it and what it started, and close its pipes."""
+        """End the server and its children, and close its pipes."""
         for child in descendants_of(self.process.pid) if self.process.poll() is None else ():
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGKILL)

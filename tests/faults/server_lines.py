@@ -28,7 +28,8 @@ def line(server: Server, method: str = "ping", params: Any = None, id: Any = "q"
 
 
 def holding(server: Server, value: bytes) -> bytes:
-    """A request that must be served, with this JSON text somewhere in it where anything may stand."""
+    """Send a request that must be served, with this JSON text in a place where any value is
+    allowed."""
     return line(server, params={"_meta": {"com.example/x": "@"}}).replace(b'"@"', value)
 
 
@@ -57,7 +58,7 @@ def depth(t: Trial, server: Server) -> None:
         errors = [one["error"]["code"] for one in got if isinstance(one, dict) and "error" in one]
         if not got:
             t.fail(f"no answer to {levels} levels inside a request")
-        elif levels == 100_000 or errors:  # in between either is right, but one of them
+        elif levels == 100_000 or errors:  # between them, either one is correct
             t.expect(
                 len(got) == 1 and errors and errors[0] in (PARSE, REQUEST),
                 f"{levels} levels: {shown(got)}",

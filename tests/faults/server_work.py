@@ -1,5 +1,5 @@
-"""C12 to C15, C17, C19 and C23 to C38: tools that misbehave, much work at once, every end, and what
-runs dry."""
+"""C12 to C15, C17, C19 and C23 to C38: misbehaving tools, much work at once, every kind of exit,
+and exhausted resources."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def cancel_storm(t: Trial) -> None:
                 server.send(cancel)
         seen: Set[Any] = set()
         came = server.fence()
-        while server.poll(0.3):  # until nothing has come for so long
+        while server.poll(0.3):  # until nothing has arrived for this long
             came.append(server.message())
         for one in came:
             if "method" not in one:
@@ -257,8 +257,8 @@ def unread(t: Trial) -> None:
 
 @case("C25")
 def slow_reader(t: Trial) -> None:
-    # glibc would keep what was freed, several times what is held; with this it gives large pieces
-    # back at once.
+    # glibc would keep freed memory, several times the memory in use. With this setting it returns
+    # large pieces at once.
     server = t.server("2025-06-18", "big", env={"MALLOC_MMAP_THRESHOLD_": str(MB)})
     server.alive(t.options.slack)
     base, calls = server.memory(), t.count(120, 400)
@@ -302,7 +302,7 @@ def behind(t: Trial, server: Server) -> None:
     t.below("a list behind 100", time.monotonic() - begun, 1)
     server.notify("notifications/cancelled", {"requestId": 99})
     t.below("a ping after a cancellation", server.ping(60), 1)
-    for n in range(99):  # calls have no workers left meanwhile
+    for n in range(99):  # the calls occupy all workers
         server.answer(n, 60)
 
 
@@ -336,14 +336,15 @@ NOISE = ("Traceback", "Exception ignored")
 
 
 def calm(t: Trial, server: Server, what: str) -> None:
-    """Nothing on stderr says that the end was an accident."""
+    """Check that stderr shows no accident at the exit."""
     for sign in NOISE:
         if sign in server.stderr():
             t.warn(f"{what}: {sign} on stderr")
 
 
 def exits(t: Trial, server: Server, what: str, bound: float, codes: Optional[tuple] = (0,)) -> None:
-    """It exits in time, with one of these codes, quietly. What it says until then is taken."""
+    """Check that the server exits in time, with one of these codes, quietly. Its output until then
+    is read."""
     begun = time.monotonic()
     wait = bound * t.options.slack + t.options.patience
     if server.process.stdout is not None and not server.process.stdout.closed:
@@ -430,7 +431,8 @@ def signals(t: Trial) -> None:
 
 @contextmanager
 def on_terminal(t: Trial) -> "Iterator[tuple[Server, int]]":
-    """A server whose stdin is a terminal, after an answer; and our end of that."""
+    """Start a server whose stdin is a terminal, and wait for a response. Return it with our end of
+    the terminal."""
     master, slave = pty.openpty()
     try:
         try:
@@ -511,7 +513,8 @@ def orphaned(t: Trial) -> None:
 
 
 def running(pid: int) -> bool:
-    """Whether a process that is no child of ours runs; what has ended and is not reaped does not."""
+    """Return whether a process runs that this process did not start. A process that has ended but
+    is not reaped does not run."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             return stat.read().rpartition(") ")[2][:1] not in ("Z", "X")
@@ -553,8 +556,8 @@ def other_inputs(t: Trial) -> None:
 @case("C36")
 def starved(t: Trial) -> None:
     def limit(what: int, soft: int) -> int:
-        """Set one of the server's limits, the soft one, which may be raised again; what it was
-        before."""
+        """Set one of the server's soft limits, which may be raised again. Return the previous
+        value."""
         before, hard = resource.prlimit(server.process.pid, what)
         resource.prlimit(server.process.pid, what, (soft, hard))
         return before

@@ -1,5 +1,4 @@
-"""The runner of tests/faults finds what it looks for: each kind of check fails on a subject that
-has the fault."""
+"""The runner of tests/faults finds faults: each kind of check fails on a subject with the fault."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ WAITED_FOR = {
 
 
 def _options(fault: str, subject: Subject) -> Options:
-    if fault == "naive":  # which decodes 8 dear bodies at once, however busy the machine is
+    if fault == "naive":  # it decodes 8 large bodies at once, however busy the machine is
         return PATIENT._replace(patience=120.0)
     if subject.http:
         return PATIENT
@@ -144,8 +143,8 @@ REFUSALS = (
 LIED_TO = sorted(
     {row.id for row in ROWS.values() if row.role == CLIENT} - {"K12", "K17", "K20", "K21", "K22"}
 )
-"""Rows that a client fails which says that all went well, and does nothing; the others would take
-long to see it."""
+"""Rows that fail for a client that reports success and does nothing. The other rows would take long
+to notice."""
 
 TRIED = [
     *((row, bad_server(fault), fault, verdict, said) for fault, row, verdict, said in SERVERS),
@@ -168,9 +167,9 @@ TRIED = [
 
 @pytest.fixture(scope="module")
 def outcomes() -> List[Outcome]:
-    """All of them at once: most of the time is waiting."""
+    """Run all of them at once, because they mostly wait."""
     with ThreadPoolExecutor(12) as pool:
-        running = {}  # those that wait first
+        running = {}  # cases that wait come first
         for index in sorted(range(len(TRIED)), key=lambda index: TRIED[index][2] not in WAITED_FOR):
             row, subject, fault, *_ = TRIED[index]
             running[index] = pool.submit(run, row, subject, _options(fault, subject))

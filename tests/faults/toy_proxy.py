@@ -1,8 +1,8 @@
-"""A proxy that does to HTTP what proxies in between do; for tests, on this machine.
+"""A proxy that changes HTTP like proxies on the internet, for tests on this machine.
 
-It looks at nothing but line ends and lengths: each connection is carried to the server, and the
-answers are changed. ``python -m tests.faults.toy_proxy COMMAND...`` runs an HTTP server whose
-refusals become status 200 on the way.
+It reads only line ends and lengths. It forwards each connection to the server, and changes the
+responses. ``python -m tests.faults.toy_proxy COMMAND...`` runs an HTTP server whose error responses
+become status 200 in the proxy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..transports.http_peer import Peer
 
 
 class Habits(NamedTuple):
-    """What a proxy does."""
+    """The behavior of a proxy."""
 
     idle: Optional[float] = (
         None  # seconds of silence of a response after which it cuts the connection; None never does
@@ -31,7 +31,7 @@ class Habits(NamedTuple):
     buffers: bool = (
         False  # keep a response back until its end, unless it has ``X-Accel-Buffering: no``
     )
-    gzips: bool = False  # compress what may be transformed, for those who take it
+    gzips: bool = False  # compress transformable responses, for clients that accept it
     cut_after: Optional[int] = (
         None  # bytes of an event stream after which it cuts the connection, once
     )
@@ -115,7 +115,7 @@ class ToyProxy(Proxy):
 
 
 class _Server(Peer):
-    """The connection to the server: what it says has to come within `patience` seconds of silence."""
+    """The connection to the server, which may be silent for `patience` seconds."""
 
     patience: Optional[float] = None
 
@@ -129,7 +129,7 @@ class _Server(Peer):
 
 
 class Agreeing(Proxy):
-    """In front of a server whose refusals it turns into successes."""
+    """Run the proxy in front of a server, and turn the server's error responses into successes."""
 
     def __init__(self, port: int) -> None:
         super().__init__()

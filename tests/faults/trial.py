@@ -1,4 +1,5 @@
-"""One case against one subject: what it may start, what it says, and the verdict that comes of it."""
+"""One case against one subject: the processes that it may start, the messages that it sends, and
+the verdict."""
 
 from __future__ import annotations
 
@@ -17,33 +18,33 @@ from .raw import Server, shown, signs
 
 PASS, ABSENT, WARN, FAIL = "pass", "n/a", "warn", "FAIL"
 BADNESS = (PASS, ABSENT, WARN, FAIL)
-"""From good to bad. A warning: the subject lives and nobody is deceived, but it is not what the row
-expects."""
+"""From good to bad. A warning means that the subject survives and misleads no peer, but deviates
+from the row."""
 
-START = 30.0  # seconds that any start may take, whatever the patience
+START = 30.0  # seconds that any start may take, independent of the patience
 
 
 class Subject(NamedTuple):
-    """What is tried."""
+    """The program under test."""
 
     server: Tuple[str, ...]  # a command that serves over stdin and stdout
     adapter: Tuple[str, ...]  # a command that is a client
-    revisions: Tuple[str, ...] = ()  # what the server speaks; `find` fills this in, and the next
-    tools: FrozenSet[str] = frozenset()  # what it has
+    revisions: Tuple[
+        str, ...
+    ] = ()  # the server's revisions; `find` fills in this field and the next
+    tools: FrozenSet[str] = frozenset()  # its tools
     http: Tuple[str, ...] = ()  # a command that serves over HTTP
     http_revisions: Tuple[
         str, ...
-    ] = ()  # what that speaks; `find_http` fills this in, and the next
-    http_tools: FrozenSet[str] = frozenset()  # what it has
-    tunable: bool = (
-        False  # whether that keeps to the terms it is told; else it is tried with the usual ones
-    )
+    ] = ()  # the HTTP server's revisions; `find_http` fills in this field and the next
+    http_tools: FrozenSet[str] = frozenset()  # its tools
+    tunable: bool = False  # whether the server follows the terms in its environment; otherwise the usual terms apply
 
 
 class Options(NamedTuple):
     """How it is tried."""
 
-    seed: int = 1  # decides all that is random
+    seed: int = 1  # the seed of every random choice
     patience: float = 10.0  # seconds after which a wait is a hang
     slack: float = 1.0  # what every bound of a row is multiplied by, for a busy machine
     full: bool = False  # use the numbers of the catalogue, where the usual run takes fewer
@@ -51,7 +52,7 @@ class Options(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What is reported of a case; `metrics` maps a name to a value and its unit."""
+    """The report of a case. `metrics` maps a name to a value and its unit."""
 
     id: str
     verdict: str
@@ -61,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 class Missing(Exception):
-    """The subject does not have what the case needs."""
+    """The subject lacks something that the case needs."""
 
 
 def needs(needed: Tuple[str, ...], tools: FrozenSet[str]) -> None:
@@ -83,14 +84,14 @@ class Trial:
         self.metrics: Dict[str, Tuple[float, str]] = {}
         self._started: List[Any] = []
 
-    # What it finds.
+    # Findings of the case.
 
     def fail(self, text: str) -> None:
-        """The subject crashed, hung, deceived somebody or left something behind."""
+        """Record that the subject crashed, hung, deceived a peer or leaked something."""
         self._worse(FAIL, text)
 
     def warn(self, text: str) -> None:
-        """Not what the row expects, and no harm."""
+        """Record a harmless deviation from the row."""
         self._worse(WARN, text)
 
     def _worse(self, verdict: str, text: str) -> None:
@@ -122,7 +123,7 @@ class Trial:
             for found in [pool.submit(work) for work in works]:
                 found.result()
 
-    # What it starts.
+    # Processes of the case.
 
     def server(self, revision: Optional[str] = "2025-06-18", *needed: str, **others: Any) -> Server:
         """Start the server, and open the session; `needed` are tools without which there is no
@@ -134,7 +135,7 @@ class Trial:
         if revision is not None and revision not in self.subject.revisions:
             raise Missing(f"does not speak {revision}")
         command = others.pop("command", self.subject.server)
-        # a start is no matter of the case
+        # starting the server is not part of the case
         server: Server = self.keep(
             Server(command, None, max(START, 3 * self.options.patience), **others)
         )
@@ -155,7 +156,7 @@ class Trial:
         return one_of_each("2025-11-25", self.subject.http_revisions)
 
     def site(self, *needed: str, **terms: float) -> Site:
-        """Start the HTTP server, with these terms, if it can be told, and not with --full."""
+        """Start the HTTP server, with these terms if it accepts terms and --full is not given."""
         if not self.subject.http:
             raise Missing("no HTTP server")
         needs(needed, self.subject.http_tools)
@@ -174,8 +175,8 @@ class Trial:
         return [site.session(revision) for revision in self.http_eras()]
 
     def probed(self, site: Site, bound: float = 0.2, what: str = "a probe meanwhile") -> None:
-        """Another connection is served meanwhile: usually within the bound, and never worse than
-        five times that."""
+        """Check that another connection is served at the same time: usually within the bound, and
+        never slower than five times the bound."""
         usual, worst = site.probes()
         self.below(what, max(usual, self.metrics.get(what, (0.0, ""))[0]), bound)
         self.note(
@@ -191,7 +192,7 @@ class Trial:
         )
 
     def freed(self, site: Site, files: float, what: str, wait: Optional[float] = None) -> None:
-        """It has no more descriptors open than these, at once or after a while."""
+        """Check that the subject has no more open descriptors than these, at once or after a while."""
         left = site.settled(site.descriptors, files, wait) - files
         self.expect(left <= 0, f"{left:g} descriptors are left of {what}")
 
@@ -211,10 +212,10 @@ class Trial:
     def refused(
         self, server: Server, line: bytes, codes: Tuple[int, ...], id: Any = None, name: str = ""
     ) -> None:
-        """Send a line that must be answered by one error with one of these codes and this id (None:
-        none or null).
+        """Send a line that must be answered with one error, with one of these codes and this id
+        (None: none or null).
 
-        Silence is a failure where the id could be read, for then somebody waits for it; else a
+        Silence is a failure if the id can be read, because a client waits for it; otherwise a
         warning.
         """
         name = name or shown(line)
@@ -250,7 +251,7 @@ class Trial:
     # Its end.
 
     def close(self) -> None:
-        """End all that was started, and look at what was left on stderr."""
+        """End all started processes, and check their stderr."""
         for started in self._started:
             for sign in signs(started.stderr()):
                 self.fail(f"stderr: {sign}")
@@ -315,7 +316,7 @@ def on_site(
 
 
 def run(id: str, subject: Subject, options: Options) -> Outcome:
-    """Try one row on a subject, whatever happens."""
+    """Try one row on a subject, and catch every exception."""
     trial, begun = Trial(id, subject, options), time.monotonic()
     try:
         try:

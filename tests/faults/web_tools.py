@@ -1,8 +1,8 @@
-"""What the tools of the hostile HTTP server do: each is a misbehaviour, over raw sockets. Standard
-library alone.
+"""The tools of the hostile HTTP server. Each tool misbehaves in one way, over raw sockets, with
+only the standard library.
 
-``arguments["way"]`` says how an answer comes: "json" as a body, "event" as events.
-``arguments["text"]`` is what a call is answered by that goes well.
+``arguments["way"]`` selects the form of an answer: "json" for a body, "event" for events.
+``arguments["text"]`` is the text of a successful answer.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def echo(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def bare(data: bytes) -> Tool:
-    """Answer by this alone; ID in it becomes the request's id."""
+    """Answer with these bytes only; ID in them becomes the request's id."""
     return lambda web, heard, wire: say(
         heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode())
     )
 
 
 def first(data: bytes) -> Tool:
-    """An event of this, and then the answer."""
+    """Send an event with this, and then the answer."""
     return lambda web, heard, wire: say(
         heard, wire, data.replace(b"ID", json.dumps(heard.message["id"]).encode()), answer(heard)
     )
@@ -89,8 +89,8 @@ def other_ids(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def odd_id(web: Hostile, heard: Heard, wire: Wire) -> None:
-    """An answer to what can be no id, then the right one: here it may be no answer, or a wrong one
-    of ours."""
+    """Answer with a value that cannot be an id, then correctly. In this place the first one may
+    count as no answer, or as a wrong answer to our call."""
     say(heard, wire, answer(heard, "not yours", arguments(heard)["id"]), answer(heard, "yours"))
 
 
@@ -132,8 +132,8 @@ def endless_flood(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def big(web: Hostile, heard: Heard, wire: Wire) -> None:
-    """An answer of exactly so many ``bytes``, in pieces of ``piece``; the text or, if ``padded``,
-    the rest is long."""
+    """Send an answer of exactly this many ``bytes``, in pieces of ``piece``. The text is long or,
+    if ``padded``, the rest."""
     given = arguments(heard)
     mark = "@@"
     frame = answer(heard, "whole", padding=mark) if given.get("padded") else answer(heard, mark)
@@ -156,7 +156,7 @@ def big(web: Hostile, heard: Heard, wire: Wire) -> None:
 
 
 def endless(head: bytes, block: bytes, *, begin: bytes = b"") -> Tool:
-    """A body of the same again and again, as long as anybody reads it."""
+    """Send a body that repeats the same bytes as long as a client reads it."""
 
     def tool(web: Hostile, heard: Heard, wire: Wire) -> None:
         wire.raw(head + CHUNKED)
@@ -169,12 +169,12 @@ def endless(head: bytes, block: bytes, *, begin: bytes = b"") -> Tool:
 
 
 def bomb(megabytes: int) -> bytes:
-    """A gzip file of so many megabytes of zeros, about a thousandth of that long."""
+    """Return a gzip file of this many megabytes of zeros, about a thousandth of that length."""
     squeeze = zlib.compressobj(9, zlib.DEFLATED, -15)
     zeros = bytes(MEGABYTE)
     block = squeeze.compress(zeros) + squeeze.flush(
         zlib.Z_FULL_FLUSH
-    )  # it stands alone: so it may be repeated
+    )  # it is stateless, so it may be repeated
     sum = 0
     for _ in range(megabytes):
         sum = zlib.crc32(zeros, sum)
@@ -241,7 +241,7 @@ def cut_stream(how: str) -> Tool:
         elif how == "line":
             wire.chunk(
                 b"data: " + whole + b"\n"
-            )  # all of it, but for the empty line that ends an event
+            )  # everything except the empty line that ends an event
         elif how == "unterminated":
             wire.chunk(b"data: " + whole)
             wire.end()
@@ -255,7 +255,7 @@ def status(number: int, body: bytes = b"", kind: Any = "text/html", **headers: s
     return lambda web, heard, wire: wire.whole(number, body, kind, **headers)
 
 
-PAGE = b"<html><h1>Sorry</h1>" + b"~" * 100_000  # far more than anybody wants to see in a message
+PAGE = b"<html><h1>Sorry</h1>" + b"~" * 100_000  # far more than any message should show
 
 SHAPES = {
     **peer.SHAPES,

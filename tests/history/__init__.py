@@ -1,66 +1,61 @@
-"""Calls over a bad line, from a seed, and a checker of what became of them: row C66 of the fault
-catalogue.
+"""Calls over a bad line, from a seed, and a checker of their outcomes: row C66 of the fault catalogue.
 
-A client and a server of ours talk through a `relay` that delays, drops, duplicates, reorders, cuts,
-kills and restarts; what it does to a line depends on the seed and on what the line says, not on
-when it comes. Everybody notes what happens in one `record`; when all is over the `checker` looks at
-the record alone and says what should not have happened.
+Our client and our server communicate through a `relay` that delays, drops, duplicates, reorders,
+cuts, kills and restarts. The fault of a line depends on the seed and on the contents of the line,
+not on its time. Every process writes its events to one `record`. At the end, the `checker` reads only
+the record and reports errors.
 
-What is rightful where the line itself breaks the protocol:
+Where the line itself breaks the protocol, these outcomes are correct:
 
-* A request that comes twice while the first is being worked on is refused with -32600, and that
-  refusal carries the same id: the call may end with it, or with the answer, whichever comes first.
-  A request that comes again when the first is answered is run again, because an id may be used
-  again then. So a handler runs at most once for each copy that reached the server, and each copy is
-  answered at most once. The client itself sends each call once.
-* What asks the client (elicitation) may come twice, too late or never, and so may the answer: the
-  handler that asked may then fail, or wait until its call is over. Where a revision has rounds
-  instead, a call is sent once per round; the second copy of what answers a question is refused with
-  -32602, and the call may end with that.
-* Progress that overtakes other progress reaches the caller in the order in which the line delivered
-  it, and progress that the answer overtook does not reach it: what counts is the line's order. A
-  call that ends by its answer has had all progress that was delivered before that answer.
-* A cancellation that overtakes its request cancels nothing, so the request is run; nobody waits for
-  the answer.
-* A server that was restarted behind an unbroken line knows nothing of a handshake: it may refuse
-  every request. What was under way is answered by nobody.
-* After a cut or a kill every call on that connection ends with the loss, and with ``restart=True``
-  a new connection is begun by the next call; only calls that were never sent may go there.
-* At the end of its input a server answers what had reached it and is done within its grace, and
-  ends. What it answered comes before the loss. A question that it waits with fails then, and so may
-  the call.
-* A call may time out as soon as its time is over, whatever the reason, and not before. But an
-  answer that was delivered before another one, which ended its call before that time was over, had
-  arrived.
+* A request that arrives twice while its first copy runs is rejected with -32600, and that error has
+  the same id. So the call may end with the error or with the result, whichever arrives first. A
+  copy that arrives after the result runs again, because an id may be used again then. So a handler
+  runs at most once for each copy that reached the server, and each copy has at most one response.
+  The client itself sends each call once.
+* A request to the client (elicitation) may arrive twice, too late or never, and so may its response.
+  Then the handler may fail, or wait until its call is over. In revisions with rounds, a call is sent
+  once per round. The second copy of a retry is rejected with -32602, and the call may end with that
+  error.
+* Progress that overtakes other progress reaches the caller in the order of delivery. Progress that
+  arrives after the response is dropped. A call that ends with its response has received all progress
+  that was delivered before that response.
+* A cancellation that overtakes its request cancels nothing, so the request runs, and no caller waits
+  for the response.
+* A server that was restarted behind an unbroken line has no session, so it may reject every request.
+  Requests that were running get no response.
+* After a cut or a kill, every call on that connection ends with the loss. With ``restart=True``, the
+  next call opens a new connection, and only calls that were never sent may use it.
+* At the end of its input, a server answers the requests that it has received within its grace
+  period, and exits. Its responses arrive before the loss. A handler that waits for a question fails
+  then, and so may its call.
+* A call may time out as soon as its deadline has passed, whatever the reason, and not before.
+  However, if a response was delivered before the response of another call, and that call ended
+  before the deadline, then the first response arrived in time.
 
-Over HTTP the `web_relay` delays requests, drops or cuts their connections, sends them twice, cuts
-responses in the middle, and puts another server in the place of one that ends or is killed. There
-more is sure:
+Over HTTP, the `web_relay` delays requests, drops or cuts their connections, sends them twice, cuts
+responses in the middle, and replaces a server that ends or is killed. There, stricter rules apply:
 
-* A call is sent once, once more for each round, and once more when what came back was that the
-  session is unknown: it was not run then, for sure. So its handler runs once, but for rounds and
-  for requests that the relay doubled.
-* What a cut stream still had to bring is asked for where the server can be asked for it; else the
-  call is lost.
-* When nothing is wrong any more, the next call is answered: the client begins a new session when it
-  has to.
+* A call is sent once, once more for each round, and once more if the response says that the session
+  is unknown, because the call has certainly not run then. So its handler runs once, except for
+  rounds and for requests that the relay doubled.
+* The client requests the rest of a cut stream if the server supports that; otherwise the call is
+  lost.
+* When the faults stop, the next call succeeds. The client opens a new session if it has to.
 
-With ``--shared`` three server processes share a store, a file or Redis, and the relay sends each
-request to the next one; at some requests it kills one of them by SIGKILL, and starts another one.
-There is more to it still:
+With ``--shared``, three server processes share a store, a file or Redis, and the relay sends each
+request to the next process. At some requests it kills a process with SIGKILL and starts another one.
+The rules are stricter still:
 
-* No session ends, and none is unknown to a process: nothing is refused, and what is left of the
-  processes answers.
-* Only what ran in a process that was killed is lost: the call ends with its connection, or, where
-  the client asks for the rest of the stream elsewhere, with an error that says so. Who has the time
-  for it is never left without a word.
-* Progress is whole, however often a stream was resumed: nothing is left out, nothing comes twice.
-  Two clients with the same ids in sessions of their own call side by side, and each has its own
-  answers.
+* No session ends, and every process knows every session: no request is rejected, and the remaining
+  processes respond.
+* Only calls that ran in a killed process are lost. Such a call ends with its connection or, if the
+  client requests the rest of the stream elsewhere, with an error that says so. A client that waits
+  long enough always gets an answer.
+* Progress is complete, however often a stream was resumed: no item is missing or repeated. Two
+  clients with the same ids in their own sessions call side by side, and each gets its own results.
 
 ``python -m tests.history --seeds 200`` runs seeds, and three over HTTP for ten others, and prints
-what came of them; ``--seed 17`` runs one, ``--seed h17`` one over HTTP, ``--seed s17`` one with a
-store, and prints all of its record. A seed that fails prints its record.
-Threads run as the system lets them, so a seed repeats what happens to each line, and not the
-moment.
+the outcomes. ``--seed 17`` runs one, ``--seed h17`` one over HTTP, ``--seed s17`` one with a store,
+and prints its whole record. A seed that fails prints its record. The system schedules threads
+freely, so a seed repeats the faults of each line, but not their times.
 """

@@ -1,4 +1,4 @@
-"""``python -m tests.history --seeds 200 --web 60``: run seeds, print what came of them.
+"""``python -m tests.history --seeds 200 --web 60``: run seeds and print the outcomes.
 
 ``--shared 200`` runs seeds over HTTP to several processes that share a store, of which some are
 killed. ``--seed 17`` runs one and prints its record, ``--seed h17`` one over HTTP, ``--seed s17``
@@ -23,8 +23,7 @@ from ..support import usual_signals
 from .record import shown
 from .run import Outcome, Plan, run
 
-# endings and faults of which there has to be one in many seeds: else the runs show less than they
-# say
+# endings and faults that must occur in many seeds; otherwise the runs show less than they claim
 EXPECTED = {
     "lines": frozenset(
         {
@@ -87,7 +86,7 @@ EXPECTED = {
 }
 
 MANY = {"lines": 100, "http": 50, "shared": 100}
-BEFORE = {"lines": "", "http": "h", "shared": "s"}  # what stands before the number of a seed
+BEFORE = {"lines": "", "http": "h", "shared": "s"}  # the letter before the number of a seed
 # seconds after which a run that does not end shows where its threads are; it has no outcome then
 STUCK = 280.0
 
@@ -118,7 +117,8 @@ def main(arguments: List[str]) -> int:
     parser.add_argument("--part", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     sys.setswitchinterval(float(os.environ.get("MINIMCP_SWITCH_INTERVAL", sys.getswitchinterval())))
-    logging.getLogger("minimcp").addHandler(logging.NullHandler())  # a bad line makes it say much
+    # a bad line causes many log messages
+    logging.getLogger("minimcp").addHandler(logging.NullHandler())
     if options.seed is not None:
         outcome = run(Plan.of(options.seed))
         print(f"{outcome.plan}\n{shown(outcome.events)}")
@@ -174,7 +174,7 @@ def _all(kinds: Dict[str, List[str]], jobs: int) -> int:
 
 
 def _judge(kind: str, seeds: List[str], lines: List[Dict[str, Any]]) -> bool:
-    """Print what came of the seeds of a kind; whether all was well."""
+    """Print the outcomes of the seeds of a kind, and return whether all were correct."""
     counts: "Counter[str]" = Counter()
     for line in lines:
         counts.update(line["counts"])

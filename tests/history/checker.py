@@ -1,5 +1,4 @@
-"""What should not have happened, told from the record alone. What is rightful is told in this
-package's docstring."""
+"""Find errors from the record alone. The docstring of this package says which events are allowed."""
 
 from __future__ import annotations
 
@@ -11,13 +10,12 @@ from .server import GRACE
 
 ANSWERS = frozenset(
     {"value", "tool error", "error", "refused"}
-)  # endings that came as an answer of the server
+)  # endings that are a response of the server
 
 GIVES = {"echo": "value", "work": "value", "ask": "value", "fail": "tool error", "refuse": "error"}
-"""How a call of each tool ends when nothing stands in its way; one of ``hold`` never ends by
-itself."""
+"""The normal ending of a call of each tool. A call of ``hold`` never ends by itself."""
 
-ENDINGS = {  # what an ending is judged by
+ENDINGS = {  # the rule that judges each ending
     **dict.fromkeys(("value", "tool error", "error"), "answer"),
     "refused": "refusal",
     "timeout": "timeout",
@@ -29,11 +27,11 @@ ENDINGS = {  # what an ending is judged by
 }
 ALL_ANSWERED = "what was done is answered"
 BREAKS = frozenset({"cut", "half", "kill", "finish"})  # faults that end a connection
-TWICE = -32600  # the code of the refusal of a request whose id is in use
-USED = -32602  # and of one whose state an earlier request has used
+TWICE = -32600  # the error code for a request with an id in use
+USED = -32602  # and for one with a state that an earlier request has used
 EARLY = 0.002  # seconds by which a clock that is read twice may disagree about the end of a wait
 
-PATIENT = 10.0  # seconds of a call in which it is told of the end of the process that runs it
+PATIENT = 10.0  # seconds until a call learns that its process has ended
 
 LATE = 20.0
 """Seconds after the delivery of its answer in which a call ends on the busiest machine; the last
@@ -45,7 +43,7 @@ WEB_BREAKS = {
     "half",
     "restart",
     "kill",
-}  # faults that end a connection, and what is under way on it
+}  # faults that end a connection with its running calls
 
 
 class Wrong(NamedTuple):
@@ -80,8 +78,7 @@ class Story:
         return len(self.all(call, kind, what))
 
     def happened(self, before: int, kind: str, what: Set[str], on: Set[int]) -> bool:
-        """Whether something that belongs to no call happened before a place, on one of these
-        connections."""
+        """Return whether an event of no call happened before a place, on one of these connections."""
         return any(
             n < before
             and event.kind == kind
@@ -94,8 +91,8 @@ class Story:
         return {event.on for _, event in self.all(call, "sent", "request")}
 
     def wrong(self) -> List[Wrong]:
-        """What should not have happened: each public generator of a subclass is a rule, which is
-        asked of each call."""
+        """Finds errors in a record. Each public generator of a subclass is a rule, and is called
+        for each call."""
         calls = list(dict.fromkeys(self.calls))
         return [
             Wrong(name.replace("_", " "), call, words)
@@ -116,7 +113,7 @@ def rules(kind: Type[Story]) -> List[str]:
 
 
 class AnyLine(Story):
-    """What holds over any line."""
+    """Rules for any line."""
 
     def ends_once(self, call: str) -> Iterator[str]:
         ends = self.all(call, "end")
@@ -148,7 +145,7 @@ class AnyLine(Story):
                 yield f"it ended with {event.payload!r}"
 
     def ends_rightfully(self, call: str) -> Iterator[str]:
-        """Each call ends in one of these ways, for a reason."""
+        """Each call has exactly one of these endings, for a reason."""
         begun = self.all(call, "begin")[0][1]
         for place, event in self.all(call, "end"):
             judge = getattr(self, "_by_" + ENDINGS.get(event.what, "nothing"))
@@ -179,7 +176,7 @@ class AnyLine(Story):
         )
 
     def _by_tear(self, call: str, place: int, begun: Event) -> str:
-        """Half a line of which the id can be read ends the call that it answers at once."""
+        """Half a line with a readable id ends the call that it answers at once."""
         torn = self.happened(place, "fault", {"half"}, self.connections(call))
         return "" if torn else "no line of its connection was cut in half"
 
@@ -249,12 +246,12 @@ class OverLines(AnyLine):
 
     def copies_run_one_after_the_other(self, call: str) -> Iterator[str]:
         if self.happened(len(self.events), "fault", {"replace"}, self.connections(call)):
-            return  # the new server knows nothing of what the old one does
+            return  # the new server has no data of the old one
         running, ids = 0, 1
         for _, event in self.of[call]:
             if (event.kind, event.what) in (("answered", "round"), ("reached", "cancel")):
-                # the next request has its own, or an old one that is free: a late copy may run
-                # beside it
+                # the next request has its own id, or an old one that is free: a late copy may run
+                # next to it
                 ids += 1
             elif event.kind == "done":
                 running = max(0, running - 1)
@@ -327,7 +324,7 @@ class OverLines(AnyLine):
 
 class OverHttp(AnyLine):
     def _by_refusal(self, call: str, place: int, begun: Event) -> str:
-        """A server that is about to end takes nothing more."""
+        """A server that is about to exit accepts no more requests."""
         return "" if self.happened(place, "fault", {"restart"}, set()) else "no server had ended"
 
     def _by_loss(self, call: str, place: int, begun: Event) -> str:
@@ -339,7 +336,7 @@ class OverHttp(AnyLine):
         return "" if mine else "its connection was not lost"
 
     def _by_answer(self, call: str, place: int, begun: Event) -> str:
-        """A question, or its answer, may be lost on the way, and nobody can tell whose it was."""
+        """A question or its answer may be lost, and no record shows whose it was."""
         asks = (begun.what, self.events[place].what) == ("ask", "tool error")
         lost = asks and self.happened(place, "fault", WEB_BREAKS, set())
         return "" if lost else super()._by_answer(call, place, begun)
@@ -366,8 +363,8 @@ class OverHttp(AnyLine):
 
 
 class OverShared(OverHttp):
-    """What holds where several processes share the sessions: one that is killed takes along only
-    what ran in it."""
+    """Rules for several processes that share sessions: a killed process takes along only the calls
+    that ran in it."""
 
     def _by_refusal(self, call: str, place: int, begun: Event) -> str:
         return "its session lives on"
@@ -392,7 +389,7 @@ class OverShared(OverHttp):
 
 
 def check(events: Sequence[Event], kind: Type[Story] = OverLines) -> List[Wrong]:
-    """What should not have happened; empty when all is well."""
+    """Return the errors in the events; empty if there are none."""
     story = kind(events)
     begun = set(story.calls)
     strange = Counter(event.call for event in events if event.call and event.call not in begun)

@@ -1,4 +1,4 @@
-"""What happened, in one order: a list of events that many threads write and the checker reads."""
+"""A record of events in one order, written by many threads and read by the checker."""
 
 from __future__ import annotations
 
@@ -10,32 +10,43 @@ from typing import Iterable, List, NamedTuple, Sequence
 
 
 class Event(NamedTuple):
-    """One thing that happened.
+    """One event. Its kind is one of these:
 
-    ======================
-    ============================================================================ kind
-    meaning ======================
-    ============================================================================ begin
-    a caller makes a call; `what` is the tool, `value` its timeout in seconds item
-    the caller was told of progress; `value` is how much cancel                 the caller's token
-    is cancelled end                    the call ended; `what` says how, `payload` what came with it
-    sent                   the client wrote something: `what` is "request", "cancel", "answer" or
-    "other" reached                it was handed to the server answered               the server
-    wrote something: "answer", "progress", "question" or "other" delivered              it was
-    handed to the client; `value` is how much progress fault                  what the line did to
-    it, or to all run, done              a handler began, returned over                   the server
-    has closed its output, and all of it has been read settled                all calls have ended,
-    and the connection lives close                  the client is closed ======================
-    ============================================================================
+    begin
+        A caller starts a call; `what` is the tool, `value` its timeout in seconds.
+    item
+        The caller received progress; `value` is the amount.
+    cancel
+        The caller's token is cancelled.
+    end
+        The call ended; `what` is the kind of the outcome, `payload` its text.
+    sent
+        The client wrote a message; `what` is "request", "cancel", "answer" or "other".
+    reached
+        The message was delivered to the server.
+    answered
+        The server wrote "answer", "progress", "question" or "other".
+    delivered
+        The message was delivered to the client; `value` is the amount of progress.
+    fault
+        The fault that the line added to this message, or to all.
+    run, done
+        A handler began, or returned.
+    over
+        The server has closed its output, and all output has been read.
+    settled
+        All calls have ended, and the connection is open.
+    close
+        The client is closed.
     """
 
     at: float  # seconds, monotonic, the same clock in all processes
     kind: str
-    call: str = ""  # the tag of the call, which is also its payload; empty for what belongs to none
+    call: str = ""  # the tag of the call, which is also its payload; empty for an event of no call
     what: str = ""
     value: float = 0
     payload: str = ""
-    on: int = 0  # the number of the connection, from 1; 0 for what belongs to none
+    on: int = 0  # the number of the connection, from 1; 0 for an event of no connection
 
     def line(self, start: float) -> str:
         words = [

@@ -1,4 +1,4 @@
-"""The line between client and server, and what it does to what goes over it."""
+"""The line between client and server, and the faults that it adds."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from .record import Record
 TO_SERVER, TO_CLIENT = "to server", "to client"
 
 ONE_BY_ONE = (("drop", 0.05), ("duplicate", 0.06), ("hold", 0.08), ("delay", 0.25))
-"""What a line may suffer, and how often. Held lines are overtaken, delayed ones delay what is
-behind them."""
+"""The faults of a line, with their probabilities. Other lines overtake a held line, and a delayed
+line delays the lines behind it."""
 
 LONGEST_DELAY, LONGEST_HOLD = 0.01, 0.04  # seconds
 
@@ -36,7 +36,7 @@ class Meaning(NamedTuple):
 
 
 def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
-    """One of these, each as often as it says; mostly none."""
+    """Return one of these, each with its probability; mostly none."""
     number = dice.random()
     for name, chance in chances:
         number -= chance
@@ -46,14 +46,13 @@ def chosen(dice: random.Random, chances: Iterable[Tuple[str, float]]) -> str:
 
 
 class Reader:
-    """Tells which call messages belong to, by the tags in them and by the ids of requests.
-    Thread-safe."""
+    """Finds the calls of messages, by the tags in them and by the ids of requests. Thread-safe."""
 
     def __init__(self) -> None:
         self._calls: Dict[Tuple[str, str, Any], str] = {}
 
     def read(self, way: str, message: Any, session: str = "") -> Meaning:
-        """What a message means that goes this way; ids are those of a session."""
+        """Return the meaning of a message in this direction. Ids are those of a session."""
         method, params, id = message.get("method"), message.get("params") or {}, message.get("id")
         if method == "tools/call":
             self._calls[session, way, id] = call = params["arguments"]["tag"]
@@ -75,10 +74,11 @@ class Reader:
 
 
 class Relay:
-    """What a client connects to instead of its server: each connection is a `_Wire`. Thread-safe.
+    """A relay that a client connects to instead of its server. Each connection is a `_Wire`.
+    Thread-safe.
 
-    What belongs to no call is how a connection begins anew after a loss: it suffers nothing but
-    another loss, and that more often, because there is little of it.
+    Messages that belong to no call begin a connection after a loss. They suffer no fault except
+    another loss, and that more often, because there are few of them.
     """
 
     def __init__(
@@ -107,7 +107,8 @@ class Relay:
         return wire.open()
 
     def fate(self, way: str, meaning: Meaning) -> Tuple[str, random.Random]:
-        """What happens to a line, and the dice for how: the same in every run, whenever it comes."""
+        """Return the fault of a line and the dice for it: the same in every run, whenever the line
+        arrives."""
         with self._lock:
             self._seen[way, meaning] += 1
             dice = random.Random(f"{self._seed} {way} {meaning} {self._seen[way, meaning]}")
@@ -191,7 +192,7 @@ class _Way:
             self._changed.notify()
 
     def _next(self) -> Optional[Tuple[bytes, Meaning]]:
-        """The line whose time has come; None at the end, when nothing is left."""
+        """Return the line that is due, or None at the end."""
         with self._changed:
             while not self._over or self._lines:
                 wait = self._lines[0][0] - time.monotonic() if self._lines else None
@@ -242,8 +243,8 @@ class _Wire:
         return self._client_end
 
     def source(self, way: str) -> List[bytes]:
-        """Lines that go this way; none at the end of the line, which is not the end of a server
-        that was replaced."""
+        """Yield the lines in this direction. Ends with the line, but not with a server that was
+        replaced."""
         while True:
             end = self._near if way == TO_SERVER else self._far
             frames: List[Any] = end.receive()
@@ -251,7 +252,7 @@ class _Wire:
                 return frames
 
     def send(self, way: str, data: bytes) -> bool:
-        """Hand bytes over; False when nobody takes them."""
+        """Forward bytes. Return False if they have no reader."""
         while data:
             end = self._far if way == TO_SERVER else self._near
             try:
@@ -269,21 +270,20 @@ class _Wire:
             self._near.close()
 
     def end_input(self) -> None:
-        """Send the server what is on its way, and then the end of its input; what it answers still
-        comes."""
+        """Send the server the lines in flight, and then the end of its input. Its responses still
+        arrive."""
         self.finished = True
         self._ways[TO_SERVER].stop()
 
     def has_ended(self, seconds: float) -> bool:
-        """Wait until the server has closed its output and all of it has been read; False when it
-        has not so soon."""
+        """Wait until the server has closed its output and all of it has been read. Return False if
+        that takes too long."""
         reader = self._ways[TO_CLIENT].threads[0]
         reader.join(seconds)
         return not reader.is_alive()
 
     def break_off(self, way: str, fault: str, line: bytes) -> None:
-        """End the connection: at once, in the middle of a line, or by the end of the server's
-        process."""
+        """End the connection: at once, in the middle of a line, or with the server's process."""
         self.broken = True
         if fault == "half":
             self.send(way, line[: len(line) // 2])
@@ -301,7 +301,7 @@ class _Wire:
         end.close()
 
     def replace(self) -> None:
-        """Put another server in the place of this one, behind a line that stays."""
+        """Replace this server with another one, behind a line that stays open."""
         with self._lock:
             if self.broken:
                 return

@@ -1,5 +1,5 @@
-"""One run, over a line or over HTTP: a plan from a seed, callers, a bad hour, a quiet end, and what
-is left of it."""
+"""One run, over a line or over HTTP: a plan from a seed, the callers, the faults, a quiet end, and
+the leaks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from .server import ERROR, make_server, padded
 from .web_relay import WebRelay
 
 TOOLS = ("echo", "echo", "work", "work", "ask", "fail", "refuse", "hold")
-SETTLE = WAIT  # seconds that threads, descriptors and children may take to go away
+SETTLE = WAIT  # seconds that threads, descriptors and children may need to end
 TIMEOUT = 0.3  # seconds that a call gets while the line is bad
 RESUMING = 3.0  # the same of a patient plan
 
@@ -56,10 +56,10 @@ def _calls(dice: random.Random, tools: Tuple[str, ...], few: int, many: int) -> 
 
 
 class Plan(NamedTuple):
-    """What a seed stands for."""
+    """The plan that a seed describes."""
 
-    # what runs it again: the seed, with an h before it over HTTP, an s over HTTP to processes with
-    # one store
+    # The seed, which runs the plan again. It begins with h for HTTP, and with s for several
+    # processes over HTTP with one store.
     name: str
     process: (
         bool  # whether the server is a process of its own, over HTTP one which ends by being killed
@@ -81,7 +81,7 @@ class Plan(NamedTuple):
 
     @property
     def rules(self) -> Type[Story]:
-        """What holds in it."""
+        """The rules for this plan."""
         return OverShared if self.store else OverHttp if self.web else OverLines
 
     @classmethod
@@ -142,7 +142,7 @@ class Outcome(NamedTuple):
 
 
 class Callers:
-    """Those who call; those with even numbers by the other client, where there is one."""
+    """Calls from several threads; threads with even numbers use the second client, if there is one."""
 
     def __init__(
         self,
@@ -157,8 +157,8 @@ class Callers:
     def make(
         self, tag: str, tool: str, size: int, *, submitted: bool = False, timeout: float = 0.0
     ) -> str:
-        """Make a call; how it ended, or empty when somebody else will see. 0 stands for the timeout
-        of all."""
+        """Make a call, and return its ending; empty if another thread records it. 0 means the usual
+        timeout."""
         timeout, client = timeout or self.timeout, self._clients[tag.startswith(("2", "4"))]
         token, note = CancelToken(), self._record.note
         arguments = {"tag": tag, "size": size * 500 if tool == "echo" else size}
@@ -178,7 +178,7 @@ class Callers:
         try:
             if submitted:
                 future = client.submit(client.call_tool, tool, arguments, **options)
-                noted = threading.Event()  # a future is done before those hear of it who asked to
+                noted = threading.Event()  # a future is done before its callbacks have run
                 self._submitted.append(noted)
                 future.add_done_callback(
                     lambda done: [self._end(tag, arguments, done.result), noted.set()]
@@ -214,11 +214,11 @@ def _throw(error: BaseException) -> Any:
 REFUSALS = (
     -32600,
     -32602,
-)  # what a server answers that has seen the id before, and one that knows of no handshake
+)  # errors of a server that has seen the id before, and of one without a handshake
 
 
 def _ending(result: Callable[[], Any]) -> Tuple[str, str, int]:
-    """How a call ends, what comes with it, and the code of a refusal."""
+    """Return how a call ends, its payload, and the error code."""
     try:
         return "value", result().text, 0
     except ToolError as error:
@@ -250,7 +250,7 @@ ENDS = {
 
 
 def run(plan: Plan) -> Outcome:
-    """Run a plan. What it finds is in the outcome; nothing is raised."""
+    """Run a plan. The outcome holds the findings; nothing is raised."""
     record, before, wrong = Record(), held(), []
     with tempfile.TemporaryDirectory() as folder:
         journal = Path(folder, "journal")
@@ -342,7 +342,7 @@ def _talk_over_http(plan: Plan, record: Record, journal: Path, ending: ExitStack
         relay.raging.clear()
         callers.make(
             "quiet", "echo", 1, timeout=WAIT
-        )  # a session that has ended meanwhile may be noticed beside it
+        )  # a session that has just ended may still be noticed here
         callers.make("last", "echo", 1, timeout=WAIT)
         record.note("close")
 
@@ -380,8 +380,8 @@ def _start(
 
 
 def call_side_by_side(client: minimcp.Client, callers: Callers, plan: Plan, record: Record) -> None:
-    """Have all callers of a plan, over whatever transport, make their calls at once; return when
-    none is left."""
+    """Let all callers of a plan, over any transport, make their calls at once. Return when all have
+    ended."""
     threads = [
         threading.Thread(
             target=call_all, args=(callers, number, calls), name=f"caller-{number}", daemon=True

@@ -1,8 +1,8 @@
 """The server of these runs, in this process or, with the path of a journal, as a process of its
 own.
 
-With "http" behind the path it serves over HTTP, prints its port, and ends at the end of its input;
-with the place of a store behind that, it is one of several processes that share their sessions.
+With "http" after the path it serves over HTTP, prints its port, and ends at the end of its input.
+With the location of a store after that, it is one of several processes that share their sessions.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from .record import Journal
 
 ERROR = 4660  # the code of the errors that ``refuse`` answers with
 GRACE = 0.2  # seconds that it gives its handlers at the end of its input
-# seconds after which one of several processes counts as ended that does not say that it runs
+# seconds without a sign of life after which one of several processes counts as ended
 LEASE = 2.0
 
 
 def padded(tag: str, size: int) -> str:
-    """What ``echo`` returns: as long as it should be, and not to be taken for anything else."""
+    """Return the result of ``echo``: as long as requested, and different from any other text."""
     return f"{tag} {tag[-1] * size}"
 
 
 def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
-    """A server whose handlers say when they begin and when they return."""
+    """A server whose handlers record their beginning and their end."""
     server = Server(
         "history", version="1", limits=Limits(drain_grace=GRACE, ask_timeout=2.0), **options
     )
@@ -77,7 +77,7 @@ def make_server(note: Callable[[str, str], Any], **options: Any) -> Server:
 
     @server.tool
     def ask(tag: str, size: int, ctx: Context) -> str:
-        """Have the client say the tag."""
+        """Ask the client to return the tag."""
         schema = {"type": "object", "properties": {"tag": {"type": "string"}}, "required": ["tag"]}
         return str(ctx.elicit(tag, schema).require()["tag"])
 

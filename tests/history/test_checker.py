@@ -1,4 +1,4 @@
-"""The checker sees what it is there for: a good record, and what is wrong with it after one change."""
+"""The checker accepts a good record, and finds the fault after one change of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .run import Plan
 
 
 def _calls() -> List[Event]:
-    """A good record: two calls side by side, one of which is told of progress, a failure, a loss
+    """Return a good record: two calls side by side, one of them with progress, a failure, a loss
     and a timeout."""
     words = """
         begin a work 0.3; sent a request; reached a request; run a; answered a progress 1; delivered a progress 1
@@ -98,7 +98,7 @@ def _all(*changes: Change) -> Change:
 
 
 def _grace(begins: float, ends: float) -> Change:
-    """The server comes to the end of its input, and then to its own."""
+    """The server reaches the end of its input, and then exits."""
 
     def change(events: List[Event]) -> None:
         events[:0] = [Event(begins, "fault", "", "finish", on=1)]
@@ -109,7 +109,7 @@ def _grace(begins: float, ends: float) -> Change:
 
 MUTATIONS: Dict[
     str, Tuple[str, Change]
-] = {  # what is changed in the good record, and which rule must see it
+] = {  # a change of the good record, and the rule that must find it
     "a lost ending": ("ends once", _without("end", "a")),
     "two endings": ("ends once", _twice("end", "b")),
     "an ending before its beginning": (
@@ -231,13 +231,13 @@ def test_one_change_is_seen_where_processes_share_sessions(name: str) -> None:
     assert rule in {wrong.rule for wrong in found}, "\n".join(map(str, found))
 
 
-def test_the_end_of_a_process_ends_what_ran_in_it() -> None:
+def test_the_end_of_a_process_ends_its_calls() -> None:
     events = _calls()
     _all(_with("end", "l", what="killed"), _with("fault", "", what="kill"))(events)
     assert check(events, OverShared) == []
 
 
-def test_what_is_rightful_is_not_complained_of() -> None:
+def test_correct_outcomes_are_not_reported() -> None:
     for change in (
         _all(_with("end", "d", what="refused", value=-32600, payload="")),
         _all(_twice("reached", "q"), _with("end", "q", what="refused", value=-32602, payload="")),

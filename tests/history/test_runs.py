@@ -1,5 +1,4 @@
-"""Runs over lines and over HTTP see a fault when somebody plants one; `python -m tests.history`
-runs the seeds."""
+"""Runs over lines and over HTTP find a planted fault; `python -m tests.history` runs the seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.limit(280, "it plays whole histories")
 
 
 def echoes(name: str, revision: str = "handshake") -> Plan:
-    """Two callers and a line without faults, but for those that are planted."""
+    """Return a plan with two callers and a line without faults; the test adds faults."""
     return Plan(name, False, revision, {}, [[("echo", 1, False)] * 3] * 2, False)
 
 
@@ -89,7 +88,7 @@ def _doubled(send: Callable[..., bool]) -> Callable[..., bool]:
     return lambda wire, way, data: send(wire, way, data * 2 if b"tools/call" in data else data)
 
 
-PLANTED = {  # what the line does without a word in the record, and the rule that sees it
+PLANTED = {  # faults of the line without a record, and the rule that finds each
     "has its own payload": _swapped,
     "what was delivered is not lost": _lost,
     "each copy is answered once": _doubled,
@@ -103,7 +102,7 @@ def test_a_planted_fault_is_found(rule: str, monkeypatch: pytest.MonkeyPatch) ->
     assert rule in rules(run(echoes("9")))
 
 
-def test_what_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leak_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tests.history.run.SETTLE", 0.1)
     over = threading.Event()
     kept: Any = threading.Thread(target=over.wait, name="kept", daemon=True)
@@ -122,7 +121,7 @@ def plan(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Pla
     monkeypatch.setattr(web_relay, "OTHERS", ())
     monkeypatch.setattr(
         "tests.history.run.TIMEOUT", WAIT
-    )  # what is swapped or run twice has to come
+    )  # the swapped or repeated call must occur
     return echoes("h9", request.param)
 
 
@@ -181,7 +180,7 @@ def test_a_server_that_runs_a_call_twice_is_found(
         ("h9", "seed h9: is sent once: "),
     ],
 )
-def test_the_command_prints_seed_and_record_of_what_fails(
+def test_the_command_prints_seed_and_record_of_a_failure(
     name: str, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(Plan, "of", echoes)

@@ -1,8 +1,9 @@
-"""What lies between client and server over HTTP, and what it does to requests and responses.
+"""The relay between client and server over HTTP, and the faults that it adds to requests and
+responses.
 
 A connection to it carries one request after the other, each over a connection of its own to the
-server. What happens to a request depends on the seed, on what it says and on how often that was
-said before.
+server. The fault of a request depends on the seed, on its contents and on how often the same
+contents were sent before.
 """
 
 from __future__ import annotations
@@ -31,14 +32,21 @@ CHANCES = (
     ("half", 0.06),
     ("slow", 0.15),
 )
-"""What a call may suffer, and how often: it comes late; not at all, with its connection; twice; its
-connection is cut when it was sent on, or in the middle of what comes back; or all that comes back
-is late."""
+"""The faults of a call, with their probabilities: it is late; it is dropped with its connection; it
+is sent twice; its connection is cut after sending, or in the middle of the response; or the whole
+response is late."""
 
-OTHERS = (("delay", 0.2), ("drop", 0.02), ("half", 0.02))  # the same for what is no call
-OFTEN = 0.4  # how often a response is cut in the middle that shall be resumed, beside the usual
+# the same for messages that are not calls
+OTHERS = (
+    ("delay", 0.2),
+    ("drop", 0.02),
+    ("half", 0.02),
+)
+OFTEN = (
+    0.4  # probability of a cut in the middle of a resumable response, in addition to the usual one
+)
 PIECE = 65536
-NO_SESSION = b"HTTP/1.1 404"  # how a response begins that says so; no client reads on
+NO_SESSION = b"HTTP/1.1 404"  # the beginning of a response that says so; no client reads further
 
 
 class Request(NamedTuple):
@@ -48,13 +56,13 @@ class Request(NamedTuple):
 
 
 class Response:
-    """Reads what comes back: which messages are complete, and whether all of it is there."""
+    """Reads a response: which messages are complete, and whether the response is."""
 
     def __init__(self) -> None:
         self.status, self.done = 0, False
         self._rest = b""
         self._left: Optional[int] = None
-        """Bytes of the body, or of the chunk, that are still to come; None before either."""
+        """Remaining bytes of the body or of the chunk; None before either."""
         self._chunked = self._stream = False
         self._body = b""
         self._events = EventReader()
@@ -81,7 +89,7 @@ class Response:
             self._left = int(headers.get("content-length", "0"))
 
     def _step(self, found: List[bytes]) -> bool:
-        """Take what can be taken; whether that was anything."""
+        """Consume the next part of the body if it is complete, and return whether it was."""
         if self._left is None:
             line, end, rest = self._rest.partition(b"\r\n")
             if end:
@@ -144,7 +152,7 @@ class WebRelay(Proxy):
         self.start()
 
     def fate(self, meaning: Meaning) -> Tuple[str, random.Random]:
-        """What happens to a request, and the dice for how."""
+        """Return the fault of a request, and the dice for it."""
         with self._lock:
             self._seen[meaning] += 1
             dice = random.Random(f"{self._seed} {meaning} {self._seen[meaning]}")
@@ -152,7 +160,7 @@ class WebRelay(Proxy):
         return chosen(dice, chances if self.raging.is_set() else ()), dice
 
     def restart(self) -> None:
-        """Put another server in the place of this one."""
+        """Replace this server with another one."""
         with self._restarting:
             if self.over.is_set():
                 return
@@ -160,7 +168,7 @@ class WebRelay(Proxy):
             end()
 
     def kill(self, dice: random.Random) -> None:
-        """End one of several servers at once, and begin another one beside what goes on."""
+        """Kill one of several servers, and start another one next to the rest."""
         with self._lock:
             if self.over.is_set() or len(self._servers) == 1:
                 return
@@ -245,7 +253,7 @@ class WebRelay(Proxy):
         return server
 
     def _duplicate(self, request: Request, seconds: float) -> None:
-        """Send it again, and hear what is said, which nobody is told."""
+        """Send the request again, read the response, and drop it."""
         self.over.wait(seconds)
         try:
             server = self._send(request)
@@ -264,7 +272,7 @@ class WebRelay(Proxy):
     def _bring(
         self, request: Request, server: socket.socket, client: socket.socket, slow: float, half: int
     ) -> bool:
-        """Hand the response over, piece by piece, late or up to the middle of one of them."""
+        """Forward the response, piece by piece, late or up to the middle of a piece."""
         response, pieces = Response(), 0
         while not response.done:
             if client in select.select([server, client], [], [])[0]:

@@ -37,7 +37,7 @@ server {
 
 
 class Outcome(NamedTuple):
-    """What was as it should be, and what failed."""
+    """The labels of steps that passed, and the faults of the others."""
 
     passed: list[str]
     failed: list[str]
@@ -52,7 +52,7 @@ class Outcome(NamedTuple):
 
 
 def at_place(work: Callable[[Place, Outcome], None]) -> Outcome:
-    """Do something in a folder of its own; what was logged there is printed when it fails."""
+    """Run a job in a folder of its own, and print its logs if it fails."""
     outcome = Outcome([], [])
     with tempfile.TemporaryDirectory() as folder:
         with Place(Path(folder)) as place:
@@ -111,7 +111,7 @@ class Job(NamedTuple):
 
 
 def jobs(names: Sequence[str]) -> list[Job]:
-    """Those of these names; without names, all."""
+    """Return the jobs with these names; without names, all jobs."""
     found = [
         Job(name, era, partial(visit_host, host, revision))
         for name, host in HOSTS.items()

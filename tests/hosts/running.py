@@ -1,4 +1,4 @@
-"""Programs that run while a check looks at them: hosts, the library's own server, nginx."""
+"""Programs that run during a check: hosts, the library's own server, nginx."""
 
 from __future__ import annotations
 
@@ -54,18 +54,21 @@ http {{
     {more}
 }}
 """
-"""What is around the settings of a site, so that it runs for any user and from a folder of its own."""
+"""The text around the settings of a site, so that it runs for any user and from a folder of its
+own."""
 
 
 class Host(NamedTuple):
     """How a host is started."""
 
-    module: str  # what runs it, as of ``python -m``
+    module: str  # the module that runs the host, for ``python -m``
     arguments: Callable[[int], Sequence[str]]  # of that, for a port
     processes: int = 1  # how many serve
-    page: str = ""  # what it has at its root
-    proxied: bool = False  # whether nginx stands before it
-    graceful: signal.Signals = signal.SIGTERM  # the signal that ends it, and lets it end what runs
+    page: str = ""  # the path of its root
+    proxied: bool = False  # whether nginx is in front of it
+    graceful: signal.Signals = (
+        signal.SIGTERM
+    )  # the signal that ends the host after its running requests
 
 
 def gunicorn(*more: str, app: str = f"{SITE}:app") -> Callable[[int], Sequence[str]]:
@@ -123,11 +126,11 @@ _given: dict[int, None] = {}
 
 
 def free_port() -> int:
-    """A port where nobody listens, below those that a kernel gives to who asks for any: it stays
-    free. Thread-safe."""
+    """Return a port without a listener, below the range from which a kernel assigns free ports, so
+    that it stays free. Thread-safe."""
     for port in random.sample(range(20_000, 30_000), 1_000):
         with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            if port not in _given:  # and nobody else tries this one while it is bound
+            if port not in _given:  # no other process tries this port while it is bound
                 _given[port] = None
                 return port
     raise OSError("no free port")
@@ -140,7 +143,7 @@ def listens(port: int) -> bool:
 
 
 class Place:
-    """A folder for one scene: what runs there logs there, and ends with it; a context manager."""
+    """A folder for one scene: its processes log there, and end with it. A context manager."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.log = folder, folder / "log"
@@ -236,7 +239,7 @@ def running(
 
 
 def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
-    """End a process; whether it ended by itself."""
+    """End a process, and return whether it exited without being killed."""
     if process.poll() is None:
         process.send_signal(how)
     try:
@@ -249,12 +252,12 @@ def end(process: subprocess.Popen[bytes], how: signal.Signals) -> bool:
 
 
 def nginx() -> str:
-    """The path of nginx, which is installed when it is not there."""
+    """Return the path of nginx, and install it if it is missing."""
     return debian_program("nginx", "nginx-light")
 
 
 def readme_commands() -> list[list[str]]:
-    """Those of one process: several want a store."""
+    """Return the README's commands of one process. Commands with several processes need a store."""
     found = re.findall(
         r"``((?:gunicorn|waitress-serve|cheroot) [^`]*wsgi:application[^`]*)``", TEXT
     )

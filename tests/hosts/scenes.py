@@ -1,6 +1,6 @@
-"""What is shown with more than one process, and with nginx in front: one function for each scene.
+"""Scenes with more than one process, or with nginx in front, one function for each scene.
 
-A scene is told a place, starts what it needs there, and yields its steps with the words to print
+A scene receives a place, starts its processes there, and yields its steps with the text to print
 for each.
 """
 
@@ -42,8 +42,8 @@ def stay(place: Place, port: int, revision: str, **more: Any) -> Visit:
 
 
 def keys(place: Place) -> Iterator[Step]:
-    """Two processes with a key each: an answer that comes to the other one is refused, and nobody
-    learns why."""
+    """Two processes have different keys: a retry at the other process is rejected, without a
+    reason."""
     port = free_port()
     place.serve(SEVERAL, port, sessions=False, key=None)
     visit = stay(place, port, "auto")
@@ -131,7 +131,7 @@ def served(client: minimcp.Client) -> bool:
     try:
         client.call_tool("where")
         return True
-    except minimcp.ConnectionLost:  # the proxy has not yet noticed, and says so with status 502
+    except minimcp.ConnectionLost:  # the proxy has not noticed yet, and responds with 502
         return False
 
 
@@ -191,7 +191,7 @@ def readme(place: Place) -> Iterator[Step]:
 
 
 def notices(place: Place) -> Iterator[Step]:
-    """Two streams of notices in a host of WSGI that is told to allow two."""
+    """Open two streams of notices in a WSGI host that is configured to allow two."""
     port = free_port()
     process = place.serve(ONE, port, streams=2)
     visits = [stay(place, port, "handshake"), stay(place, port, "auto")]
@@ -230,7 +230,7 @@ server {
 
 
 def proxied(host: Host) -> Scene:
-    """nginx gives up after 6 s of silence, or finds nobody."""
+    """nginx gives up after 6 s of silence, or finds no server."""
 
     def scene(place: Place) -> Iterator[Step]:
         port = free_port()
@@ -267,7 +267,7 @@ def proxied(host: Host) -> Scene:
                 expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
                 client.close()
             begun = (place.folder / f"{open_call.name}.begun").read_text()
-            expect(begun, "once\n")  # what may have run is not sent again
+            expect(begun, "once\n")  # a request that may have run is not sent again
 
         yield "502 while it restarts, then served", restart
 
@@ -275,7 +275,7 @@ def proxied(host: Host) -> Scene:
 
 
 def mute(place: Place) -> Iterator[Step]:
-    """The same without comments: it is they that keep the proxy patient."""
+    """Run the same scene without comments: only comments keep the proxy from giving up."""
     port = free_port()
     place.serve(BUNDLED, port, keepalive=None)
     visit = stay(place, place.proxy(IMPATIENT, behind=port), "auto")

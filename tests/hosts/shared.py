@@ -1,8 +1,8 @@
 """`python -m tests.hosts.shared [NAME...]`: the processes of one server that share a store, Redis
 or a file.
 
-Each scene is played with each store that it is for; exit code 1 when one fails. redis-server and
-nginx come from the system's packages.
+Each scene runs with each of its stores; the exit code is 1 if one fails. redis-server and nginx
+come from the system's packages.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ HEADERS = {
 SESSIONS = 1000
 AT_ONCE = 3  # scenes: much of the time is spent waiting
 FOREIGN = ("python-sdk-1", "python-sdk-2", "typescript-sdk-2")
-MOST_BYTES = 2048  # of Redis for each of them
+MAX_BYTES = 2048  # Redis commands for each of them
 
 ROUND_ROBIN = """
 upstream mcp { {servers} }
@@ -103,11 +103,11 @@ class Fleet:
         return 0
 
     def restart(self, port: int) -> None:
-        """As a deployment does it."""
+        """Restart a process as a deployment does."""
         process = self.processes[port]
         process.send_signal(signal.SIGTERM)
         if not eventually(lambda: process.poll() is not None, SECONDS):
-            process.send_signal(signal.SIGUSR1)  # it says where it stands
+            process.send_signal(signal.SIGUSR1)  # the process prints its stacks
             eventually(lambda: False, 1.0)
             raise AssertionError("a process does not end")
         self.start(port)
@@ -119,7 +119,7 @@ def exchange(
     """One request on a connection of its own.
 
     Raises:
-        ConnectionRefusedError: Nobody listens: it was not sent.
+        ConnectionRefusedError: No server listens, so it was not sent.
         OSError, HTTPException: It may have been served.
     """
     with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
@@ -141,8 +141,8 @@ def exchange(
 
 
 class Wanderer:
-    """A client in a session, each of whose requests goes to any process. It tries again when it is
-    told to."""
+    """A client in a session that sends each request to any process, and repeats it when the
+    response says so."""
 
     def __init__(self, ports: List[int], seed: int) -> None:
         self._ports, self._random = ports, random.Random(seed)
@@ -196,7 +196,7 @@ class Wanderer:
         )
 
     def events(self, port: int, method: str, body: Any, **headers: str) -> Iterator[Any]:
-        """Each event as it comes, until the stream ends: its id and its message."""
+        """Yield the id and the message of each event, until the stream ends."""
         with contextlib.closing(HTTPConnection("127.0.0.1", port, timeout=SECONDS)) as connection:
             given = {
                 **HEADERS,
@@ -216,7 +216,7 @@ class Wanderer:
 
 
 class Stage:
-    """What a scene gets: the store's address, and Redis where it is that."""
+    """The arguments of a scene: the store's address, and Redis if that is the store."""
 
     def __init__(self, folder: Path, store: str, redis: Optional[RedisServer]) -> None:
         self.folder, self.store, self.redis = folder, store, redis
@@ -237,7 +237,7 @@ def any_process(stage: Stage) -> str:
         with ThreadPoolExecutor(8) as pool:
             list(
                 pool.map(visit, range(100))
-            )  # all connections are open, which take most of what comes first
+            )  # all connections are open, because the first traffic allocates most of the memory
             before = 0 if stage.redis is None else int(stage.redis.numbers("memory")["used_memory"])
             visits = list(pool.map(visit, range(SESSIONS)))
         wrong = [counted for counted, _ in visits if counted != [1, 2, 3]]
@@ -246,12 +246,13 @@ def any_process(stage: Stage) -> str:
         if stage.redis is None:
             return f"{SESSIONS} sessions"
         each = (int(stage.redis.numbers("memory")["used_memory"]) - before) / SESSIONS
-        assert each < MOST_BYTES, each
+        assert each < MAX_BYTES, each
         return f"{SESSIONS} sessions, {each:.0f} bytes each"
 
 
 def answers(stage: Stage) -> str:
-    """An answer and a cancellation come to another process, and a listener hears of a change there."""
+    """A response and a cancellation reach another process, and a listener there is notified of a
+    change."""
     with stage.fleet(3) as fleet:
         first, second, third = fleet.ports
         client = Wanderer(fleet.ports, 1)
@@ -325,7 +326,7 @@ def killed(stage: Stage) -> str:
 
 
 def resumed(stage: Stage) -> str:
-    """A call goes on while its client comes back to another process again and again."""
+    """A call continues while its client reconnects to another process again and again."""
     with stage.fleet(3) as fleet:
         client = Wanderer(fleet.ports, 7)
         params = {
@@ -381,8 +382,8 @@ def rolling(stage: Stage) -> str:
 
 
 def away(stage: Stage, how: str) -> str:
-    """Redis is stopped for 5 s, paused or flushed under load: sessions are refused with a word, all
-    else goes on."""
+    """Redis is stopped for 5 s, paused or flushed under load: sessions are rejected with a reason,
+    and all other requests continue."""
     redis = stage.redis
     assert redis is not None
     with stage.fleet(3) as fleet:
@@ -472,8 +473,8 @@ def proxied(stage: Stage) -> str:
 
 
 def foreign(stage: Stage) -> str:
-    """All that the interop grid asks in three foreign clients, each request at the next of three
-    processes."""
+    """Run all checks of the interop grid in three foreign clients, with each request at the next of
+    three processes."""
     from ..interop import __main__ as grid
     from ..interop.our_server import OF_ONE
     from ..interop.roster import PEERS, R4, R5, Asked
@@ -576,7 +577,8 @@ SCENES: Dict[str, Tuple[Callable[[Stage], str], Tuple[str, ...]]] = {
 }
 
 
-ALONE = ("official",)  # the suite gives a stream one second to begin: nothing else runs beside it
+# the suite allows a stream one second to open, so nothing else runs at the same time
+ALONE = ("official",)
 
 
 def play(name: str, kind: str) -> bool:

@@ -1,8 +1,8 @@
 """A server whose processes share a store: ``python -m tests.hosts.shared_server PORT``, or ``app``
 for gunicorn.
 
-MINIMCP_SHARED_STORE says which: a URL of Redis, the path of a file, or "memory". SIGTERM lets
-running calls end.
+MINIMCP_SHARED_STORE names the store: a URL of Redis, the path of a file, or "memory". After
+SIGTERM, running calls finish.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def echo(text: str) -> str:
 
 @server.tool
 def count(ctx: Context) -> list[int]:
-    """How often this was called in the session, and the process that says so."""
+    """Return the number of calls in the session, and the id of this process."""
     assert ctx.session is not None
     ctx.session["calls"] = ctx.session.get("calls", 0) + 1
     return [ctx.session["calls"], os.getpid()]
@@ -48,7 +48,7 @@ def ask(ctx: Context) -> str:
 
 @server.tool
 def steps(number: int, seconds: float, ctx: Context) -> str:
-    """Report so many steps, and the process as the first message."""
+    """Report this many steps, with the process in the first message."""
     for step in range(number):
         ctx.progress(step + 1, number, str(os.getpid()))
         ctx.sleep(seconds)

@@ -1,9 +1,9 @@
-"""What every host serves: a few tools, as an application of PEP 3333, in Flask, in Django, or by
-the library itself.
+"""The application of every host: a few tools, as a PEP 3333 application, in Flask, in Django, or
+served by the library itself.
 
-Told by the environment: MINIMCP_HOSTS_FOLDER, where tools leave files for whoever looks, and
-MINIMCP_HOSTS_OPTIONS, `HttpOptions` as JSON; there the key is text or null, and ``streams`` those
-of the application.
+Environment variables configure it: MINIMCP_HOSTS_FOLDER, where tools leave files for the checks,
+and MINIMCP_HOSTS_OPTIONS, `HttpOptions` as JSON, in which the key is text or null and ``streams``
+is the limit of the application.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, Callable, Iterable
 from minimcp import Context, HttpOptions, Server, ToolError
 
 FOLDER = Path(os.environ["MINIMCP_HOSTS_FOLDER"])
-SECONDS = 10.0  # how long a tool waits for what it needs
+SECONDS = 10.0  # seconds that a tool waits for its condition
 OPTIONS = json.loads(os.environ["MINIMCP_HOSTS_OPTIONS"])
 KEY, STREAMS = OPTIONS.pop("key"), OPTIONS.pop("streams", 0)
 server = Server(
@@ -39,8 +39,8 @@ def add_tools() -> None:
 
     @server.tool
     def steps(name: str, ctx: Context) -> str:
-        """Report a step, and go on when the client has seen it: a host that holds the report back
-        is found out."""
+        """Report a step, and continue when the client has seen it, which shows whether the host
+        holds reports back."""
         ctx.progress(1, 2, "begun")
         for _ in range(int(SECONDS / 0.05)):
             if (FOLDER / name).exists():
@@ -56,8 +56,8 @@ def add_tools() -> None:
 
     @server.tool
     def silent(name: str, ctx: Context, seconds: float = SECONDS) -> str:
-        """Say that it has begun, when asked for progress, then nothing for so long; leave a file at
-        the end."""
+        """Report the start if progress is requested, then send nothing for this long, and leave a
+        file at the end."""
         with open(FOLDER / f"{name}.begun", "a") as file:
             file.write("once\n")
         ctx.progress(1)
@@ -69,7 +69,7 @@ def add_tools() -> None:
 
     @server.tool
     def grow(name: str) -> str:
-        """Have one tool more, which clients that listen are told of."""
+        """Add a tool, and notify the clients that listen."""
 
         @server.tool(name=name)
         def more() -> str:
@@ -87,7 +87,7 @@ def add_tools() -> None:
 
     @server.tool
     def note(text: str, ctx: Context) -> list[str]:
-        """Keep a text in the session, and return all that are kept."""
+        """Keep a text in the session, and return all kept texts."""
         assert ctx.session is not None
         ctx.session.setdefault("notes", []).append(text)
         return list(ctx.session["notes"])
@@ -101,7 +101,7 @@ def add_tools() -> None:
 
     @server.tool
     def work(name: str, ctx: Context) -> str:
-        """Report again and again; leave a file when nobody wants it any more."""
+        """Report again and again; leave a file when the client has cancelled."""
         try:
             for step in range(int(SECONDS / 0.05)):
                 ctx.progress(step)
@@ -115,7 +115,7 @@ add_tools()
 
 
 def flask() -> Callable[..., Any]:
-    """An application of Flask with the server beside its pages."""
+    """Return a Flask application with the server next to its pages."""
     from flask import Flask
     from werkzeug.middleware.dispatcher import DispatcherMiddleware
 
@@ -126,7 +126,7 @@ def flask() -> Callable[..., Any]:
 
 
 def django() -> Callable[..., Iterable[bytes]]:
-    """An application of Django with the server beside its pages."""
+    """Return a Django application with the server next to its pages."""
     from django.conf import settings
     from django.core.wsgi import get_wsgi_application
     from django.http import HttpResponse

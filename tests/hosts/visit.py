@@ -1,4 +1,4 @@
-"""What a client does to a server in a host, in one era."""
+"""The visit of a client to a server in a host, in one era."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def total(body: bytes) -> Any:
 
 
 def text_of(path: Path) -> str:
-    """What a file says, when it is there."""
+    """Wait for a file, and return its text."""
     return (
         path.read_text()
         if eventually(lambda: path.exists() and path.read_text(), SECONDS)
@@ -77,7 +77,7 @@ class Visit(NamedTuple):
         )
 
     def checks(self) -> dict[str, Callable[[], None]]:
-        """What is to be shown there, by the words that are printed."""
+        """Return the checks of this host, by the labels that are printed."""
         asks = self.modern or self.sessions
         wanted: dict[str, tuple[bool, Callable[[], None]]] = {
             "list": (True, self.list),
@@ -109,7 +109,7 @@ class Visit(NamedTuple):
             expect([each.value for each in done], list(range(8)))
 
     def progress(self) -> None:
-        """A report is there before the answer is."""
+        """Progress arrives before the response."""
         name, heard = uuid.uuid4().hex, []
 
         def report(progress: minimcp.Progress) -> None:
@@ -143,14 +143,14 @@ class Visit(NamedTuple):
             expect(client.call_tool("later").value, self.sessions)
 
     def refused(self) -> None:
-        """Where a client has no session, nobody can say whose answer it is."""
+        """If a client has no session, no server can assign its responses."""
         with self.connect() as client:
             expect_raised(
                 minimcp.McpError, lambda: client.call_tool("choose", {"name": uuid.uuid4().hex})
             )
 
     def gone(self) -> None:
-        """Who goes away in mid-call ends that call, and no other."""
+        """A client that disconnects during a call ends that call, and no other."""
         name, token = uuid.uuid4().hex, minimcp.CancelToken()
         with self.connect() as client:
             expect_raised(
@@ -163,13 +163,13 @@ class Visit(NamedTuple):
                 ),
             )
             expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
-            if self.modern or self.sessions:  # otherwise nothing says which call a client means
+            if self.modern or self.sessions:  # otherwise no message identifies the call of a client
                 expect(text_of(self.folder / name), "cancelled")
         with self.connect() as client:
             expect(client.call_tool("add", {"a": 1, "b": 1}).value, 2)
 
     def silent(self) -> None:
-        """Who goes away while a handler says nothing is missed at a comment."""
+        """If a client disconnects while a handler reports nothing, the next comment shows that."""
         name, token = uuid.uuid4().hex, minimcp.CancelToken()
         with self.connect() as client:
             expect_raised(
@@ -184,7 +184,7 @@ class Visit(NamedTuple):
             expect(text_of(self.folder / name), "cancelled")
 
     def crowd(self) -> None:
-        """Many clients at once: each gets its own answers, all of them, from every process."""
+        """Many clients at once each get all of their own responses, from every process."""
 
         def visit_once(number: int) -> set[Any]:
             with self.connect() as client:
@@ -201,8 +201,7 @@ class Visit(NamedTuple):
         expect(len(seen), self.processes)
 
     def raw(self) -> None:
-        """What is no ordinary request is refused, and the next one on the same connection is
-        served."""
+        """A malformed request is rejected, and the next one on the same connection is served."""
         for method in ("HEAD", "OPTIONS", "PUT"):
             status, headers, said = self._then_served(method, "/mcp", None, {})
             sent = b"" if method == "HEAD" else b"use POST for this path\n"
@@ -257,8 +256,8 @@ class Visit(NamedTuple):
 
 
 class OpenCall:
-    """A call that is under way on a thread of its own; a context manager, whose end waits for that
-    of the call."""
+    """Start a call on a thread of its own. A context manager, whose end waits for the end of the
+    call."""
 
     def __init__(self, visit: Visit) -> None:
         self.name, self.begun, self.ending = uuid.uuid4().hex, threading.Event(), ""

@@ -1,4 +1,4 @@
-"""The server of test_changes.py: tools that change what it offers, and that end it.
+"""The server of test_changes.py: tools that change its features, and that end it.
 
 ``python -m tests.interaction.changes_server`` serves it over stdio; `build` makes it for memory.
 """

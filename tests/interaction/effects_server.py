@@ -1,4 +1,4 @@
-"""A server whose tool does something before it asks, and keeps in a file what it did.
+"""A server whose tool acts before it asks, and records its actions in a file.
 
 Run as a module it takes one argument: a JSON object of keywords for `build`.
 """
@@ -29,7 +29,7 @@ def act(ledger: str, name: str, ctx: Context, questions: int = 1) -> str:
 
 def write(ledger: str, line: str) -> None:
     file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    os.write(file, f"{line}\n".encode())  # whole, beside those of other calls
+    os.write(file, f"{line}\n".encode())  # in one write, next to those of other calls
     os.close(file)
 
 

@@ -1,4 +1,4 @@
-"""The server of tests/interaction/test_executors.py: tools that run where they are told to.
+"""The server of tests/interaction/test_executors.py: tools with different executors.
 
 ``python -m tests.interaction.executors_server`` serves it over stdio; `build` makes it for memory.
 """
@@ -62,7 +62,7 @@ def build(drain_grace: float = 5, **options: Any) -> Server:
         hashlib.pbkdf2_hmac("sha256", b"x", b"y", 2_000_000_000)
         return "never"
 
-    submitted = ThreadPoolExecutor(1)  # its threads are no daemons
+    submitted = ThreadPoolExecutor(1)  # its threads are not daemons
 
     @server.tool(executor=submitted)
     def stuck() -> str:

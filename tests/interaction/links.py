@@ -1,5 +1,5 @@
-"""Ways to the servers of this folder: in all revisions in memory, and in one of each era as a
-process."""
+"""Connections to the servers of this folder: in memory in all revisions, and as a process in one
+revision of each era."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Open = Callable[..., Client]
 
 
 def served(way: str, module: str, **options: Any) -> Any:
-    """The server that a module of this folder builds: the object, or how to start it as a process.
+    """Return the server that a module of this folder builds, or the command of its process.
 
-    Without site-packages that starts twice as fast.
+    Without site-packages, the process starts twice as fast.
     """
     if way == "stdio":
         command = [sys.executable, "-S", "-m", f"tests.interaction.{module}", json.dumps(options)]
@@ -48,7 +48,7 @@ def stripped(client: Client, result: Dict[str, Any]) -> Dict[str, Any]:
 
 
 class Link(NamedTuple):
-    """One way to a server, and a client that has gone it."""
+    """A transport with a revision, and a connected client."""
 
     module: str
     transport: str
@@ -65,7 +65,7 @@ class Link(NamedTuple):
         return self.revision != R5
 
     def since(self, revision: str) -> bool:
-        """Whether something that came with `revision` is there."""
+        """Return whether the revision of the link is at least this one."""
         return REVISIONS.index(self.revision) >= REVISIONS.index(revision)
 
     def open(self, options: Optional[Dict[str, Any]] = None, **keywords: Any) -> Client:
@@ -74,7 +74,7 @@ class Link(NamedTuple):
         return minimcp.connect(target, revision=self.revision, timeout=WAIT, **keywords)
 
     def result(self, method: str, **params: Any) -> Dict[str, Any]:
-        """A result as it came, without what every result carries."""
+        """Return a result as it arrived, without the common members of every result."""
         return stripped(self.client, self.client.request(method, params))
 
 

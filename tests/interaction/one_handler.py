@@ -1,5 +1,5 @@
-"""One handler that uses all that a handler has, for every revision and transport: it asks first and
-acts last."""
+"""One handler that uses every feature of a handler, for every revision and transport. It asks first
+and acts last."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def wander(ctx: Context) -> str:
 
 @server.resource("ledger://")
 def bookings() -> str:
-    """What was booked."""
+    """List the bookings."""
     return "see the file"
 
 
 @server.prompt(complete={"city": ["Bergen", "Berlin", "Oslo"]})
 def praise(city: str, ctx: Context) -> List[Message]:
-    """Praise a city, with what the model says."""
+    """Praise a city with words of the model."""
     said = ctx.sample(f"Praise {city}").text
     return [Message("user", f"What of {city}?"), Message("assistant", said)]
 

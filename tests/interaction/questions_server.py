@@ -1,4 +1,4 @@
-"""A server whose tools ask their client, in every way there is; the same file over every transport.
+"""A server whose tools ask their client every kind of question; the same file for every transport.
 
 Run as a module it takes one argument: a JSON object of keywords for `build`.
 """
@@ -55,7 +55,7 @@ def book(city: str, ctx: Context) -> str:
 
 
 def decide(ctx: Context) -> str:
-    """Ask, and say what was done with the question."""
+    """Ask, and return the user's answer."""
     answer = ctx.elicit("Sure?", {"sure": bool})
     return f"{answer.action} {answer.content} {bool(answer)}"
 

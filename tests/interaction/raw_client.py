@@ -1,5 +1,5 @@
-"""A client of plain messages over memory, which answers what it is asked by a table. One thread;
-every wait bounded."""
+"""A client of plain messages over memory that answers questions by a table. It has one thread, and
+every wait has a limit."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class RawClient:
     """One connection to a server.
 
     Args:
-        server: Whose.
-        revision: What is spoken; one with a handshake is initialized at once.
+        server: The server.
+        revision: The revision to use; one with a handshake is initialized at once.
         replies: By method: the answer to a question, ``{"error": ...}`` for an error, or a function
             of the question.
-        capabilities: What is declared.
+        capabilities: The declared capabilities.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class RawClient:
         return found(question) if callable(found) else found
 
     def answer(self, id: int) -> Dict[str, Any]:
-        """The answer to a request; questions that come before it are answered."""
+        """Return the response to a request, and answer the questions that arrive before it."""
         while True:
             message = self.peer.expect()
             if "method" not in message:

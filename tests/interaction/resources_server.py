@@ -63,7 +63,7 @@ def _add_resources(server: Server) -> None:
         cache_scope="public",
     )
     def notes() -> str:
-        """All that was noted."""
+        """All notes."""
         return "# notes"
 
     @server.resource("bin://data")
@@ -106,7 +106,7 @@ def _add_resources(server: Server) -> None:
 
     @server.resource("fail://gone")
     def gone() -> str:
-        """Is not there any more."""
+        """Has been removed."""
         raise minimcp.ResourceNotFound("no such day")
 
     @server.resource("fail://secret")
@@ -232,7 +232,7 @@ def _add_prompts(server: Server) -> None:
 
         Args:
             city: Name of the city.
-            tone: How it sounds.
+            tone: The tone of the text.
         """
         text = f"{city} {tone} {colour.name}"
         return text.upper() if shout else text
@@ -282,7 +282,7 @@ def _add_prompts(server: Server) -> None:
 
     @server.prompt
     def wrong():  # type: ignore[no-untyped-def]
-        """Returns what is no message."""
+        """Returns a value that is not a message."""
         return {"role": "user"}
 
     @server.prompt(requires=["sampling"])
@@ -300,5 +300,5 @@ def _add_tools(server: Server) -> None:
 
 
 if __name__ == "__main__":
-    logging.getLogger("minimcp").setLevel(logging.CRITICAL)  # what goes wrong on purpose is no news
+    logging.getLogger("minimcp").setLevel(logging.CRITICAL)  # intended errors are not worth logging
     build(**json.loads(sys.argv[1])).run()

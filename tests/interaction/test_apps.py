@@ -14,7 +14,7 @@ from ..answering import R1, R2, REVISIONS
 from ..support import WAIT
 
 ID, MIME_TYPE = "io.modelcontextprotocol/ui", "text/html;profile=mcp-app"
-WITHOUT_META = (R1, R2)  # whose tools and resources have none
+WITHOUT_META = (R1, R2)  # revisions whose tools and resources have no _meta
 URI = "ui://sales/chart"
 PAGE = '<!DOCTYPE html><head><script src="minimcp-app.js"></script></head><p>\\1 &amp; \\g<0></p>'
 ASKED = {
@@ -53,12 +53,12 @@ def build(**options: Any) -> Server:
 
     @server.tool(ui=URI, meta={"com.example/x": 1})
     def sales() -> Dict[str, int]:
-        """What was sold."""
+        """Sales by month."""
         return {"May": 56}
 
     @server.tool(visibility="app")
     def details(month: str) -> str:
-        """What was sold in a month."""
+        """Sales of a month."""
         return month
 
     @server.tool(ui=URI, visibility=["model", "app"])
@@ -106,7 +106,7 @@ def test_a_host_finds_the_page_of_a_tool(host: Client) -> None:
     assert {each.mime_type for each in host.list_resources()} == {MIME_TYPE}
 
 
-def test_a_page_comes_with_the_script_and_what_it_asks_for(host: Client) -> None:
+def test_a_page_has_the_script_and_the_requested_options(host: Client) -> None:
     page = host.read_resource(URI).contents[0]
     assert (page.mime_type, page.meta) == (
         MIME_TYPE,
@@ -148,7 +148,7 @@ def test_a_plain_class_has_pages_and_tools_that_show_them() -> None:
 
         @minimcp.tool(ui=URI)
         def sales(self) -> str:
-            """What was sold."""
+            """Sales so far."""
             return "much"
 
     with opened(Server("shop", Shop(), extensions=[Apps()]), REVISIONS[-1]) as client:
@@ -169,7 +169,7 @@ PAGES: Dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_what_is_no_page_is_an_error_without_its_words(
+def test_a_value_that_is_not_a_page_is_an_error_without_its_text(
     name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = Server("sales", extensions=[Apps()])
@@ -193,7 +193,7 @@ def reader(pages: Dict[str, str]) -> Callable[..., str]:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_hostile_and_huge_pages_come_as_they_are(revision: str) -> None:
+def test_hostile_and_huge_pages_are_returned_unchanged(revision: str) -> None:
     hostile = '</script><script>alert("\u2028\U0001f600 \\1 \\g<0> ${x}")</script>\0<script src="minimcp-app.js">'
     pages = {
         "ui://hostile/%22%3E%3Cb%3E": hostile,
@@ -208,7 +208,7 @@ def test_hostile_and_huge_pages_come_as_they_are(revision: str) -> None:
         assert {each.name for each in client.list_resources()} == {'"><script>x</script>'}
 
 
-def test_the_script_comes_wherever_the_page_names_it() -> None:
+def test_the_script_replaces_every_placeholder_of_the_page() -> None:
     server = Server("sales", extensions=[Apps()])
     tag = '<SCRIPT SRC="minimcp-app.js">\n</SCRIPT>'
     server.add_app(lambda: f"{tag}<p>{tag}", "ui://twice", name="twice")
@@ -224,7 +224,7 @@ def test_the_script_comes_wherever_the_page_names_it() -> None:
         assert client.call_tool("reads").value is True
 
 
-def test_a_page_that_is_taken_away_is_not_found() -> None:
+def test_a_removed_page_is_not_found() -> None:
     server = build()
     with opened(server, REVISIONS[-1]) as client:
         server.remove_resource(URI)

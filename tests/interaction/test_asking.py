@@ -1,4 +1,4 @@
-"""What a client of plain messages sees of handlers that ask: in all five revisions, and across
+"""Handlers that ask, as a client of plain messages sees them: in every revision, and across
 processes."""
 
 from __future__ import annotations
@@ -7,15 +7,28 @@ import json
 import threading
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Literal
 
 import pytest
 
-from minimcp import Server
+from minimcp import (
+    Context,
+    Elicit,
+    InvalidParams,
+    Limits,
+    ListRoots,
+    MethodNotFound,
+    ProtocolViolation,
+    Refused,
+    RpcError,
+    Server,
+    UrlElicitationRequired,
+)
 from minimcp.engine.timer import timer
+from minimcp.features import input_rounds
 
 from ..answering import R1, R2, R3, R4, R5, REVISIONS
-from ..inside import connections_of, feature_of
+from ..rows import for_each
 from ..support import ROOT, WAIT, MovedTime, eventually
 from ..wire.harness import RawServer
 from ..wire.messages import modern
@@ -33,7 +46,7 @@ ROOTS = {"roots": [{"uri": "file:///a/b", "name": "b"}, {"uri": "file:///c", "na
 
 
 def user(question: Dict[str, Any]) -> Dict[str, Any]:
-    """What the user does: fills in every form, and says yes to every URL."""
+    """Answer like a user who fills in every form and accepts every URL."""
     params = question["params"]
     if params.get("mode") == "url":
         return {"action": "accept"}
@@ -74,7 +87,7 @@ def revision(request: pytest.FixtureRequest) -> str:
 
 
 def lacking(name: str, method: str, revision: str) -> Any:
-    """How a call ends that needs what is not there."""
+    """Return the result of a call that needs a missing capability."""
     way = {"elicitation": "elicit=f", "sampling": "sample=f", "roots": "roots=[...]"}[
         name.partition(".")[0]
     ]
@@ -105,7 +118,7 @@ def lacking(name: str, method: str, revision: str) -> Any:
     "M:ELI-7",
 )
 @pytest.mark.parametrize("check", [False, True])
-def test_the_same_handlers_give_the_same_in_every_revision(revision: str, check: bool) -> None:
+def test_the_same_handlers_return_the_same_in_every_revision(revision: str, check: bool) -> None:
     forms, urls = revision in (R3, R4, R5), revision in (R4, R5)
     no_form = lacking("elicitation.form", "elicitation/create", revision)
     no_url = lacking("elicitation.url", "elicitation/create", revision)
@@ -123,7 +136,9 @@ def test_the_same_handlers_give_the_same_in_every_revision(revision: str, check:
 
 
 @pytest.mark.requirement("ROOT-03", "M:ROOT-3")
-def test_a_root_that_is_no_file_is_dropped(revision: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_root_that_is_not_a_file_is_dropped(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
     uris = ["https://example.com/a", "file:///a/b", "ftp://x\x1b[2J", "/c", "FILE:///d", ""]
     roots = {"roots": [{"uri": uri, "name": "r"} for uri in uris]}
     with serving(revision, {"roots/list": roots}) as client:
@@ -151,23 +166,11 @@ def test_choices_by_revision(revision: str) -> None:
                 fields["pattern"] == {"type": "string"} and "mode" not in client.asked[0]["params"]
             )
             assert client.call("pick", lists=True) == [
-                "2025-06-18 does not have forms with lists of choices"
+                "2025-06-18 does not support forms with lists of choices"
             ]
         else:
             assert fields == questions_server.PICKS["properties"]
             assert client.call("pick", lists=True) == '{"picks":["x"]}'
-
-
-@pytest.mark.requirement("SAMP-13", "ROOT-05", "X-21")
-def test_refusals_and_errors_of_the_client(revision: str, caplog: pytest.LogCaptureFixture) -> None:
-    rejected = {"error": {"code": -1, "message": "User rejected sampling request"}}
-    broken = {"error": {"code": -32601, "message": "Roots not supported"}}
-    with serving(revision, {"sampling/createMessage": rejected, "roots/list": broken}) as client:
-        refused = "refused: User rejected sampling request"
-        assert client.call("careful") == ("given up" if revision == R5 else refused)
-        assert client.call("look") == (
-            "given up" if revision == R5 else ["Roots not supported (-32601)"]
-        )
 
 
 @pytest.mark.requirement(
@@ -270,15 +273,329 @@ def test_urls_by_revision(revision: str, caplog: pytest.LogCaptureFixture) -> No
         if revision == R5:
             assert client.call("must_pay", stubborn=True) == ["pay first"]
             client.replies["elicitation/create"] = {"action": "accept"}
-            assert (
-                client.call("must_pay", stubborn=True) == ["pay first"] and len(client.asked) == 9
-            )
+            assert client.call("must_pay", stubborn=True) == ["pay first"]
+            assert len(client.asked) == 9 and "asked 8 times" in caplog.text
+
+
+@pytest.mark.requirement("M:ERR-4")
+@pytest.mark.parametrize("revision", [R4, R5])
+@pytest.mark.parametrize(
+    ("url", "warning"),
+    [
+        (PAY, ""),
+        ("javascript:alert(1)", "must begin with http:// or https://"),
+        (None, ""),
+    ],
+)
+def test_a_prompt_or_a_resource_may_need_a_url(
+    url: Any, warning: str, revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = Server("payments")
+    entry = {"mode": "url", "message": "Pay", "url": url, "elicitationId": "e1"}
+    data = {"elicitations": [entry]} if url else None
+
+    @server.prompt
+    def asks(ctx: Context) -> str:
+        """Refuse until a URL was opened."""
+        if ctx.round == 1:
+            raise UrlElicitationRequired("pay first", data)
+        return "paid"
+
+    server.add_resource(asks, "pay://first")
+    with RawClient(server, revision, REPLIES) as client:
+        for method, params in (
+            ("prompts/get", {"name": "asks"}),
+            ("resources/read", {"uri": "pay://first"}),
+        ):
+            message = client.whole(method, **params)
+            if revision == R5 and url == PAY:
+                assert '"paid"' in json.dumps(message["result"])
+            else:
+                assert message["error"]["code"] == (-32603 if revision == R5 else -32042)
+    assert warning in caplog.text or revision == R4
+    server.close()
+
+
+# ------------------------------------------------------------ one handler
+
+
+YES = {"action": "accept", "content": {"n": 1}}
+
+
+@contextmanager
+def tool(
+    handler: Any, revision: str = R5, replies: Any = None, **options: Any
+) -> Iterator[RawClient]:
+    """Serve a handler as the tool ``t``, to a client that accepts every form."""
+    server = Server("asks", **{"limits": Limits(waiting_handlers=0), **options})
+    server.add_tool(handler, name="t")
+    answers = {"elicitation/create": YES, "roots/list": {"roots": []}, **(replies or {})}
+    with RawClient(server, revision, answers) as client:
+        yield client
+    server.close()
+
+
+def ask(ctx: Context, key: str = "k", message: str = "How many?") -> int:
+    found: int = ctx.elicit(message, {"n": int}, key=key).content["n"]
+    return found
+
+
+@pytest.mark.requirement("M:MRTR-S2", "M:MRTR-S14", "M:MRTR-S16", "M:META-7", "M:BASE-6")
+def test_a_question_is_a_result_that_contains_a_request() -> None:
+    def two(ctx: Context) -> str:
+        return f"{ask(ctx)} {ctx.list_roots()}"
+
+    def roots(ctx: Context) -> str:
+        return str(ctx.list_roots())
+
+    params = {
+        "mode": "form",
+        "message": "How many?",
+        "requestedSchema": {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}},
+            "required": ["n"],
+        },
+    }
+    for handler, asked in (
+        (two, {"k": {"method": "elicitation/create", "params": params}}),
+        (roots, {"roots-1": {"method": "roots/list"}}),
+    ):
+        with tool(handler) as client:
+            result = client.once("tools/call", name="t", arguments={})["result"]
+        stamp = result.pop("_meta")["io.modelcontextprotocol/serverInfo"]
+        assert stamp["name"] == "asks" and isinstance(result.pop("requestState"), str)
+        assert result == {"resultType": "input_required", "inputRequests": asked}
+
+
+@pytest.mark.requirement("M:MRTR-S1", "M:VER-S16", "M:CMP-6")
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_only_calls_prompts_and_resources_may_ask(revision: str) -> None:
+    server, problems = Server("asks"), []
+
+    @server.prompt
+    def plain(tone: Literal["a", "b"]) -> str:
+        """A prompt with a completion."""
+        return tone
+
+    @server.middleware
+    def asks(ctx: Context, call_next: Any) -> Any:
+        if ctx.method == "completion/complete":
+            with pytest.raises(RuntimeError, match="cannot ask") as caught:
+                ask(ctx)
+            problems.append(str(caught.value))
+            assert ctx.step("s", lambda: 1) == 1
+        return call_next()
+
+    with RawClient(server, revision, {}) as client:
+        ref = {"type": "ref/prompt", "name": "plain"}
+        more = {"requestState": "x", "inputResponses": 5}  # not members of these requests
+        found = client.result(
+            "completion/complete", ref=ref, argument={"name": "tone", "value": ""}, **more
+        )
+        assert found["completion"]["values"] == ["a", "b"]
+        assert client.asked == [] and len(problems) == 1
+        assert "prompts/get, resources/read, tools/call" in problems[0]
+    server.close()
+
+
+def test_members_of_a_retry_mean_nothing_where_requests_have_no_rounds() -> None:
+    def works(ctx: Context) -> str:
+        return "done"
+
+    with tool(works, R4) as client:
+        params = {"name": "t", "arguments": {}, "requestState": "x", "inputResponses": 5}
+        assert client.result("tools/call", **params)["content"][0]["text"] == "done"
+
+
+def test_wrong_questions_and_keys_are_rejected(revision: str) -> None:
+    def wrong(ctx: Context) -> str:
+        questions: List[Any] = [{5: Elicit("?", {"n": int})}, {"a": "What?"}, {None: ListRoots()}]
+        for each in questions:
+            with pytest.raises(TypeError, match="with keys that are str"):
+                ctx.ask_all(each)
+        with pytest.raises(TypeError, match="the key of a step"):
+            ctx.step(5, int)  # type: ignore[arg-type]
+        return "checked"
+
+    with tool(wrong, revision) as client:
+        assert client.call("t") == "checked" and client.asked == []
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_step_runs_once_and_a_failed_step_may_be_tried_again(revision: str) -> None:
+    ran: List[str] = []
+
+    def fail() -> None:
+        raise OSError("flaky")
+
+    def pays(ctx: Context) -> str:
+        made = ctx.step("one", lambda: ran.append("one") or {"made": [len(ran)]})
+        assert made == {"made": [1]}
+        made["made"].append("changed by the handler")
+        function: Any
+        for function, error in ((fail, OSError), (object, ValueError)):
+            if "pay" not in ran:
+                with pytest.raises(error):
+                    ctx.step("pay", function)
+        ask(ctx)
+        assert ctx.step("pay", lambda: ran.append("pay") or 0) == 0
+        with pytest.raises(RuntimeError, match="'pay' is the key of two steps"):
+            ctx.step("pay", int)
+        ask(ctx, "again")
+        return f"{ran}"
+
+    with tool(pays, revision) as client:
+        assert client.call("t") == "['one', 'pay']"
+
+
+REFUSAL = "User rejected sampling request"
+
+
+@pytest.mark.requirement("SAMP-13", "ROOT-05", "X-21", "ELIC-19", "M:ELI-18")
+@pytest.mark.parametrize("check", [False, True])
+@for_each(
+    "answer, kind, words",
+    [
+        ({"error": {"code": -1, "message": REFUSAL}}, Refused, REFUSAL),
+        ({"error": {"code": -1, "message": ""}}, Refused, ""),
+        ({"error": {"code": -32603, "message": "the user declined"}}, Refused, "declined"),
+        ({"error": {"code": 4, "message": "Request denied"}}, Refused, "denied"),
+        ({"error": {"code": -32603, "message": "it broke"}}, RpcError, "it broke"),
+        ({"error": {"code": -32602, "message": "was rejected"}}, InvalidParams, "rejected"),
+        ({"error": {"code": -32601, "message": "no"}}, MethodNotFound, "no"),
+        ({"action": "perhaps"}, ProtocolViolation, "elicitation/create: action"),
+        ({"action": "accept", "content": {"n": "x"}}, ProtocolViolation, "expected an integer"),
+    ],
+)
+def test_an_answer_that_is_an_error_is_raised_where_the_handler_asks(
+    answer: Any, kind: Any, words: str, check: bool
+) -> None:
+    caught: List[Exception] = []
+
+    def catches(ctx: Context) -> str:
+        try:
+            return str(ask(ctx))
+        except Exception as error:
+            caught.append(error)
+            return f"{ask(ctx, 'after')}"
+
+    def asked(question: Dict[str, Any]) -> Any:
+        return YES if caught or client.asked[:-1] else answer
+
+    with tool(catches, R4, {"elicitation/create": asked}, check_replay=check) as client:
+        assert client.call("t") == "1" and len(client.asked) == 2
+    assert isinstance(caught[-1], kind) and words in str(caught[-1])
+    assert getattr(caught[-1], "from_peer", True)
+
+
+@pytest.mark.requirement("SAMP-13", "ROOT-05", "X-21")
+def test_a_client_that_refuses_answers_no_retry(revision: str) -> None:
+    refused = {"error": {"code": -1, "message": REFUSAL}}
+    broken = {"error": {"code": -32601, "message": "Roots not supported"}}
+    with serving(revision, {"sampling/createMessage": refused, "roots/list": broken}) as client:
+        found = [client.call("careful"), client.call("look")]
+    if revision == R5:
+        assert found == ["given up", "given up"]
+    else:
+        assert found == [f"refused: {REFUSAL}", ["Roots not supported (-32601)"]]
+
+
+@pytest.mark.requirement("M:MRTR-S3")
+def test_a_pending_question_wins_over_the_outcome_of_the_handler(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def swallows(ctx: Context) -> str:
+        try:
+            return str(ask(ctx))
+        except:  # noqa: E722
+            return "guessed"
+
+    def fails(ctx: Context) -> str:
+        try:
+            return str(ask(ctx))
+        finally:
+            raise ValueError("in the finally")
+
+    def continues(ctx: Context) -> str:
+        for key in ("a", "b"):
+            try:
+                ask(ctx, key)
+            except BaseException:
+                pass
+        return "guessed"
+
+    for handler, keys, did in (
+        (ask, {"k"}, ""),
+        (swallows, {"k"}, "continued"),
+        (fails, {"k"}, "raised ValueError('in the finally')"),
+        (continues, {"a", "b"}, "continued"),
+    ):
+        caplog.clear()
+        with tool(handler) as client:
+            result = client.once("tools/call", name="t", arguments={})["result"]
+            assert set(result["inputRequests"]) == keys
+            assert handler is not swallows or client.call("t") == "1"
+        warned = f"tools/call t {did} although a question is pending: let Suspend pass, and catch"
+        assert (warned in caplog.text) == bool(did)
+
+
+def test_a_tool_that_runs_again_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(input_rounds, "replayed", set())
+    caplog.set_level("INFO", "minimcp.rounds")
+    with tool(ask) as client:
+        for _ in range(2):
+            assert client.call("t") == "1"
+    assert caplog.text.count("runs again from the top") == 1
+
+
+# ------------------------------------------------------------ handlers that are checked
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_check_replay_finds_a_handler_that_asks_something_else_the_second_time(
+    revision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs: List[int] = []
+
+    def rewords(ctx: Context) -> str:
+        runs.append(1)
+        return f"{ask(ctx, 'a', f'message {len(runs)}')} {ask(ctx, 'b')}"
+
+    def renames(ctx: Context) -> str:
+        runs.append(1)
+        return f"{ask(ctx, f'k{len(runs)}')}"
+
+    def forgets(ctx: Context) -> str:
+        runs.append(1)
+        return f"{ask(ctx)}" if len(runs) == 1 else "enough"
+
+    def swallows(ctx: Context) -> str:
+        try:
+            return rewords(ctx)
+        except Exception:
+            return "nothing happened"
+
+    for handler, words in (
+        (rewords, "keep the values that it depends on with ctx.step"),
+        (renames, "but not now"),
+        (forgets, "but not now"),
+        (swallows, "another question"),
+    ):
+        runs.clear()
+        with tool(handler, revision, check_replay=True) as client:
+            error = client.whole("tools/call", name="t", arguments={})["error"]
+        assert error["code"] == -32603
+        assert "check_replay: " in error["message"] and words in error["message"]
+    assert "although a question is pending" not in caplog.text, "that would be another fault"
 
 
 # ------------------------------------------------------------ requests that are questions to the client
 
 
-def test_the_time_of_a_tool_stands_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_of_a_tool_is_paused_while_it_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = MovedTime()
     monkeypatch.setattr("minimcp.engine.timer.time", moved)
     server, looked = build(), threading.Event()
@@ -309,7 +626,7 @@ def test_a_cancelled_call_withdraws_its_question() -> None:
             notice["method"] == "notifications/cancelled"
             and notice["params"]["requestId"] == question["id"]
         )
-        client.reply(question)  # too late: nobody waits
+        client.reply(question)  # too late: no handler waits
         assert client.call("decide") == "accept {'sure': True} True"
         assert eventually(lambda: questions_server.ended.get("cancelled") == ["Cancelled"])
 
@@ -341,10 +658,10 @@ def test_a_state_that_was_changed_is_refused(caplog: pytest.LogCaptureFixture) -
             assert (
                 ask_once(client, requestState=token, inputResponses=bad)["error"]["code"] == -32602
             )
-        other = client.once(
-            "tools/call", name="book", arguments={}, requestState=token, inputResponses=answers
-        )
-        assert other["error"]["data"] == {"reason": "invalid_request_state"}
+        for other in ({"name": "book"}, {"arguments": {"more": 1}}):
+            call = {"name": "decide", "arguments": {}, "requestState": token, **other}
+            refused = client.once("tools/call", **call, inputResponses=answers)["error"]
+            assert refused["data"] == {"reason": "invalid_request_state"}
         unasked = ask_once(client, requestState=None, inputResponses=answers)["result"]
         assert unasked["resultType"] == "complete", "as over HTTP, the key says what it answers"
         anew = ask_once(client, requestState=None)["result"]  # a call of its own
@@ -410,19 +727,3 @@ def test_three_processes_serve_one_call(tmp_path: Path, check: bool) -> None:
     finally:
         for server in servers:
             server.dispose()
-
-
-def test_a_server_keeps_nothing_of_a_client_that_never_comes_back() -> None:
-    server = build(check_replay=True)
-    assert feature_of(server, "rounds") is not feature_of(Server("quiet"), "rounds")
-    with RawClient(server, R5, REPLIES) as client:
-        before = set(threading.enumerate())
-        for _ in range(100):
-            assert ask_once(client)["result"]["resultType"] == "input_required"
-        assert len(set(threading.enumerate()) - before) < 30, (
-            "a few workers, as many as were busy at once"
-        )
-        channel = connections_of(server)[0]
-        assert eventually(lambda: "0 running, 0 queued" in repr(channel.pool))
-        assert len(channel.requests) == 0 and len(channel.calls) == 0
-    server.close()

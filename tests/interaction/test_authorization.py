@@ -77,7 +77,7 @@ def test_a_person_signs_in_and_the_token_is_remembered(
         assert registered["grant_types"] == ["authorization_code", "refresh_token"]
 
 
-def test_the_browser_comes_back_to_a_listener(issuer: AuthorizationServer) -> None:
+def test_the_browser_returns_to_a_listener(issuer: AuthorizationServer) -> None:
     import requests
 
     visited = []
@@ -114,9 +114,7 @@ def test_a_tool_that_needs_more_is_stepped_up_to_once(
         assert issuer.count("/authorize", scope="read write") == 1
         issuer.tokens.clear()
         issuer.refresh.clear()
-        assert (
-            call(running.url, auth, "write") == "written"
-        )  # what was granted before is asked for again
+        assert call(running.url, auth, "write") == "written"  # earlier scopes are requested again
         assert len(browser.opened) == 3
 
 
@@ -135,7 +133,7 @@ def test_a_step_up_in_vain_is_an_error_and_is_not_tried_again(issuer: Authorizat
 def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(
     issuer: AuthorizationServer,
 ) -> None:
-    issuer.lifetime = 5.0  # which is less than the time by which it is renewed early
+    issuer.lifetime = 5.0  # less than the time by which it is renewed early
     with protected(issuer) as running:
         auth, browser = sign_in()
         assert call(running.url, auth) == "ada"
@@ -144,7 +142,7 @@ def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(
         issue, kept = issuer.issue, list(issuer.refresh.items())
 
         def without(*given: Any, **more: Any) -> Dict[str, Any]:
-            issuer.refresh.update(kept)  # it stays valid, and is not given again
+            issuer.refresh.update(kept)  # it stays valid, and is not issued again
             return {name: value for name, value in issue(*given).items() if name != "refresh_token"}
 
         issuer.issue = without  # type: ignore[method-assign]
@@ -155,7 +153,7 @@ def test_a_token_is_refreshed_before_it_ends_and_the_old_refresh_token_is_kept(
         assert len(browser.opened) == 1
 
 
-def test_a_refresh_token_that_is_not_taken_leads_to_the_browser(
+def test_a_rejected_refresh_token_leads_to_the_browser(
     issuer: AuthorizationServer,
 ) -> None:
     with protected(issuer) as running:
@@ -213,7 +211,7 @@ with minimcp.connect(sys.argv[1]) as client, ThreadPoolExecutor(16) as pool:
 """
 
 
-def test_two_processes_share_what_was_stored_and_refresh_it_once(
+def test_two_processes_share_a_stored_token_and_refresh_it_once(
     issuer: AuthorizationServer, tmp_path: Path
 ) -> None:
     tokens = tmp_path / "state" / "tokens.json"
@@ -254,7 +252,7 @@ def test_without_auth_the_message_says_how_to_sign_in(issuer: AuthorizationServe
     assert not issuer.asked
 
 
-def test_a_stored_token_that_is_not_taken_says_so(
+def test_the_error_for_a_rejected_stored_token_says_so(
     issuer: AuthorizationServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MINIMCP_TOKENS", str(tmp_path / "tokens.json"))
@@ -311,7 +309,7 @@ def test_credentials_stay_with_their_authorization_server(issuer: AuthorizationS
 
 @requirement("AUTH-60", "M:AUTH-10", "M:AUTH-11", "M:AUTH-14")
 @pytest.mark.parametrize("name", ["iss", "state", "code"])
-def test_an_answer_to_another_question_is_not_taken(issuer: AuthorizationServer, name: str) -> None:
+def test_a_response_to_another_sign_in_is_rejected(issuer: AuthorizationServer, name: str) -> None:
     browser = Browser()
 
     def come(state: str, timeout: float) -> str:
@@ -322,7 +320,7 @@ def test_an_answer_to_another_question_is_not_taken(issuer: AuthorizationServer,
     assert issuer.count("/token") == (name == "code")
 
 
-def test_who_gives_up_waits_for_nobody(issuer: AuthorizationServer) -> None:
+def test_a_cancelled_caller_does_not_wait_for_the_sign_in(issuer: AuthorizationServer) -> None:
     opened, token = threading.Event(), minimcp.CancelToken()
     with protected(issuer) as running:
         auth = SignIn(store=TokenMemory(), on_redirect=lambda url: opened.set())
@@ -334,7 +332,7 @@ def test_who_gives_up_waits_for_nobody(issuer: AuthorizationServer) -> None:
                 begun.result(20)
 
 
-def test_the_clock_stands_while_a_person_signs_in(
+def test_the_timeout_is_paused_while_a_person_signs_in(
     issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     browser, moved = Browser(), MovedTime()
@@ -357,7 +355,7 @@ def test_the_clock_stands_while_a_person_signs_in(
 
 
 @requirement("M:AUTH-18")
-def test_a_redirect_uri_that_is_refused_is_told(
+def test_a_rejected_redirect_uri_is_reported(
     issuer: AuthorizationServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     why = {"error": "invalid_redirect_uri", "error_description": "only https\n\x1b[31m here"}
@@ -371,7 +369,7 @@ def test_a_redirect_uri_that_is_refused_is_told(
     assert not browser.opened
 
 
-def test_nobody_signs_in(issuer: AuthorizationServer) -> None:
+def test_a_sign_in_that_nobody_finishes_times_out(issuer: AuthorizationServer) -> None:
     with (
         protected(issuer) as running,
         pytest.raises(AuthorizationError, match="nobody has signed in within 0.1 s"),

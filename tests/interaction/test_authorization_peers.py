@@ -1,5 +1,5 @@
-"""Authorization servers and metadata as they are in the field: each request of a sign-in with each
-kind of response, and what goes with it."""
+"""Authorization servers and metadata as they exist in the field: each request of a sign-in with
+each kind of response."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_a_refresh_that_is_rejected_leads_to_a_sign_in_and_an_outage_does_not(
     ({"access_token": 5}, True), ({"token": "abc"}, True), ({"access_token": "abc", "token_type": "mac"}, True),
     (b"<p>", False), (b"", False), (b"[1]", False), (b'{"access_token": "ab', False),
 ])  # fmt: skip
-def test_a_successful_status_without_a_token_is_no_success(
+def test_a_successful_status_without_a_token_is_an_error(
     issuer: AuthorizationServer, body: Any, is_rejected: bool
 ) -> None:
     with protected(issuer) as running:
@@ -206,7 +206,7 @@ def test_every_grant_fails_with_the_words_of_the_server_and_without_secrets(
 
 @pytest.mark.parametrize("grant", ["code", "client credentials", "workload", "exchange"])
 @pytest.mark.parametrize("form", [str, quote, lambda text: text.replace("/", "\\/")])
-def test_what_an_authorization_server_repeats_is_masked(
+def test_secrets_that_an_authorization_server_repeats_are_masked(
     issuer: AuthorizationServer, grant: str, form: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
@@ -231,7 +231,7 @@ def test_what_an_authorization_server_repeats_is_masked(
 
 
 @pytest.mark.parametrize("path", ["/register", "/token", "/revoke"])
-def test_what_cannot_be_repeated_has_thirty_seconds(
+def test_a_request_that_cannot_be_repeated_has_thirty_seconds(
     issuer: AuthorizationServer, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timeouts: List[Tuple[str, float]] = []
@@ -261,7 +261,7 @@ def test_what_cannot_be_repeated_has_thirty_seconds(
 
 
 @pytest.mark.parametrize("ends", ["cancel", "timeout"])
-def test_a_refresh_that_was_sent_is_stored_even_if_its_caller_gives_up(
+def test_a_refresh_is_stored_even_if_its_caller_gives_up(
     issuer: AuthorizationServer, ends: str
 ) -> None:
     came, let = threading.Event(), threading.Event()
@@ -320,7 +320,7 @@ def forgetful(issuer: AuthorizationServer) -> None:
         known.clear()  # type: ignore[attr-defined]
 
 
-def test_a_registration_that_a_refresh_shows_to_be_forgotten_is_made_anew(
+def test_a_registration_that_a_refresh_finds_missing_is_repeated(
     issuer: AuthorizationServer,
 ) -> None:
     with protected(issuer) as running:
@@ -334,7 +334,7 @@ def test_a_registration_that_a_refresh_shows_to_be_forgotten_is_made_anew(
 @pytest.mark.parametrize(("status", "body"), [
     (401, {"error": "invalid_client"}), (400, {"error": "unauthorized_client"}), (401, b""), (422, {"message": "Unrecognized client_id"}),
 ])  # fmt: skip
-def test_a_registration_that_the_token_endpoint_does_not_know_is_made_anew(
+def test_a_registration_that_the_token_endpoint_does_not_know_is_repeated(
     issuer: AuthorizationServer, status: int, body: Any
 ) -> None:
     store = TokenMemory()
@@ -348,7 +348,7 @@ def test_a_registration_that_the_token_endpoint_does_not_know_is_made_anew(
 
 
 class Noted(TokenMemory):
-    """A store of tokens that shows what it keeps."""
+    """A store of tokens that exposes its contents."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -362,7 +362,7 @@ class Noted(TokenMemory):
 
 
 @pytest.mark.parametrize("error", ["invalid_client", "unauthorized_client"])
-def test_a_registration_that_the_page_does_not_know_is_made_anew(
+def test_a_registration_that_the_page_does_not_know_is_repeated(
     issuer: AuthorizationServer, error: str
 ) -> None:
     instead = [f"error={error}&x=", "code="]
@@ -384,7 +384,7 @@ def test_a_registration_that_the_page_does_not_know_is_made_anew(
 def test_signing_out_forgets_every_registration(
     issuer: AuthorizationServer, way: Dict[str, Any], out: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As `minimcp logout` does, which does not know how `login` was called."""
+    """Sign out as `minimcp logout` does, without the options of `login`."""
     store = Noted()
     with protected(issuer) as running:
         auth, browser = sign_in(store=store, **way)
@@ -404,7 +404,7 @@ def test_signing_out_forgets_every_registration(
     assert issuer.count("/register") == 2
 
 
-def test_signing_in_on_purpose_registers_anew(issuer: AuthorizationServer) -> None:
+def test_an_explicit_sign_in_registers_again(issuer: AuthorizationServer) -> None:
     with protected(issuer) as running:
         auth, _ = sign_in()
         auth.sign_in(running.url)
@@ -413,7 +413,7 @@ def test_signing_in_on_purpose_registers_anew(issuer: AuthorizationServer) -> No
     assert issuer.count("/register") == 2
 
 
-def test_a_sign_in_that_nobody_makes_says_what_to_do(issuer: AuthorizationServer) -> None:
+def test_an_unfinished_sign_in_says_what_to_do(issuer: AuthorizationServer) -> None:
     auth = SignIn(store=TokenMemory(), on_redirect=len, timeout=0.1)
     with protected(issuer) as running, pytest.raises(AuthorizationError) as error:
         call(running.url, auth)
@@ -467,9 +467,9 @@ class Site(AuthorizationServer):
         handler.answer(401, {}, **{"WWW-Authenticate": challenge})
 
     def asked_for(self, **options: Any) -> List[str]:
-        """Sign in as far as the token; what was asked for on the way."""
+        """Sign in up to the token, and return the requested paths."""
         auth, browser = sign_in(**options)
-        with pytest.raises(AuthorizationError, match="HTTP 401"):  # nobody takes this token
+        with pytest.raises(AuthorizationError, match="HTTP 401"):  # no server accepts this token
             minimcp.connect(f"{self.url}/mcp", auth=auth)
         assert browser.opened
         return [each.path for each in self.asked if "well-known" in each.path]
@@ -550,9 +550,7 @@ def test_only_a_server_without_metadata_is_its_own_authorization_server(failure:
 
 
 @pytest.mark.parametrize("place", [f"{PROTECTED}/mcp", METADATA])
-def test_a_document_that_does_not_come_is_not_waited_for(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_document_is_not_waited_for(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     let = threading.Event()
 
     def hang(handler: Any) -> None:
@@ -637,7 +635,7 @@ def test_one_final_slash_may_differ_between_the_documents(
         issuer = None if given is None else site.issuer + given
         site.asked_for(store=store, issuer=issuer)
         (known,) = [each for key, each in store.kept.items() if key.startswith("token ")]
-        assert known["issuer"] == site.issuer + stated  # byte for byte as it says it
+        assert known["issuer"] == site.issuer + stated  # byte for byte
         assert f"client {site.issuer}" in store.kept
         before = site.count("/register")
         site.prm["authorization_servers"] = [site.issuer + ("" if listed else "/")]
@@ -655,7 +653,7 @@ def test_any_other_difference_is_another_issuer(change: str) -> None:
         assert not site.count("/register") + site.count("/authorize") + site.count("/token")
 
 
-# ------------------------------------------------------------ secrets go to their issuer alone
+# ------------------------------------------------------------ secrets are sent only to their issuer
 
 
 SECRETS: Dict[str, Callable[..., Any]] = {
@@ -687,7 +685,7 @@ def test_a_secret_needs_its_issuer(kind: str) -> None:
     SECRETS[kind](issuer="https://login.example.com")
 
 
-def test_what_is_no_secret_needs_no_issuer() -> None:
+def test_a_public_client_id_needs_no_issuer() -> None:
     SignIn(store=TokenMemory())
     SignIn(store=TokenMemory(), client_id="public")
     with pytest.raises(ValueError, match="client_id="):
@@ -729,7 +727,7 @@ def test_a_metadata_url_that_is_not_allowed_is_refused_at_once(url: str) -> None
 @requirement("M:AUTH-36")
 @pytest.mark.parametrize("act", ["code", "refresh", "revoke", "client_credentials"])
 def test_the_client_id_is_in_the_form_as_well(issuer: AuthorizationServer, act: str) -> None:
-    """As authorization servers made with the official Python SDK want it."""
+    """Servers that use the official Python SDK require this."""
     issuer.more["token_endpoint_auth_methods_supported"] = ["client_secret_basic"]
     given: Any = {"client_id": "robot", "client_secret": "a robot's secret", "issuer": issuer.url}
     with protected(issuer) as running:

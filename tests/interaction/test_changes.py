@@ -26,7 +26,7 @@ LISTS = ("tools", "prompts", "resources")
 
 
 class Link(NamedTuple):
-    """One way to a server, a client that has gone it, and what its callbacks heard."""
+    """A transport with a revision, a connected client, and the notifications of its callbacks."""
 
     transport: str
     revision: str
@@ -68,13 +68,13 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Any]:
                 link = open_link(transport, revision)
                 stack.enter_context(link.client)
                 link.client.call_tool("change", {"kind": "tools"})
-                link.next(1)  # the first callback begins the thread of all
+                link.next(1)  # the first callback starts the thread of all callbacks
         yield transport, revision, link
 
 
 @pytest.fixture
 def own(shared: Any) -> Iterator[Link]:
-    """A link whose threads may come and go."""
+    """A link whose threads may start and end."""
     link = open_link(*shared[:2])
     with link.client:
         yield link
@@ -100,7 +100,7 @@ def told(changes: Any, count: int) -> List[Any]:
 
 
 @pytest.mark.requirement("TOOL-02", "PRM-10", "RES-12", "M:PRM-7", "M:SUB-19", "M:BASE-23")
-def test_callbacks_hear_of_every_list(link: Link) -> None:
+def test_callbacks_are_notified_of_every_list(link: Link) -> None:
     for kind in LISTS:
         link.client.call_tool("change", {"kind": kind})
         assert link.next(1) == [kind]
@@ -108,7 +108,7 @@ def test_callbacks_hear_of_every_list(link: Link) -> None:
 
 
 @pytest.mark.requirement("RES-13", "RES-14", "RES-15", "M:SUB-18", "M:SUB-22", "M:SUB-24")
-def test_callbacks_hear_of_what_was_subscribed_to_and_of_nothing_else(own: Link) -> None:
+def test_callbacks_are_notified_of_subscribed_resources_only(own: Link) -> None:
     link = own
     client = link.client
     client.subscribe("a://1")
@@ -129,7 +129,7 @@ def test_callbacks_hear_of_what_was_subscribed_to_and_of_nothing_else(own: Link)
 
 
 @pytest.mark.requirement("M:SUB-5", "M:SUB-7", "M:SUB-12", "M:SUB-24", "M:STD-6", "RES-15")
-def test_streams_tell_what_they_are_about(link: Link) -> None:
+def test_streams_name_the_changes_that_they_report(link: Link) -> None:
     client = link.client
     with client.listen(**EVERY_LIST, resource_subscriptions=["a://1", "a://dir"]) as every:
         assert every.honored == Filter(True, True, True, ("a://1", "a://dir"))
@@ -174,7 +174,7 @@ def test_an_iteration_ends_with_its_server(transport: str, revision: str) -> Non
         try:
             client.call_tool("bye")
         except ConnectionLost:
-            pass  # it may be gone before its last word
+            pass  # it may exit before its last message
         if revision == R5:
             assert iterating.result() == {"tools_list_changed"}, "it said that the stream is over"
         else:
@@ -183,7 +183,7 @@ def test_an_iteration_ends_with_its_server(transport: str, revision: str) -> Non
 
 
 @pytest.mark.requirement("M:BASE-23", "M:SUB-26", "M:SUB-12")
-def test_a_server_with_nothing_to_tell_honours_nothing() -> None:
+def test_a_server_without_changes_accepts_no_filter() -> None:
     for revision in (R4, R5):
         with minimcp.connect(Server("bare"), revision=revision) as client:
             with client.listen(**EVERY_LIST, resource_subscriptions=["a://1"]) as changes:

@@ -1,5 +1,5 @@
-"""What a client promises about the results that it hands over and the requests that it sends: one
-identity per cache, ``task`` only where a tool declares it, and output schemas that are checked."""
+"""Promises of a client about its results and requests: one identity per cache, ``task`` only for
+tools that declare it, and output schemas that are checked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LISTS = {
 
 
 class Who:
-    """A server that is asked for lists, and who has asked."""
+    """A server with lists that depend on the caller, and a record of its callers."""
 
     def __init__(self) -> None:
         forget_servers()
@@ -65,7 +65,7 @@ def who() -> Iterator[Who]:
 
 
 class Named(AuthBase):
-    """As of a library that the user brings."""
+    """An auth object of a user's library."""
 
     def __init__(self) -> None:
         self.token = "ada"
@@ -162,7 +162,7 @@ def test_the_function_that_returns_the_token_may_fail(who: Who) -> None:
 
 
 @requirement("M:CACHE-7")
-def test_a_principal_gets_what_it_may_see() -> None:
+def test_a_principal_gets_only_permitted_results() -> None:
     forget_servers()
     tokens = {"a" * 20: {"sub": "ada"}, "b" * 20: {"sub": "bob"}}
     server = Server("scoped", auth=Bearer.static(tokens), http=HttpOptions())

@@ -26,7 +26,7 @@ link = link_to("resources_server")
 
 
 @pytest.mark.requirement("COMP-01", "COMP-12", "M:CMP-1", "SEED-21")
-def test_what_is_declared(link: Link) -> None:
+def test_the_declared_capability(link: Link) -> None:
     assert link.client.capabilities.get("completions") == ({} if link.since(R2) else None)
 
     def plain(city: str) -> str:
@@ -96,7 +96,7 @@ def test_the_arguments_chosen_already_and_at_most_a_hundred(link: Link) -> None:
 
 
 @pytest.mark.requirement("COMP-07", "COMP-08", "M:CMP-5")
-def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "minimcp")
     prompt = {"type": "ref/prompt", "name": "briefing"}
     city = {"name": "city", "value": ""}

@@ -1,5 +1,5 @@
-"""What a request sets in a context variable ends with it, and what was set where the server or the
-client was made is there."""
+"""A context variable that a request sets is gone after the request, and variables that were set
+before the server or client was created are visible."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def swap() -> str:
 
 
 class Served:
-    """A server whose every kind of handler says who its user is, and then signs in another one."""
+    """A server whose handlers of every kind return the current user, and then sign in another one."""
 
     def __init__(self, **options: Any) -> None:
         self.notes: "SimpleQueue[str]" = SimpleQueue()
@@ -85,7 +85,7 @@ class Served:
             return {"user": swap()}
 
     def everything(self, client: minimcp.Client) -> Dict[str, str]:
-        """What each kind of handler finds, in two rounds."""
+        """Return the user that each kind of handler finds, in two rounds."""
         found: Dict[str, str] = {}
         for number in range(2):
             client.list_tools()
@@ -115,7 +115,7 @@ def signed_in(name: str) -> Iterator[None]:
 
 @contextmanager
 def pumped(server: Server) -> Iterator[None]:
-    """Pumps on a thread where somebody else is signed in."""
+    """Pump on a thread where another user is signed in."""
     stop = threading.Event()
 
     def pump() -> None:
@@ -133,7 +133,7 @@ def pumped(server: Server) -> Iterator[None]:
 
 
 def calling(run: Callable[[], None]) -> None:
-    """An executor: a callable, called in the context of somebody else."""
+    """An executor that is a callable, in the context of another user."""
     copy_context().run(lambda: (user.set("the executor"), run()))
 
 
@@ -148,7 +148,7 @@ EXECUTORS: Dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("executor", EXECUTORS)
 @pytest.mark.parametrize(
     ("way", "revision"),
-    [*product(("memory", "http"), REVISIONS), ("sse", R1)],  # HTTP+SSE has sessions alone
+    [*product(("memory", "http"), REVISIONS), ("sse", R1)],  # HTTP+SSE has only sessions
 )
 def test_each_handler_has_a_copy_of_the_context_in_which_it_is_served(
     way: str, executor: str, revision: str
@@ -205,7 +205,7 @@ def post(server: Any, message: Dict[str, Any], how: str) -> Any:
 
 
 @pytest.mark.parametrize("how", ["handle_http", "handle_http stream", "wsgi"])
-def test_under_a_host_it_is_a_copy_of_that_of_the_thread_that_calls(how: str) -> None:
+def test_under_a_host_it_is_a_copy_of_the_calling_threads_context(how: str) -> None:
     served = Served()
     meta = {
         "io.modelcontextprotocol/protocolVersion": R5,
@@ -226,7 +226,7 @@ def test_under_a_host_it_is_a_copy_of_that_of_the_thread_that_calls(how: str) ->
     served.server.close()
 
 
-def test_over_stdio_it_is_a_copy_of_that_of_run() -> None:
+def test_over_stdio_it_is_a_copy_of_the_context_of_run() -> None:
     script = (
         "from tests.interaction.test_context_variables import Served, user\n"
         "user.set('host')\nServed().server.run()"
@@ -243,7 +243,7 @@ def test_requests_of_several_users_on_one_connection_of_a_proxy() -> None:
 
     @server.tool
     def who() -> str:
-        """Say who has been verified."""
+        """Return the verified user."""
         return user.get()
 
     @server.tool
@@ -288,13 +288,13 @@ def verify(token: str) -> Dict[str, Any]:
     return {"sub": token, "aud": "us"}
 
 
-# ------------------------------------------------------------ what else runs for a request
+# ------------------------------------------------------------ other code that runs for a request
 
 
 @pytest.mark.parametrize("order", ["set first", "set last"])
 @pytest.mark.parametrize("end", ["cancelled", "timeout"])
 @pytest.mark.parametrize("executor", ["pool", "serial"])
-def test_a_callback_of_on_cancel_finds_what_the_request_has_set(
+def test_a_callback_of_on_cancel_finds_the_variables_of_the_request(
     executor: str, end: str, order: str
 ) -> None:
     server, started = Server("users"), threading.Event()
@@ -360,7 +360,7 @@ def test_on_request_finds_it_and_passes_nothing_on() -> None:
     server.close()
 
 
-def test_on_request_finds_it_when_a_handler_went_on_with_a_retry() -> None:
+def test_on_request_finds_it_when_a_handler_continues_with_a_retry() -> None:
     found: "SimpleQueue[str]" = SimpleQueue()
 
     def note(request: Any) -> None:
@@ -396,12 +396,12 @@ def test_in_a_unit_test_the_callback_finds_the_context_of_the_test() -> None:
 
 
 @pytest.mark.parametrize("waiting", [0, 1, 16])
-def test_a_run_that_follows_begins_without_what_the_run_before_it_has_set(waiting: int) -> None:
+def test_the_next_run_begins_without_the_variables_of_the_previous_one(waiting: int) -> None:
     server = Server("users", limits=minimcp.Limits(waiting_handlers=waiting))
 
     @server.tool
     def who(ctx: Context) -> str:
-        """Say who is signed in."""
+        """Return the user before and after the question."""
         before = user.get()
         user.set("leaked")
         ctx.elicit("?", {})

@@ -28,9 +28,8 @@ def ctrl_c_when(condition: Any) -> Task:
 @pytest.mark.parametrize("method", ["work", "initialize"])
 def test_a_call_that_waits_is_cancelled_on_the_wire(method: str) -> None:
     with open_channel() as (connection, pipe, _):
-        deadline = Deadline(
-            WAIT
-        )  # the call has it when it is waited for: before that it is not known what is struck
+        # Interrupt when the call waits: before that it is unknown which code is interrupted.
+        deadline = Deadline(WAIT)
         striking = ctrl_c_when(
             lambda: [call.deadline for call in connection.calls.pending()] == [deadline]
         )

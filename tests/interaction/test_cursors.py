@@ -16,7 +16,7 @@ from ..support import WAIT
 
 Params = Dict[str, Any]
 
-# Methods with what they are asked for, and what the list is called.
+# Methods with their params, and the member that holds the list.
 LISTS: List[Tuple[str, Params, str]] = [
     ("tools/list", {}, "tools"),
     ("prompts/list", {}, "prompts"),
@@ -41,7 +41,7 @@ def text() -> str:
 
 @pytest.fixture
 def pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Client]]:
-    """Connects to a server all of whose lists have several pages."""
+    """Connect to a server whose lists all have several pages."""
     monkeypatch.setattr(tasks, "PAGE_SIZE", 2)
     for folder in "abcde":
         (tmp_path / folder / "files").mkdir(parents=True)
@@ -125,7 +125,7 @@ def test_an_invented_cursor_is_refused(pages: Callable[..., Client], revision: s
             ada.request(method, {**params, "cursor": cursor})
 
 
-def test_a_cursor_outlives_what_it_stands_for(pages: Callable[..., Client], tmp_path: Path) -> None:
+def test_a_cursor_outlives_its_item(pages: Callable[..., Client], tmp_path: Path) -> None:
     client = pages("2026-07-28")
     first = client.request("skills/list")
     for file in (tmp_path / "b").iterdir():

@@ -1,5 +1,5 @@
-"""What a tool does before it asks is done once, in memory in every revision and over stdio in one
-of each era."""
+"""The effects of a tool before its question happen once, in memory in every revision, and over
+stdio in one revision of each era."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     scene.go.set()
 
 
-def test_a_tool_runs_once_whatever_is_answered(scene: Scene) -> None:
+def test_a_tool_runs_once_for_every_kind_of_answer(scene: Scene) -> None:
     with scene.connect() as client:
         assert scene.act(client, "one").text == "accept"
         assert scene.act(client, "two", 2).text == "accept decline"
@@ -109,7 +109,7 @@ def test_fifty_calls_at_once_run_once_each(scene: Scene) -> None:
     assert sorted(scene.done()) == sorted(names)
 
 
-def test_of_fifty_calls_at_once_those_that_give_way_run_again(scene: Scene) -> None:
+def test_calls_among_fifty_that_give_way_run_again(scene: Scene) -> None:
     names = [f"call-{number}" for number in range(50)]
     calls = [("act", {"ledger": str(scene.ledger), "name": name, "questions": 2}) for name in names]
     with scene.connect() as client:
@@ -120,9 +120,7 @@ def test_of_fifty_calls_at_once_those_that_give_way_run_again(scene: Scene) -> N
 
 
 @pytest.mark.parametrize("revision", REVISIONS[1:])
-def test_over_http_it_runs_again_for_each_answer_where_requests_stand_alone(
-    revision: str, tmp_path: Path
-) -> None:
+def test_over_stateless_http_it_runs_again_for_each_answer(revision: str, tmp_path: Path) -> None:
     scene, server = Scene("http", revision, tmp_path / "ledger"), effects_server.build()
     with server.start_http() as running, scene.connect(running.url) as client:
         assert scene.act(client, "run", 2).text == "accept decline"

@@ -1,5 +1,5 @@
-"""URIs that RFC 3986 calls equivalent are one, wherever a URI is compared: in the tables of a server,
-in subscriptions of both sides, and in the cache of a client."""
+"""URIs that are equivalent by RFC 3986 count as the same wherever URIs are compared: in the tables
+of a server, in subscriptions of both sides, and in the cache of a client."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def test_a_resource_is_read_by_each_spelling(revision: str) -> None:
                 client.read_resource(wrong)
 
 
-# An author must escape what a client need not, and cannot register "..".
+# An author must escape characters that a client need not escape, and cannot register "..".
 REGISTERED = [pair for pair in PAIRS if ".." not in pair[1] and pair[1].isascii()]
 
 
 @for_each(("registered", "other"), [*REGISTERED, ("KB://{name}", "kb://{name}")])
-def test_an_equivalent_uri_is_taken(registered: str, other: str) -> None:
+def test_an_equivalent_uri_is_accepted(registered: str, other: str) -> None:
     server = shelf()
     function = other_text if "{" not in other else named
     with pytest.raises(ValueError, match="already exists: as") as caught:
@@ -143,7 +143,7 @@ def test_a_tool_names_its_page_in_each_way_and_hosts_see_one() -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("store", [False, True])
-def test_a_change_is_told_to_each_spelling(revision: str, store: bool) -> None:
+def test_a_change_is_reported_to_each_spelling(revision: str, store: bool) -> None:
     server = shelf(store=MemoryStore() if store else None)
     heard: List[str] = []
     with minimcp.connect(
@@ -167,7 +167,7 @@ def test_a_change_is_told_to_each_spelling(revision: str, store: bool) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_lies_in_a_collection_is_found_by_each_spelling(revision: str) -> None:
+def test_resources_in_a_collection_are_found_by_each_spelling(revision: str) -> None:
     server = shelf()
     with minimcp.connect(server, revision=revision, timeout=WAIT) as client:
         for collection, uri in (
@@ -181,7 +181,7 @@ def test_what_lies_in_a_collection_is_found_by_each_spelling(revision: str) -> N
                 assert changes.next(timeout=WAIT).uri == uri
 
 
-def test_a_client_subscribes_once_and_ends_what_it_subscribed_to() -> None:
+def test_a_client_subscribes_once_and_ends_the_same_subscription() -> None:
     host = Host(session=True)
     with minimcp.connect(host, revision=R4, timeout=WAIT) as client:
         client.subscribe("X://a")
@@ -214,7 +214,7 @@ def test_a_server_may_honor_another_spelling() -> None:
         assert eventually(lambda: heard == ["x://a/"])
 
 
-# ------------------------------------------------------------ what a client keeps
+# ------------------------------------------------------------ the cache of a client
 
 
 def test_a_client_keeps_one_result_for_equivalent_uris() -> None:

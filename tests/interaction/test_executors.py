@@ -1,5 +1,4 @@
-"""Tools where they are told to run, as clients and authors see them: in memory and in a process of
-their own."""
+"""Tools with executors, as clients and authors see them: in memory and in a process of their own."""
 
 from __future__ import annotations
 
@@ -26,8 +25,7 @@ COMMAND = [sys.executable, "-m", "tests.interaction.executors_server"]
 
 
 class Loop:
-    """A program's own loop, such as a window's: it pumps when it is told to, and else does what it
-    does."""
+    """A program's own event loop, such as that of a window. It pumps the server when it is woken."""
 
     def __init__(self, make: Callable[..., Server] = build, **options: Any) -> None:
         self._needed: "SimpleQueue[bool]" = SimpleQueue()
@@ -68,7 +66,7 @@ def text(client: Client, name: str, **arguments: Any) -> str:
     return client.call_tool(name, arguments).text
 
 
-def test_each_where_it_was_told(client: Client, request: pytest.FixtureRequest) -> None:
+def test_each_tool_runs_on_its_executor(client: Client, request: pytest.FixtureRequest) -> None:
     serial = {text(client, "where_serial") for _ in range(5)}
     assert len(serial) == 1 and "main" not in serial
     main = {text(client, "where_main") for _ in range(5)}
@@ -81,7 +79,9 @@ def test_each_where_it_was_told(client: Client, request: pytest.FixtureRequest) 
     assert text(client, "where_main")
 
 
-def test_a_cancelled_call_is_not_run_and_the_one_that_runs_hears_of_it(client: Client) -> None:
+def test_a_queued_call_that_is_cancelled_does_not_run_and_a_running_one_is_notified(
+    client: Client,
+) -> None:
     first, second, begun = CancelToken(), CancelToken(), threading.Event()
 
     def run() -> None:
@@ -110,7 +110,7 @@ def echo(number: int = 0) -> int:
     return number
 
 
-def test_nobody_pumps() -> None:
+def test_a_main_tool_without_a_pump_fails() -> None:
     server = Server("deserted", limits=Limits(workers=1, requests=3, drain_grace=0.01))
     called: List[int] = []
 
@@ -140,7 +140,7 @@ NEVER = dict.fromkeys(("drain_grace", "last", "signal"), 6 * WAIT)
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., RawServer]]:
-    """Starts the server as a process, and calls these tools of it."""
+    """Start the server as a process, and call these tools."""
     started: List[RawServer] = []
 
     def begin(*names: str, **options: Any) -> RawServer:
@@ -158,12 +158,12 @@ def start() -> Iterator[Callable[..., RawServer]]:
 
 
 def says(server: RawServer, *words: str) -> None:
-    """Wait until it has said no more and no less on stderr."""
+    """Wait until stderr holds exactly this text."""
     assert eventually(lambda: server.stderr().split("\n") == [*words, ""]), server.stderr()
 
 
 def end(server: RawServer) -> Any:
-    """Its exit code, its answers, and all that it said on stderr."""
+    """Close the input, and return the exit code, the remaining responses and the text on stderr."""
     server.close_input()
     answers = server.rest(2 * WAIT)
     return server.exit(2 * WAIT), answers, server.stderr()

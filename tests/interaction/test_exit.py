@@ -1,8 +1,8 @@
 """The exit of an interpreter whose background threads write: it ends at once, with the program's
 exit code.
 
-A thread that the exit stops inside of a write keeps the lock of the stream's buffer, and then the
-interpreter aborts (SIGABRT) or waits for ever. PYTHONUNBUFFERED hides this, so that no test sets it.
+A thread that the exit stops during a write keeps the lock of the stream's buffer, and then the
+interpreter aborts (SIGABRT) or waits forever. PYTHONUNBUFFERED hides this, so no test sets it.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ OPTIONS: Dict[str, str] = {
     "the library's own records": "",
 }
 
-# What writes past the streams of this process: nobody has to read. A function of the program, or
-# its handler of `logging`, waits for a reader like the program itself.
+# Writers that bypass the streams of this process need no reader. A function of the program, or its
+# handler of `logging`, waits for a reader like the program itself.
 PAST = ("trace to stderr", "trace to a file", "a recording", "stderr of a child")
 CASES = [
     (way, reading)
@@ -91,8 +91,8 @@ CASES = [
 
 
 def ended(command: List[str], reading: str, given: bytes = b"") -> Tuple[int, bytes]:
-    """The exit code of a program whose output is read quickly, slowly, or by nobody; and the end of
-    what it wrote to stderr."""
+    """Return the exit code of a program whose output is read quickly, slowly, or not at all, and
+    the end of its stderr."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=ROOT
     )
@@ -198,7 +198,7 @@ def request(id: int, method: str, **params: Any) -> bytes:
 @pytest.mark.parametrize("tool", ["talk", "talk_on"])
 @pytest.mark.parametrize("basic", [True, False])
 @pytest.mark.parametrize("way", ["raise", "log", "stderr", "stdout"])
-def test_a_server_whose_stderr_nobody_reads(way: str, basic: bool, tool: str) -> None:
+def test_a_server_whose_stderr_has_no_reader(way: str, basic: bool, tool: str) -> None:
     who = {"protocolVersion": "2025-06-18", "capabilities": {}}
     who["clientInfo"] = {"name": "x", "version": "1"}  # type: ignore[assignment]
     source = SERVER.format(basic=basic, trace="sys.stderr" if basic else "None")

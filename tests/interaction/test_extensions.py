@@ -99,7 +99,7 @@ def test_middleware_runs_once_in_each_round(client: Client) -> None:
 
 
 @pytest.mark.requirement("M:EXT-1", "M:EXT-4", "M:EXT-9")
-def test_extensions_are_declared_where_somebody_declares_them(client: Client) -> None:
+def test_extensions_are_declared_only_by_peers_that_have_them(client: Client) -> None:
     assert client.capabilities["extensions"] == EXTENSIONS
     assert (
         client.call_tool("extended").text == "extended"
@@ -120,7 +120,12 @@ def test_the_meta_of_a_tool_and_a_request_arrive_untouched(client: Client) -> No
     for meta in (
         {"com.example/x": [1], "dev.mcp/odd": {"a": None}, "-": 0},
         {"traceparent": parent, "tracestate": "vendor=1", "baggage": "user=ada"},
-        {"traceparent": "nonsense", "baggage": 5, "tracestate": None},  # who reads it decides
+        # the receiver decides whether they are valid
+        {
+            "traceparent": "nonsense",
+            "baggage": 5,
+            "tracestate": None,
+        },
     ):
         assert seen(client, meta) == meta
 
@@ -136,7 +141,7 @@ def test_an_extension_that_the_client_lacks() -> None:
         assert missing["code"] == -32021
         assert missing["data"] == {"requiredCapabilities": {"extensions": {"com.example/x": {}}}}
         assert client.call("extended") == "plain", "core behaviour, where that will do"
-        client.capabilities = having  # each request says for itself what its client can
+        client.capabilities = having  # each request declares the capabilities of its client
         assert client.call("needs") == "needed" and client.call("extended") == "extended"
         client.capabilities = {}
         assert client.call("needs") == -32021
@@ -147,11 +152,11 @@ def test_an_extension_that_the_client_lacks() -> None:
             assert client.call("needs") == "needed"
 
 
-# ------------------------------------------------------------ an extension of somebody else
+# ------------------------------------------------------------ a third-party extension
 
 
 class Clock(minimcp.Extension):
-    """Tells the time of places; both sides of it."""
+    """An extension that returns the time of places, on both sides."""
 
     identifier = "com.example/clock"
     settings = {"hours": 24}
@@ -201,14 +206,14 @@ def with_clock(clock: Clock, **options: Any) -> Server:
 
 
 def on(place: Any, wire: str) -> Any:
-    """A context with what a client connects to: the server itself, or its URL."""
+    """Return a context manager with the target of a client: the server itself, or its URL."""
     return place.start_http() if wire == "HTTP" else nullcontext(place)
 
 
 @pytest.mark.requirement("M:EXT-5", "M:EXT-1", "M:EXT-9", "M:HDR-16")
 @pytest.mark.parametrize("wire", ["memory", "HTTP"])
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_an_extension_adds(revision: str, wire: str) -> None:
+def test_additions_of_an_extension(revision: str, wire: str) -> None:
     clock, mine = Clock(), Clock()
     with on(with_clock(clock), wire) as place:
         target = getattr(place, "url", place)
@@ -248,7 +253,7 @@ def test_what_an_extension_adds(revision: str, wire: str) -> None:
 
 
 @pytest.mark.requirement("M:EXT-5", "M:EXT-3")
-def test_a_server_hears_the_notifications_of_clients_that_declared_it() -> None:
+def test_a_server_receives_the_notifications_of_clients_that_declared_the_extension() -> None:
     clock = Clock()
     notice = {"jsonrpc": "2.0", "method": "notifications/clock/set"}
     with RawClient(with_clock(clock), R4, {}, capabilities={}) as without:

@@ -1,5 +1,5 @@
-"""A group of server processes from a config file: what a host sees of them, the good, the dead and
-the silent."""
+"""A group of server processes from a config file, from the view of a host: working, dead and silent
+servers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ DEAD = "import sys; sys.exit('no licence')"
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time for a process that ends, and for the last that it says: a busy machine may not let it at
-    once."""
+    """Allow more time for the exit of a process and its last output, because a machine may be busy."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
         monkeypatch.setattr(child, name, WAIT)
 
@@ -72,11 +71,11 @@ def test_a_host_with_a_config_file(config: Path) -> None:
             "web": minimcp.ConnectionFailed,
         }
         assert (
-            f"the server 'dead' of {config}: " in str(group.errors["dead"])
+            f"the server 'dead' in {config}: " in str(group.errors["dead"])
             and "no licence" in lines
         )
         taken = (
-            f"interpreted the target as the server 'web' of {config}: POST http://127.0.0.1:1/mcp: "
+            f"interpreted the target as the server 'web' in {config}: POST http://127.0.0.1:1/mcp: "
         )
         assert taken in str(group.errors["web"])
         tools = [tool.name for tool in group.list_tools()]

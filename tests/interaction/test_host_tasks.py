@@ -1,5 +1,5 @@
-"""What a server asks its client as a task (2025-11-25): the client makes the tasks, and the server
-polls them."""
+"""Requests of a server to its client as tasks (2025-11-25): the client creates the tasks, and the
+server polls them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Ask = Callable[..., Any]
 
 
 def states(sent: List[Tuple[str, Dict[str, Any]]]) -> List[str]:
-    """Those that the client told."""
+    """Return the states that the client reported."""
     return [params["status"] for method, params in sent if method == "notifications/tasks/status"]
 
 
@@ -41,10 +41,11 @@ def run(
     tells: int = 0,
     **handlers: Any,
 ) -> List[Tuple[str, Dict[str, Any]]]:
-    """Have a tool of a server ask by a script; what the client sent, as pairs of a method and
-    params.
+    """Let a tool of a server ask by a script. Return the client's messages, as pairs of a method
+    and params.
 
-    Before its end it `tells` of so many states, for which no answer waits.
+    The tool returns after the client has sent this many notifications of states, for which no
+    response is awaited.
     """
     server, failed = Server("asks"), []
 
@@ -172,7 +173,7 @@ def test_a_user_who_refuses_fails_the_task() -> None:
 
 
 @pytest.mark.requirement("TASK-09", "TASK-48")
-def test_what_makes_no_task() -> None:
+def test_requests_that_do_not_create_a_task() -> None:
     def script(ask: Ask) -> None:
         assert ask("sampling/createMessage", messages=5, task={}) == -32602
         assert ask("sampling/createMessage", **SAMPLE, task=5) == -32602
@@ -209,7 +210,7 @@ def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
         threading.Event(),
         list[Any](),
     )
-    create, tell = HostTasks.create, HostTasks.lost
+    create, tell = HostTasks.create, HostTasks.peer_lost
 
     def late(self: HostTasks, *arguments: Any) -> Any:
         asked.set()
@@ -224,7 +225,7 @@ def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
         lost.set()
 
     monkeypatch.setattr(HostTasks, "create", late)
-    monkeypatch.setattr(HostTasks, "lost", told)
+    monkeypatch.setattr(HostTasks, "peer_lost", told)
     server, go = Server("asks"), threading.Event()
 
     @server.tool

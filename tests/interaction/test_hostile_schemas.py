@@ -30,12 +30,13 @@ def widened(count: int, **words: Any) -> Any:
 
 
 def unfit(*forms: Any) -> Any:
-    """Nothing is wrong with any value, but what is wrong with it by these forms is put into words."""
+    """Return a schema that accepts every value, but makes the checker describe the errors of these
+    forms."""
     return {"anyOf": [{"anyOf": [*forms, {"not": True}]}, True]}
 
 
 def far(depth: int) -> Tuple[Any, Any]:
-    """A schema and a value that it refuses, at a place with so many names."""
+    """Return a schema and an invalid value, at a place with this many names."""
     schema, value = {"type": "integer"}, "x"
     for level in range(depth):
         schema, value = {"properties": {f"k{level:059}": schema}}, {f"k{level:059}": value}  # type: ignore[assignment, dict-item]
@@ -43,7 +44,7 @@ def far(depth: int) -> Tuple[Any, Any]:
 
 
 FOREIGN = {"if": True}
-"""A word that our closures leave to jsonschema."""
+"""A keyword that our closures leave to jsonschema."""
 
 HOSTILE: List[Tuple[str, Any, Any]] = [
     ("a reference to itself", {"$ref": "#"}, 1),

@@ -1,7 +1,7 @@
-"""What a server makes its client keep: a bounded number of bytes of memory, whatever it says and
-however slow the host.
+"""A server can make its client keep only a bounded number of bytes, whatever it sends and however
+slow the host is.
 
-Over HTTP the same queues and tables are used; what that alone has stands in
+HTTP uses the same queues and tables. Bounds that only HTTP has are in
 tests/transports/test_http_client.py.
 """
 
@@ -59,7 +59,7 @@ def change(number: int, id: Any, value: Any) -> Dict[str, Any]:
     ("value", "count"), [(DEAR, 6), (LONG, 40), ("x", 10_000)], ids=["dear", "long", "short"]
 )
 @pytest.mark.parametrize(("say", "most"), [(progress, 2), (log, 4), (question, 4), (change, 8)])
-def test_what_waits_for_a_slow_host_takes_little_memory(
+def test_messages_queued_for_a_slow_host_take_little_memory(
     say: Any, most: int, value: Any, count: int
 ) -> None:
     gate, begun = threading.Event(), threading.Event()
@@ -134,7 +134,8 @@ def test_a_list_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with minimcp.connect(Answering({"tools/list": page}), revision=R4, timeout=WAIT) as client:
         with pytest.raises(
-            minimcp.ProtocolViolation, match="lists more than 1000000 bytes of memory"
+            minimcp.ProtocolViolation,
+            match="returned lists that use more than 1000000 bytes of memory",
         ):
             client.list_tools()
     assert 5 < pages < 20
@@ -151,7 +152,7 @@ def test_a_result_asks_only_so_many_questions() -> None:
         assert server.pipe.methods().count("tools/call") == 1
 
 
-def test_a_change_that_is_told_at_length_is_not_told() -> None:
+def test_an_oversized_change_notification_is_dropped() -> None:
     heard: Any = []
     server = Host(session=True, capabilities=CAPABILITIES)
     with minimcp.connect(
@@ -168,7 +169,7 @@ def test_a_change_that_is_told_at_length_is_not_told() -> None:
     assert found == ["a://dir/1", "a://dir/2", "a://dir/4"] and eventually(lambda: heard == found)
 
 
-def test_a_session_that_is_lost_again_and_again_is_begun_less_often(
+def test_a_session_that_is_lost_repeatedly_is_reopened_less_often(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pauses: Any = []

@@ -70,7 +70,7 @@ def url(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     forget_servers()
     monkeypatch.setattr(
         http_client, "GET_SECONDS", WAIT
-    )  # the stream is open when a client is there
+    )  # the stream is open once a client is connected
     with server.start_http(port=0) as running:
         yield running.url
     server.close()
@@ -103,7 +103,7 @@ def test_calls_progress_and_cancelling(url: str, revision: str) -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_a_cancelled_call_is_told_as_its_era_does_and_its_token_stays_cancelled(
+def test_a_cancellation_is_sent_in_the_form_of_its_era_and_the_token_stays_cancelled(
     url: str, revision: str
 ) -> None:
     transcript, token = Transcript(), minimcp.CancelToken()
@@ -113,7 +113,8 @@ def test_a_cancelled_call_is_told_as_its_era_does_and_its_token_stays_cancelled(
         token.cancel()
         with pytest.raises(minimcp.Cancelled):
             waiting.result()
-        assert cancelled.wait(WAIT)  # closing the response was enough, where nothing else is said
+        # closing the response was enough, because this era sends no notification
+        assert cancelled.wait(WAIT)
         assert ("notifications/cancelled" in transcript.methods()) is (revision != "auto")
         sent = len(transcript)
         with pytest.raises(minimcp.Cancelled):

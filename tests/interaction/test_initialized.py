@@ -1,4 +1,4 @@
-"""What a server asks before a client has sent `notifications/initialized`."""
+"""Requests that a server sends before its client has sent `notifications/initialized`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 def waits(channel: Any, count: int) -> bool:
-    """Whether so many handlers of a connection wait before they ask."""
+    """Return whether this many handlers of a connection wait before they ask."""
     return eventually(lambda: waits_on(engine, "_initialized") == count)
 
 
@@ -116,7 +116,7 @@ def test_a_question_is_sent_in_the_end_and_that_is_logged_once(
             elif "method" not in message:
                 assert message["result"]["content"][0]["text"] == "0"
                 ids.remove(message["id"])
-        patience(10 * WAIT)  # nobody waits again
+        patience(10 * WAIT)  # the second request does not wait
         client.call("ask")
     logged = [each for each in caplog.records if BEGUN in each.getMessage()]
     assert [each.levelno for each in logged] == [logging.WARNING]
@@ -129,7 +129,7 @@ def test_it_waits_five_seconds_at_most() -> None:
 
 
 @pytest.mark.parametrize("end", ["cancelled", "loss", "close"])
-def test_what_ends_the_request_ends_its_wait(patience: Callable[[float], None], end: str) -> None:
+def test_the_end_of_the_request_ends_its_wait(patience: Callable[[float], None], end: str) -> None:
     patience(10 * WAIT)
     server, ended = Server("asks", limits=Limits(drain_grace=0.0)), []
 
@@ -155,7 +155,9 @@ def test_what_ends_the_request_ends_its_wait(patience: Callable[[float], None], 
     server.close()
 
 
-def test_the_time_of_the_tool_stands_meanwhile(patience: Callable[[float], None]) -> None:
+def test_the_timeout_of_the_tool_is_paused_during_the_wait(
+    patience: Callable[[float], None],
+) -> None:
     patience(0.2)
     server = Server("asks")
 
@@ -232,8 +234,8 @@ def test_in_a_session_over_http(patience: Callable[[float], None], revision: str
     server.close()
 
 
-def test_where_nobody_can_be_asked_nothing_waits(patience: Callable[[float], None]) -> None:
-    """An error comes at once."""
+def test_without_a_client_to_ask_nothing_waits(patience: Callable[[float], None]) -> None:
+    """An error is raised at once."""
     patience(10 * WAIT)
     server = asking()
     with Unready(server, R1) as client:

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What an author reads who registers something wrong, and what a model reads that calls it wrong:
+"""Messages for an author who registers something wrong, and for a model that sends a wrong call:
 one line that helps."""
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
     (lambda s: s.prompt(complete={"where": ["Oslo"]})(forecast), ValueError, "prompt 'forecast': no argument to complete is called 'where': expected one of city, days"),
     (lambda s: s.resource("a://{city}/{days}", ttl="1")(forecast), TypeError, "resource template 'a://{city}/{days}': ttl must be a number of seconds, not '1'"),
     (lambda s: s.resource("a://{city}/{days}", ttl=-1)(forecast), ValueError, "resource template 'a://{city}/{days}': ttl must be at least 0, not -1"),
-    (lambda s: s.resource("a://{city}")(forecast), TypeError, "resource template 'a://{city}' has no variable for the parameter 'days': write {days} into it"),
+    (lambda s: s.resource("a://{city}")(forecast), TypeError, "resource template 'a://{city}' has no variable for the parameter 'days': add {days} to it"),
     (lambda s: (s.tool(forecast), s.tool(forecast)), ValueError, ". Rename one of them, or write replace=True"),
     (lambda s: s.remove_tool("forecast"), KeyError, "'Unknown tool: forecast'"),
     (lambda s: (s.tool(forecast), s.remove_tool("Forecast")), KeyError, "'Unknown tool: Forecast, did you mean forecast?'"),
@@ -236,11 +236,11 @@ CALLS: List[Tuple[str, Any, str]] = [
     ("book", {"stays": [], "tags": {"a b": "x"}}, "tags['a b']: expected an integer, got the string 'x'"),
     ("book", {"stays": [], "tags": []}, "tags: expected an object or null, got an empty list"),
     ("book", {"stays": "x\ny" * 99}, "stays: expected a list, got the string 'x\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\ny...'"),
-    ("broken", {"what": "none"}, "broken returned a wrong value: expected a Place, got null (-> Place) "
+    ("broken", {"what": "none"}, "broken returned an invalid value: expected a Place, got null (-> Place) "
                                  "(None: is a return missing in a branch?)"),
-    ("broken", {"what": "dict"}, "broken returned a wrong value: expected a Place, got an object with name, latitude (-> Place)"),
-    ("broken", {"what": "name"}, "broken returned a wrong value: name: expected a string, got the number 5 (-> Place)"),
-    ("broken", {"what": "nan"}, "broken returned a wrong value: latitude: expected a number, got the number nan (-> Place)"),
+    ("broken", {"what": "dict"}, "broken returned an invalid value: expected a Place, got an object with name, latitude (-> Place)"),
+    ("broken", {"what": "name"}, "broken returned an invalid value: name: expected a string, got the number 5 (-> Place)"),
+    ("broken", {"what": "nan"}, "broken returned an invalid value: latitude: expected a number, got the number nan (-> Place)"),
 ]  # fmt: skip
 
 NAMES: List[Tuple[str, str]] = [
@@ -255,7 +255,7 @@ NAMES: List[Tuple[str, str]] = [
 
 
 @pytest.mark.requirement("BASE-08")
-def test_a_wrong_call_says_where_what_was_expected_and_what_came(
+def test_the_error_for_a_wrong_call_names_the_place_the_expected_type_and_the_value(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = Server("travel", instructions="Travel.")

@@ -16,7 +16,7 @@ from ..support import WAIT
 from ..wire.messages import CLIENT_KEY, LEVEL_KEY, hello, modern
 from .raw_client import RawClient
 
-# A request, and the optional members of it that are sent as null, each by its path.
+# A request, and its optional members that are sent as null, each by its path.
 REQUESTS: List[Tuple[str, Dict[str, Any], List[str]]] = [
     ("ping", {}, ["_meta", "_meta.progressToken"]),
     ("tools/list", {}, ["cursor", "_meta.progressToken", "_meta.traceparent"]),

@@ -1,5 +1,5 @@
-"""What an operator sees: how each request ended, which request a log record is of, trace context
-that is carried on."""
+"""Information for operators: the outcome of each request, the request of each log record, and the
+propagated trace context."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def ends(told: List[FinishedRequest]) -> List[Tuple[Any, ...]]:
 # ---------------------------------------------------------------- on_request
 
 
-def test_each_request_is_told_with_its_outcome(client: Client, told: List[FinishedRequest]) -> None:
+def test_each_request_is_reported_with_its_outcome(
+    client: Client, told: List[FinishedRequest]
+) -> None:
     def fails(name: str, **arguments: Any) -> None:
         with pytest.raises(ToolError):
             client.call_tool(name, arguments)
@@ -144,7 +146,7 @@ def test_each_request_is_told_with_its_outcome(client: Client, told: List[Finish
     assert all(0 <= each.seconds < WAIT for each in told) and told[-1].seconds >= 0.01
 
 
-def test_a_request_that_is_refused_is_told_without_the_words_of_its_client(
+def test_a_rejected_request_is_reported_without_the_text_of_its_client(
     client: Client, told: List[FinishedRequest]
 ) -> None:
     told.clear()
@@ -163,7 +165,7 @@ def test_a_request_that_is_refused_is_told_without_the_words_of_its_client(
     assert [told[0].code, told[1].code] == [-32601, -32602]
 
 
-def test_a_call_that_is_cancelled_is_told_when_that_comes(
+def test_a_cancelled_call_is_reported_when_the_cancellation_arrives(
     client: Client, told: List[FinishedRequest]
 ) -> None:
     token = minimcp.CancelToken()
@@ -193,7 +195,7 @@ def test_only_a_session_has_a_name_and_it_is_not_its_id(
     )
 
 
-def test_what_on_request_raises_is_logged_once_and_hurts_nobody(
+def test_an_exception_of_on_request_is_logged_once_and_affects_no_request(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def broken(request: FinishedRequest) -> None:
@@ -220,7 +222,7 @@ def test_an_answer_that_is_too_long_is_an_error(told: List[FinishedRequest]) -> 
     assert ends(told)[-1] == ("tools/call", "long", "error", -32603)
 
 
-def test_each_request_of_an_array_is_told(told: List[FinishedRequest]) -> None:
+def test_each_request_of_an_array_is_reported(told: List[FinishedRequest]) -> None:
     def post(url: str, *messages: Dict[str, Any], session: str = "") -> Any:
         body = json.dumps(messages[0] if len(messages) == 1 else messages).encode()
         headers = {
@@ -313,12 +315,12 @@ def carried(ctx: Context) -> Dict[str, Any]:
 
 @pytest.fixture
 def inner() -> Iterator[Client]:
-    """A server that tells what trace context its calls came with, and a client of it."""
+    """Yield a server that returns the trace context of its calls, and a client of it."""
     server = Server("inner")
 
     @server.tool
     def trace(ctx: Context) -> Dict[str, Any]:
-        """What came."""
+        """Return the received trace context."""
         return carried(ctx)
 
     with minimcp.connect(server, timeout=WAIT) as client:
@@ -370,7 +372,7 @@ def outer(inner: Client) -> Server:
 
 
 @pytest.mark.parametrize("revision", [R4, R5])
-def test_calls_of_a_handler_carry_its_trace_context_on(inner: Client, revision: str) -> None:
+def test_calls_of_a_handler_propagate_its_trace_context(inner: Client, revision: str) -> None:
     wanted = {
         "direct": TRACE,
         "submitted": TRACE,
@@ -389,7 +391,7 @@ def test_calls_of_a_handler_carry_its_trace_context_on(inner: Client, revision: 
     assert inner.call_tool("trace").value == {}
 
 
-def test_what_is_no_trace_context_is_not_carried_on() -> None:
+def test_an_invalid_trace_context_is_not_propagated() -> None:
     for meta, expected in (
         ({"traceparent": "x", "tracestate": "a=1", "baggage": "b=1"}, {"baggage": "b=1"}),
         ({"traceparent": PARENT, "tracestate": 5, "baggage": "x" * 9000}, {"traceparent": PARENT}),

@@ -21,13 +21,13 @@ def words(text: str, role: str = "user") -> Dict[str, Any]:
 
 
 @pytest.mark.requirement("PRM-01", "PRM-02", "PRM-03", "M:PRM-1", "SEED-24", "SEED-28")
-def test_what_is_listed(link: Link) -> None:
+def test_the_listed_prompts(link: Link) -> None:
     assert link.client.capabilities["prompts"] == {"listChanged": True}
     first, typed, *others = link.result("prompts/list")["prompts"]
     arguments = first.pop("arguments")
     assert arguments[:3] == [
         {"name": "city", "description": "Name of the city.", "required": True},
-        {"name": "tone", "description": "How it sounds.", "required": False},
+        {"name": "tone", "description": "The tone of the text.", "required": False},
         {"name": "street", "required": False},
     ]
     wanted: Dict[str, Any] = {"name": "briefing", "description": "Brief somebody."}
@@ -46,7 +46,7 @@ def test_what_is_listed(link: Link) -> None:
 
 
 @pytest.mark.requirement("PRM-05", "PRM-14", "PRM-16", "M:PRM-5", "M:PRM-8")
-def test_arguments_become_what_the_function_wants(link: Link) -> None:
+def test_arguments_are_converted_to_the_parameter_types(link: Link) -> None:
     for name, arguments, said in (
         ("briefing", {"city": "Oslo"}, "Oslo plain RED"),
         (
@@ -98,7 +98,7 @@ def test_arguments_that_do_not_fit(link: Link) -> None:
 
 
 @pytest.mark.requirement("PRM-05", "PRM-06", "PRM-07", "PRM-08", "PRM-09", "M:PRM-4", "X-20")
-def test_what_a_prompt_returns(link: Link) -> None:
+def test_results_of_a_prompt(link: Link) -> None:
     picture = {"type": "image", "data": "iVBORwD/", "mimeType": "image/png"}
     assert link.result("prompts/get", name="talk")["messages"] == [
         words("question"),
@@ -134,7 +134,7 @@ def test_what_a_prompt_returns(link: Link) -> None:
 
 
 @pytest.mark.requirement("PRM-13", "M:PRM-2")
-def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "minimcp")
     for name in ("broken", "wrong"):
         with pytest.raises(

@@ -74,7 +74,7 @@ def test_reading_bytes_and_several_things(link: Link) -> None:
 
 
 @pytest.mark.requirement("M:RES-8", "M:CACHE-1", "M:CACHE-3", "M:CACHE-15")
-def test_how_long_it_stays_true(link: Link) -> None:
+def test_cache_lifetime(link: Link) -> None:
     for uri, ttl, scope in (
         ("notes://all", 1500, "public"),
         ("bin://data", 0, "private"),
@@ -116,7 +116,7 @@ ERRORS = [
 @pytest.mark.requirement(
     "RES-08", "RES-20", "RES-22", "M:RES-3", "M:RES-4", "M:RES-6", "M:RES-14", "SEED-02"
 )
-def test_what_is_not_there(link: Link) -> None:
+def test_missing_resources(link: Link) -> None:
     for uri, kind, said, data in ERRORS:
         with pytest.raises(kind) as caught:
             link.client.read_resource(uri)
@@ -128,7 +128,7 @@ def test_what_is_not_there(link: Link) -> None:
 
 
 @pytest.mark.requirement("RES-09", "M:RES-7")
-def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
+def test_errors(link: Link, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.CRITICAL, "minimcp")
     for uri in ("fail://broken", "fail://value"):
         with pytest.raises(
@@ -151,7 +151,7 @@ def test_what_goes_wrong(link: Link, caplog: pytest.LogCaptureFixture) -> None:
 @pytest.mark.requirement(
     "RES-01", "RES-02", "M:RES-1", "SEED-06", "RES-03", "RES-04", "RES-16", "M:RES-13"
 )
-def test_what_is_listed(link: Link) -> None:
+def test_the_listed_resources(link: Link) -> None:
     declared = link.client.capabilities["resources"]
     assert declared == {"subscribe": True, "listChanged": True}
     listed = link.result("resources/list")["resources"]
@@ -159,7 +159,7 @@ def test_what_is_listed(link: Link) -> None:
     wanted: Dict[str, Any] = {
         "uri": "notes://all",
         "name": "notes",
-        "description": "All that was noted.",
+        "description": "All notes.",
         "mimeType": "text/markdown",
         "size": 7,
         "annotations": annotations,
@@ -177,7 +177,7 @@ def test_what_is_listed(link: Link) -> None:
 
 
 @pytest.mark.requirement("RES-10", "RES-04", "M:RES-9", "SEED-06", "SEED-12", "SEED-28", "X-25")
-def test_which_templates_are_listed(link: Link) -> None:
+def test_the_listed_templates(link: Link) -> None:
     first, *others = link.result("resources/templates/list")["resourceTemplates"]
     wanted: Dict[str, Any] = {
         "uriTemplate": "weather://{city}/{days}",
@@ -201,7 +201,7 @@ def test_which_templates_are_listed(link: Link) -> None:
 
 
 @pytest.mark.requirement("M:RES-2", "M:RES-12")
-def test_what_changes_no_list(link: Link, opened: Open) -> None:
+def test_actions_that_do_not_change_a_list(link: Link, opened: Open) -> None:
     before = link.result("resources/list"), link.result("resources/templates/list")
     link.client.read_resource("notes://all")
     other = opened()

@@ -25,7 +25,7 @@ OLD_PAIR: Dict[str, Any] = {
     "type": "object",
     "properties": {"pair": {"type": "array", "items": [{"type": "integer"}]}},
 }
-"""In 2020-12 such an ``items`` is no schema, and in draft-07 ``prefixItems`` means nothing."""
+"""In 2020-12 such an ``items`` is not a schema, and in draft-07 ``prefixItems`` has no meaning."""
 
 ODD = "größe und/oder Gewicht"
 

@@ -1,5 +1,5 @@
-"""What a client chooses on its way to a token: issuer, scopes, as whom it asks, and who gets the
-token."""
+"""Choices of a client on its way to a token: the issuer, the scopes, the client id, and the server
+that receives the token."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def issuer() -> Iterator[AuthorizationServer]:
 
 def asked_for(issuer: AuthorizationServer, challenge: str = "", auth: Optional[Dict[str, Any]] = None,
               **resource: Any) -> Dict[str, List[str]]:  # fmt: skip
-    """What a browser is sent to an issuer with, which protects itself: the query.
+    """Return the query of the browser's first URL. The issuer is also the protected server.
 
     Args:
-        issuer: Where ``/mcp`` is, too.
-        challenge: What the 401 says beside where the metadata is.
+        issuer: Also serves ``/mcp``.
+        challenge: Text of the 401 after the URL of the metadata.
         auth: Options of `SignIn`.
         resource: Members of the resource's metadata.
     """
@@ -63,7 +63,7 @@ def asked_for(issuer: AuthorizationServer, challenge: str = "", auth: Optional[D
     return parse_qs(urlsplit(opened[0]).query)
 
 
-# ------------------------------------------------------------ what is asked for, and of whom
+# ------------------------------------------------------------ which scopes are requested, and from which issuer
 
 
 @requirement("AUTH-55", "AUTH-56", "M:AUTH-22", "M:AUTH-23")
@@ -72,7 +72,7 @@ def asked_for(issuer: AuthorizationServer, challenge: str = "", auth: Optional[D
     ("", {"scopes_supported": ["a", "b"]}, ["a b"]),
     ("", {}, None),
 ])  # fmt: skip
-def test_the_scopes_of_the_challenge_count_then_those_of_the_resource(
+def test_scopes_of_the_challenge_win_over_scopes_of_the_resource(
     issuer: AuthorizationServer, challenge: str, resource: Dict[str, Any], scope: Any
 ) -> None:
     assert asked_for(issuer, challenge, **resource).get("scope") == scope
@@ -91,7 +91,7 @@ def test_offline_access_is_asked_for_where_there_is_such_a_thing(
 
 
 @requirement("AUTH-35")
-def test_of_several_issuers_one_is_chosen(issuer: AuthorizationServer) -> None:
+def test_one_of_several_issuers_is_chosen(issuer: AuthorizationServer) -> None:
     several = ["https://first.example.com", issuer.url]
     assert asked_for(issuer, auth={"issuer": issuer.url}, authorization_servers=several)
     assert asked_for(issuer, authorization_servers=several[::-1])
@@ -110,7 +110,7 @@ def test_of_several_issuers_one_is_chosen(issuer: AuthorizationServer) -> None:
     ({"client_metadata_url": DOCUMENT}, False, None),
     ({}, True, None),
 ])  # fmt: skip
-def test_a_client_is_registered_where_it_has_no_other_way(
+def test_a_client_is_registered_if_there_is_no_other_way(
     issuer: AuthorizationServer, given: Dict[str, Any], reads_documents: bool, client: Optional[str]
 ) -> None:
     issuer.more["client_id_metadata_document_supported"] = reads_documents
@@ -120,7 +120,7 @@ def test_a_client_is_registered_where_it_has_no_other_way(
 
 
 @requirement("AUTH-49", "M:AUTH-15")
-def test_where_nothing_is_registered_the_user_is_told_what_to_do(
+def test_without_a_registration_the_error_says_what_to_do(
     issuer: AuthorizationServer,
 ) -> None:
     issuer.more["registration_endpoint"] = None
@@ -161,7 +161,7 @@ def test_a_client_proves_itself_as_the_issuer_takes_it(
 
 
 @requirement("M:AUTH-41")
-def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(
+def test_an_assertion_of_the_company_is_exchanged_for_a_token(
     issuer: AuthorizationServer,
 ) -> None:
     def take(asked: Dict[str, str], headers: Mapping[str, str]) -> Any:
@@ -192,7 +192,7 @@ def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(
             call(running.url, auth)
 
 
-# ------------------------------------------------------------ what comes back, and where the token goes
+# ------------------------------------------------------------ the responses, and the receiver of the token
 
 
 @requirement("M:AUTH-12", "M:AUTH-13")
@@ -200,7 +200,7 @@ def test_what_the_company_says_of_a_person_is_exchanged_for_a_token(
 @pytest.mark.parametrize(
     "changed", [lambda url: f"{url}/", lambda url: url.replace("http", "HTTP")]
 )
-def test_an_answer_names_the_issuer_as_it_stands(
+def test_a_response_names_the_issuer_exactly(
     issuer: AuthorizationServer, changed: Any, more: str
 ) -> None:
     browser = Browser()
@@ -212,7 +212,7 @@ def test_an_answer_names_the_issuer_as_it_stands(
 
     with (
         protected(issuer) as running,
-        pytest.raises(AuthorizationError, match=r"another server.*\(iss\)") as error,
+        pytest.raises(AuthorizationError, match=r"a server other than.*\(iss\)") as error,
     ):
         call(running.url, sign_in(on_redirect=browser.open, on_callback=come)[0])
     assert "denied" not in str(error.value)

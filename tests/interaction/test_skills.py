@@ -1,5 +1,5 @@
-"""Skills between a client and a server, in all revisions; and servers that do not send what they
-have listed."""
+"""Skills between a client and a server, in all revisions, and servers that send something else than
+they have listed."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_over_http(folder: Path) -> None:
 
 @pytest.mark.requirement("M:EXT-4")
 @pytest.mark.parametrize("revision", [R4, R5])
-def test_nobody_has_skills_who_does_not_ask_for_them(revision: str) -> None:
+def test_skills_exist_only_with_the_extension(revision: str) -> None:
     with minimcp.connect(
         Server("s", capabilities=["resources"]), revision=revision, timeout=WAIT
     ) as client:
@@ -124,7 +124,7 @@ def test_a_skill_that_changes_after_it_was_listed(folder: Path) -> None:
 
 
 def test_many_read_while_the_folder_changes(folder: Path) -> None:
-    """Whatever a reader gets is a whole skill, or an error that says that it is not."""
+    """A reader gets either a whole skill or an error."""
     server, ended = Server("s", extensions=[Skills(folder)]), threading.Event()
     wrong: List[Any] = []
 
@@ -174,7 +174,7 @@ class Hostile(Answering):
     """Lists skills, and sends contents.
 
     Args:
-        entries: That it lists; `skills/get` answers with the first.
+        entries: The list; `skills/get` returns the first entry.
         contents: By URI: a text, bytes, or the list of contents as it goes over the wire.
         more: Other answers.
     """
@@ -265,7 +265,7 @@ WRONG: Dict[str, Any] = {
 @pytest.mark.requirement("M:EXT-10")
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("way", ["listed", "uri", "file"])
-def test_a_skill_that_is_not_what_was_listed(case: str, way: str) -> None:
+def test_a_skill_that_differs_from_its_entry(case: str, way: str) -> None:
     wrong, why = WRONG[case]
     server = Hostile(wrong["entry"], contents={**CONTENTS, URI: wrong["sent"]})
     with minimcp.connect(server, timeout=WAIT) as client:
@@ -281,7 +281,7 @@ def test_a_skill_that_is_not_what_was_listed(case: str, way: str) -> None:
 @pytest.mark.parametrize(
     ("path", "sent"), [("references/FORMS.md", "# Norms\n"), ("two words.bin", b"\xff\x01")]
 )
-def test_a_file_that_is_not_what_was_listed(path: str, sent: Any) -> None:
+def test_a_file_that_differs_from_its_entry(path: str, sent: Any) -> None:
     uri = FORMS if isinstance(sent, str) else RAW
     server = Hostile(listing(CONTENTS), contents={**CONTENTS, uri: sent})
     with minimcp.connect(server, timeout=WAIT) as client:
@@ -294,8 +294,8 @@ def test_a_file_that_is_not_what_was_listed(path: str, sent: Any) -> None:
     "references/../SKILL.md", "references\\FORMS.md",
 ])  # fmt: skip
 @pytest.mark.parametrize("entry", [listing(CONTENTS), listing({}, resources="dynamic")])
-def test_no_other_file_is_asked_for(path: str, entry: Any) -> None:
-    """Of a skill whose files are not listed any may be asked for that lies in its folder."""
+def test_no_other_file_is_requested(path: str, entry: Any) -> None:
+    """If the files of a skill are not listed, a client may request any file in its folder."""
     server = Hostile(entry, contents={**CONTENTS})
     server.answers["resources/read"] = [server.read, error(-32602, "no such file")]
     with minimcp.connect(server, timeout=WAIT) as client:
@@ -309,7 +309,7 @@ def test_no_other_file_is_asked_for(path: str, entry: Any) -> None:
     assert skill.digests is None or asked == [URI]
 
 
-def test_a_skill_whose_files_are_made_anew() -> None:
+def test_a_skill_whose_files_are_replaced() -> None:
     server = Hostile(
         listing({}, resources="dynamic"), contents={**CONTENTS, ROOT + "a%20b.md": "made now"}
     )
@@ -371,7 +371,7 @@ def test_an_entry_that_makes_no_sense(case: str, caplog: pytest.LogCaptureFixtur
         assert server.asked == []
 
 
-def test_as_many_files_as_a_skill_may_have() -> None:
+def test_the_maximum_number_of_files_of_a_skill() -> None:
     server = Hostile(more_files(509, size=2**15 - 5))
     with minimcp.connect(server, timeout=WAIT) as client:
         assert len(client.read_skill(URI).digests or ()) == 512

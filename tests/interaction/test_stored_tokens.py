@@ -141,7 +141,7 @@ def test_a_client_of_an_open_server_does_not_touch_the_file(
 
 
 @posix
-def test_a_person_who_may_sign_in_need_not_at_an_open_server(state: Path, open_url: str) -> None:
+def test_an_open_server_needs_no_sign_in(state: Path, open_url: str) -> None:
     before = [each for each in contents(state) if "tokens.json" not in each[0]]
     with minimcp.connect(open_url, auth=SignIn()) as client:
         assert client.call_tool("echo").text == "echo"
@@ -192,7 +192,7 @@ def test_a_stored_token_is_used_where_nothing_can_be_written(
 
 
 @posix
-def test_a_user_without_a_home_folder_is_told_what_to_set(
+def test_without_a_home_folder_the_error_says_what_to_set(
     monkeypatch: pytest.MonkeyPatch, issuer: AuthorizationServer
 ) -> None:
     for name in ("MINIMCP_TOKENS", "XDG_STATE_HOME"):
@@ -236,7 +236,7 @@ def test_on_a_full_disk_a_token_is_used_and_not_lost(
             issuer.tokens.clear()
             assert call(running.url, auth) == "ada"  # by the refresh token in memory
             with pytest.raises(AuthorizationError, match="No space left"):
-                auth.sign_in(running.url)  # whose purpose is to store it
+                auth.sign_in(running.url)  # because its purpose is to store it
             with pytest.raises(AuthorizationError, match="No space left"):
                 auth.sign_out(running.url)
         assert "could not be stored" in caplog.text

@@ -1,5 +1,5 @@
-"""Tools that run as tasks, in both designs: what a client sees, asks and ends, and what the store
-keeps of them."""
+"""Tools that run as tasks, in both designs: the view of a client, its questions and cancellations,
+and the data in the store."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ ANSWER = {"action": "accept", "content": {"name": "Ada"}}
 
 
 class Gates:
-    """Lets the handlers of a server go on."""
+    """Releases the handlers of a server."""
 
     def __init__(self) -> None:
         self.go, self.begun, self.cancelled = (
@@ -123,7 +123,7 @@ def client(
 
 
 def begin(connected: Client, name: str, **arguments: Any) -> Dict[str, Any]:
-    """A call as a task, and what the server says of the task."""
+    """Make a call as a task, and return the server's description of the task."""
     params: Dict[str, Any] = {"name": name, "arguments": arguments}
     if connected.revision == CORE:
         result = connected.request("tools/call", {**params, "task": {}})
@@ -150,11 +150,11 @@ def until(connected: Client, task: Dict[str, Any], *states: str) -> Dict[str, An
     return seen[-1]
 
 
-# ------------------------------------------------------------ what is declared
+# ------------------------------------------------------------ the declared capability
 
 
 @pytest.mark.requirement("TASK-01", "X-17", "TASK-39", "M:TASK-1", "M:EXT-4", "M:EXT-1")
-def test_what_is_declared() -> None:
+def test_the_declared_capability() -> None:
     server = make()
     with client(server, CORE) as core:
         assert core.capabilities["tasks"] == {"cancel": {}, "requests": {"tools": {"call": {}}}}
@@ -182,7 +182,7 @@ def _tool() -> None:
     """A tool."""
 
 
-def test_what_cannot_be_said() -> None:
+def test_options_that_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"needs Server\(..., extensions=\[Tasks\(\)\]\)"):
         Server("x").add_tool(_tool, task="optional")
     with pytest.raises(ValueError, match='"optional", "required", "later" or None'):
@@ -193,7 +193,7 @@ def test_what_cannot_be_said() -> None:
         Tasks(poll_interval=0)
     tasks = Tasks()
     Server("one", extensions=[tasks])
-    with pytest.raises(ValueError, match="serves one server"):
+    with pytest.raises(ValueError, match="belongs to one server"):
         Server("two", extensions=[tasks])
 
 
@@ -235,7 +235,7 @@ def test_a_server_without_tasks_runs_the_call() -> None:
 
 
 @pytest.mark.requirement("M:TASK-2", "M:TASK-3", "M:TASK-4", "M:TASK-20", "M:TASK-25", "M:EXT-3")
-def test_where_requests_stand_alone_the_server_decides() -> None:
+def test_in_a_stateless_revision_the_server_decides() -> None:
     server = make()
     with client(server, EXTENSION) as newer:
         assert begin(newer, "add", a=1, b=2)["status"] == "working"
@@ -277,7 +277,7 @@ def test_methods_of_the_other_design_are_unknown() -> None:
 @pytest.mark.requirement("TASK-11", "TASK-13", "TASK-16", "TASK-19", "X-29")
 @pytest.mark.requirement("M:TASK-5", "M:TASK-6", "M:TASK-7", "M:TASK-22")
 @DESIGNS
-def test_what_a_task_says_of_itself(revision: str) -> None:
+def test_fields_of_a_task(revision: str) -> None:
     gates = Gates()
     unit = "Ms" if revision == EXTENSION else ""
     with client(make(gates), revision) as connected:
@@ -326,7 +326,7 @@ def test_the_result_is_waited_for_with_a_handshake() -> None:
     "TASK-37", "M:TASK-8", "M:TASK-9", "M:TASK-10", "M:TASK-31", "M:TASK-36", "TASK-48"
 )
 @DESIGNS
-def test_how_a_task_ends(revision: str) -> None:
+def test_endings_of_a_task(revision: str) -> None:
     is_core = revision == CORE
     with client(make(), revision) as connected:
         ended = {}
@@ -442,7 +442,7 @@ def test_ids_are_unknown_and_cannot_be_guessed(revision: str) -> None:
 
 
 @pytest.mark.requirement("M:TASK-15", "M:TASK-16", "M:TASK-8")
-def test_questions_by_keys_where_requests_stand_alone() -> None:
+def test_questions_have_keys_in_a_stateless_revision() -> None:
     with client(make(), EXTENSION, elicit=lambda asked: None) as newer:
         task = begin(newer, "ask_two")
         first = until(newer, task, "input_required")["inputRequests"]
@@ -495,12 +495,12 @@ def test_a_question_that_the_client_refuses_reaches_the_handler() -> None:
         task = core.start_task("greet")
         with pytest.raises(HandlerFailed, match="no user here"):
             task.result(WAIT)
-        assert task.refresh() == "input_required"  # nobody has answered
+        assert task.refresh() == "input_required"  # no answer has arrived
         task.cancel()
 
 
 @DESIGNS
-def test_a_handler_that_waits_hears_of_its_end(revision: str) -> None:
+def test_a_waiting_handler_is_notified_of_its_end(revision: str) -> None:
     asked = threading.Event()
     server = make()
     with client(server, revision, elicit=lambda question: asked.set()) as connected:
@@ -577,7 +577,7 @@ def test_status_notifications_with_a_handshake() -> None:
 
 
 @pytest.mark.requirement("M:TASK-24")
-def test_a_stream_of_tasks_where_requests_stand_alone() -> None:
+def test_a_stream_of_tasks_in_a_stateless_revision() -> None:
     gates = Gates()
     with client(make(gates), EXTENSION) as newer:
         task = begin(newer, "block")
@@ -647,7 +647,7 @@ def test_the_time_of_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.requirement("M:TASK-13")
-def test_a_client_that_waits_hears_that_the_time_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_waiting_client_is_notified_of_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead, gates = [0.0], Gates()
     monotonic = time.monotonic
     monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic() + ahead[0])
@@ -720,14 +720,14 @@ def test_tasks_hold_no_thread_before_they_begin() -> None:
 
 
 def test_no_more_run_than_may_and_they_begin_in_order() -> None:
-    """The handlers wait for answers, which come in order: had a later task a place, the first would
-    have none."""
+    """The handlers wait for answers, which arrive in order: if a later task had a place, the first
+    one would have none."""
     server = make(limits=Limits(requests=2))
     with client(server, EXTENSION, elicit=lambda asked: {"name": "Ada"}) as newer:
         begun = [newer.start_task("greet") for _ in range(20)]
         assert eventually(lambda: tasks_of(server).requests.running == 2)
         cancelled = begun.pop(7)
-        cancelled.cancel()  # it has not begun, and keeps nobody's place
+        cancelled.cancel()  # it has not started, and occupies no place
         assert {task.result(WAIT).text for task in begun} == {"Hello, Ada"}
         assert cancelled.refresh() == "cancelled" and eventually(
             lambda: not tasks_of(server).requests.running
@@ -735,7 +735,7 @@ def test_no_more_run_than_may_and_they_begin_in_order() -> None:
 
 
 @pytest.mark.requirement("PROG-12")
-def test_progress_goes_on_under_the_token_of_the_call() -> None:
+def test_progress_continues_with_the_token_of_the_call() -> None:
     transcript: List[str] = []
     with client(make(trace=lambda arrow, text: transcript.append(text)), CORE) as core:
         params = {
@@ -850,7 +850,7 @@ def test_a_client_that_declares_nothing_starts_none() -> None:
         with pytest.raises(CapabilityNotSupported, match=r"extensions=\[Tasks\(\)\]"):
             newer.start_task("add", {"a": 1, "b": 2})
     with client(make(), "2025-03-26", declares=False) as older:
-        with pytest.raises(CapabilityNotSupported, match="does not have tasks"):
+        with pytest.raises(CapabilityNotSupported, match="does not support tasks"):
             older.start_task("add", {"a": 1, "b": 2})
 
 
@@ -871,7 +871,7 @@ with client(make(tasks=Tasks(SqliteStore(sys.argv[1]))), "2026-07-28", elicit=la
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL, which Windows does not have")
-def test_a_killed_server_loses_nothing_without_a_word(
+def test_a_killed_server_loses_no_task_silently(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ..support import ROOT
@@ -933,7 +933,7 @@ def test_a_memory_store_is_the_default() -> None:
 
 
 class FailingStore(MemoryStore):
-    """Fails at first, as on a full disk, at what has this in its key or value."""
+    """A store that fails at first, as on a full disk, if this text is in the key or value."""
 
     def __init__(self, what: bytes, failures: int) -> None:
         super().__init__()
@@ -970,7 +970,7 @@ def test_a_lease_is_held_when_the_store_works_again(
     with client(make(gates, tasks=Tasks(store, poll_interval=0.02)), EXTENSION) as newer:
         with pytest.raises(InternalError):
             newer.start_task("block")
-        caplog.clear()  # it says why
+        caplog.clear()  # with the reason
         assert not store.list("/jobs/task/")
         task = newer.start_task("block")
         assert eventually(lambda: store.list("/jobs/lease/"))
@@ -1027,7 +1027,7 @@ def test_a_task_that_cannot_be_kept_is_forgotten(caplog: pytest.LogCaptureFixtur
     caplog.clear()
 
 
-def test_of_two_states_of_a_task_the_later_one_is_told_last() -> None:
+def test_the_later_of_two_states_of_a_task_is_reported_last() -> None:
     told: List[Any] = []
 
     def trace(arrow: str, text: str) -> None:
@@ -1140,7 +1140,7 @@ def test_tasks_are_kept_in_the_store_of_the_server() -> None:
 @pytest.mark.requirement("M:TASK-28")
 @DESIGNS
 def test_over_http(revision: str, tmp_path: Path) -> None:
-    """Where requests stand alone the server refuses one whose Mcp-Name is not its taskId."""
+    """In a stateless revision, the server rejects a request whose Mcp-Name is not its taskId."""
     gates, store = Gates(), SqliteStore(tmp_path / "tasks.db")
     server = make(gates, Tasks(store, poll_interval=0.02))
     with server.start_http() as running:
@@ -1166,7 +1166,7 @@ def test_the_capability_of_the_other_design_declares_nothing() -> None:
 
 
 @pytest.mark.requirement("X-24")
-def test_who_waits_for_a_result_may_stop_and_the_task_goes_on() -> None:
+def test_a_caller_may_stop_waiting_and_the_task_continues() -> None:
     gates, token, sent = Gates(), CancelToken(), list[str]()
     server = make(gates)
     with client(server, CORE, trace=lambda arrow, text: sent.append(text)) as core:

@@ -29,7 +29,7 @@ LONG = 6 * WAIT
 
 
 def started(**options: Any) -> Any:
-    """How to start the server of these tests as a process."""
+    """Return the command of this folder's server."""
     command = [sys.executable, str(SERVER), json.dumps(options)]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return minimcp.StdioServer(command, env={"PYTHONPATH": path})
@@ -37,7 +37,7 @@ def started(**options: Any) -> Any:
 
 @pytest.fixture(params=["memory", "process"])
 def target(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """What to connect to."""
+    """Yield a target for `connect`."""
     if request.param == "process":
         yield started()
         return
@@ -139,7 +139,7 @@ def test_a_ping_within_0_2_s_behind_100_sleeping_tools(target: Any, tool: str) -
     """The figure is the requirement; the best of the pings counts, for the machine may be busy."""
     running = (
         100 if tool == "sleep" else 64
-    )  # those that keep their workers fill the cap; the others wait behind them
+    )  # the calls that hold their workers reach the limit, and the others wait behind them
     with minimcp.connect(target, timeout=LONG, revision="handshake") as client:
         token = CancelToken()
         sleepers = [

@@ -30,7 +30,7 @@ def client(link: Link) -> Client:
 
 
 def raw(client: Client, name: str, **arguments: Any) -> Dict[str, Any]:
-    """The result of a call as it came, without what every result carries."""
+    """Return the result of a call as it arrived, without the common members of every result."""
     return stripped(client, client.request("tools/call", {"name": name, "arguments": arguments}))
 
 
@@ -139,7 +139,7 @@ def test_blocks_travel_as_far_as_the_revision_knows_them(client: Client) -> None
         ("raw", "Image(data, mime_type)"),
     ],
 )
-def test_what_a_tool_must_not_return(client: Client, name: str, advice: str) -> None:
+def test_results_that_a_tool_must_not_return(client: Client, name: str, advice: str) -> None:
     result = raw(client, name)
     assert result["isError"] is True and advice in result["content"][0]["text"]
     assert "structuredContent" not in result
@@ -268,7 +268,7 @@ def test_masked_errors_keep_their_words(
 
 
 @pytest.mark.requirement("TOOL-16", "TOOL-18", "TOOL-22", "M:TOOL-10")
-def test_calls_that_are_none(client: Client) -> None:
+def test_invalid_calls(client: Client) -> None:
     for params in (
         {"name": "nobody"},
         {"name": 5},
@@ -323,7 +323,7 @@ def test_wrong_arguments_are_an_error_where_that_is_wanted_and_allowed(
 
 
 @pytest.mark.requirement("TOOL-03", "TOOL-11", "TOOL-12", "TOOL-34", "SEED-22", "X-14")
-def test_what_a_tool_says_about_itself_in_each_revision(client: Client) -> None:
+def test_fields_of_a_tool_in_each_revision(client: Client) -> None:
     listed = client.request("tools/list")["tools"]
     tools = {tool["name"]: tool for tool in listed}
     assert [tool["name"] for tool in listed] == NAMES, "in the order of registering"
@@ -350,7 +350,7 @@ def test_what_a_tool_says_about_itself_in_each_revision(client: Client) -> None:
 
 
 @pytest.mark.requirement("M:ERR-1")
-def test_what_a_tool_requires(client: Client, opened: Open, link: Link) -> None:
+def test_capabilities_that_a_tool_requires(client: Client, opened: Open, link: Link) -> None:
     lacking = {
         "needs": {"sampling": {"tools": {}}},
         "needs_extension": {"extensions": {"com.example/x": {}}},
@@ -377,7 +377,7 @@ def test_a_tool_that_takes_too_long(client: Client) -> None:
     assert client.call_tool("quick").text == "in time"
 
 
-# ---------------------------------------------------------------- what a handler sees
+# ---------------------------------------------------------------- the view of a handler
 
 
 def test_a_session_keeps_its_dict(client: Client, opened: Open, link: Link) -> None:
@@ -389,7 +389,7 @@ def test_a_session_keeps_its_dict(client: Client, opened: Open, link: Link) -> N
 # ---------------------------------------------------------------- lists
 
 
-def test_tools_come_and_go_while_connected(opened: Open, link: Link) -> None:
+def test_tools_are_added_and_removed_while_connected(opened: Open, link: Link) -> None:
     changed: "SimpleQueue[None]" = SimpleQueue()
     client = opened(on_tools_changed=lambda: changed.put(None))
     assert client.capabilities["tools"] == {"listChanged": True}

@@ -26,8 +26,8 @@ SPACES = {"values": load(as_strings=False), "strings": load(as_strings=True)}
 
 
 def written_out(text: str) -> str:
-    """An annotation as it can stand in source that is evaluated: before 3.10 there is no ``|``
-    between types."""
+    """Return an annotation as source that can be evaluated: before 3.10, types have no ``|``
+    operator."""
     return repr(text) if sys.version_info < (3, 10) and "|" in text.split("'")[0] else text
 
 
@@ -92,7 +92,7 @@ def test_every_type_is_a_parameter_and_a_result(space: str, revision: str) -> No
                 written = leaves[0] if leaves else value
                 wrapped = (
                     revision == R4 and not whole
-                )  # no schema tells the client that this is no object
+                )  # no schema says that this value is not an object
                 assert ordered(result.value) == ordered({"result": written} if wrapped else written)
                 said = result.text if isinstance(written, str) else json.loads(result.text)
                 assert ordered(said) == ordered(written)
@@ -110,7 +110,7 @@ def fits(schema: Dict[str, Any], value: Any) -> bool:
 
 
 @for_each("row", ROWS)
-def test_what_leaves_fits_its_schema_and_comes_back_the_same(row: Row) -> None:
+def test_a_sent_value_fits_its_schema_and_is_read_back_equal(row: Row) -> None:
     scope = Scope(SPACES["values"])
     inward, outward = kind_of(row.text, scope=scope), kind_of(row.text, scope=scope, writing=True)
     for _, source, *_ in row.fits:
@@ -161,12 +161,12 @@ def test_the_schema_and_the_reader_agree(row: Row) -> None:
     jsonschema.Draft202012Validator.check_schema(kind.schema)
     valid = jsonschema.Draft202012Validator(kind.schema).is_valid
     check = compile_check(kind.schema, where="test")
-    # the only schema that says that there are no other members
+    # the only schema that excludes other members
     strict = kind_of(row.text, scope=Scope(SPACES["values"]), strict=True).schema
     closed = jsonschema.Draft202012Validator(strict).is_valid
     described = row.looser or "format" in json.dumps(
         kind.schema
-    )  # a word that only the reader judges by
+    )  # a keyword that only the reader checks
     refused = [value for value, _ in row.refused]
     assert row.looser or not any(map(closed, refused))
     samples = [value for value, *_ in row.fits] + refused

@@ -1,4 +1,4 @@
-"""Who asks: two users of one server over HTTP, what middleware lets each of them have, and what
+"""Two users of one server over HTTP: the access that middleware grants to each, and the caches that
 clients keep apart."""
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ..support import WAIT
 REVISIONS = ["2026-07-28", "handshake"]
 
 ANN, BOB = "ann's", "bob's"
-"""Bearer tokens; only Ann is let in everywhere."""
+"""Accepts bearer tokens; only Ann has every permission."""
 
 
 @pytest.fixture
 def asked() -> "Counter[str]":
-    """What has come, by method."""
+    """Count the requests by method."""
     return Counter()
 
 
@@ -34,7 +34,7 @@ def url(asked: "Counter[str]") -> Iterator[str]:
 
     @server.middleware
     def guard(ctx: Context, call_next: Callable[[], Any]) -> Any:
-        """Count, limit the rate, and let nobody but Ann have what is secret."""
+        """Count requests, limit their rate, and allow only Ann to read secrets."""
         asked[ctx.method] += 1
         is_ann = ctx.headers.get("Authorization") == f"Bearer {ANN}"
         reference = ctx.params.get("ref") or ctx.params
@@ -52,7 +52,7 @@ def url(asked: "Counter[str]") -> Iterator[str]:
 
     @server.prompt(name="secret", complete={"word": ["alpha", "beta"]})
     def hidden(word: str) -> str:
-        """Say what not everybody may hear."""
+        """Return data that only some users may read."""
         return word
 
     with server.start_http(port=0) as running:
@@ -101,7 +101,7 @@ def test_calls_are_checked_guarded_and_limited_by_middleware(
     assert asked["ran"] == 1
 
 
-def test_what_one_user_has_been_told_is_not_told_to_another(url: str) -> None:
+def test_cached_results_of_one_user_are_not_returned_to_another(url: str) -> None:
     heard: List[Transcript] = []
     for token in (ANN, BOB, ANN):
         heard.append(Transcript())

@@ -11,7 +11,7 @@ from minimcp import Context, Limits, Serial, Server
 
 
 def make_server(**limits: Any) -> Server:
-    """A server whose tools are what the rules are tried with."""
+    """A server with the tools that test the rules for threads."""
     server = Server("rules", limits=Limits(**{"drain_grace": 0.2, **limits}))
     begun, released = threading.Semaphore(0), threading.Event()
 
@@ -22,7 +22,7 @@ def make_server(**limits: Any) -> Server:
 
     @server.tool
     def big(size: int) -> str:
-        """Give back a text of this size."""
+        """Return a text of this size."""
         return "x" * size
 
     @server.tool
@@ -40,13 +40,13 @@ def make_server(**limits: Any) -> Server:
 
     @server.tool(executor=Serial())
     def let_go() -> str:
-        """End all that hold."""
+        """Release all held calls."""
         released.set()
         return "done"
 
     @server.tool(executor=Serial())
     def wait_for(number: int) -> str:
-        """Return when so many sleepers have begun."""
+        """Return when this many sleepers have started."""
         for _ in range(number):
             begun.acquire()
         return "all sleep"

@@ -54,7 +54,7 @@ LINK = ResourceLink("file:///notes.txt", "notes")
 
 
 def giving(name: str, kind: Any, value: Any, description: str) -> Callable[[], Any]:
-    """A tool that returns this value, and says that it is of this kind; `Ellipsis` says nothing."""
+    """Make a tool that returns this value, with this return annotation; `Ellipsis` means none."""
 
     def tool() -> Any:
         return value
@@ -256,5 +256,5 @@ def build(**options: Any) -> minimcp.Server:
 if __name__ == "__main__":
     logging.getLogger("minimcp").setLevel(
         logging.CRITICAL
-    )  # what the tools do wrong on purpose is no news
+    )  # intended errors of the tools are not worth logging
     build(**json.loads(sys.argv[1])).run()

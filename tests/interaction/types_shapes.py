@@ -1,7 +1,6 @@
 # type: ignore
 # ruff: noqa: F401, PIE796
-"""Classes that the tests of the types use. Executed twice: as it stands, and with annotations as
-strings."""
+"""Classes for the tests of types. This file runs twice: unchanged, and with annotations as strings."""
 
 import datetime as dt
 import enum
@@ -147,7 +146,7 @@ class Empty:
 
 @dataclass
 class Words:
-    """Fields named like what the generated readers use."""
+    """Fields with the names of variables in the generated readers."""
 
     value: int
     extra: str = "e"

@@ -1,6 +1,6 @@
 # ruff: noqa: E501
-"""The types that tools take and return, as a table: schema, what fits and what comes of it, what
-does not and why."""
+"""The types of parameters and results as a table: the schema, valid values with their results, and
+invalid values with the reason."""
 
 from __future__ import annotations
 import __future__
@@ -40,16 +40,17 @@ class Row(NamedTuple):
     text: str
     """The annotation."""
     schema: Schema
-    """Of the parameter; references lead to `DEFINITIONS`."""
+    """The schema of the parameter; references lead to `DEFINITIONS`."""
     fits: List[Tuple[Any, ...]]
     """JSON, the source of the Python value that it becomes, and the JSON that this leaves as, if
     that differs."""
     refused: List[Tuple[Any, str]]
-    """JSON, and the message without the word "value" that it begins with."""
+    """JSON, and the message without the word "value" at its beginning."""
     out: Optional[Schema] = None
-    """Of the result; None when it is the parameter's."""
+    """The schema of the result; None if it equals the parameter's."""
     looser: bool = False
-    """Whether the schema cannot say all that the type asks of a string (``format`` only describes)."""
+    """Whether the schema cannot express every rule of the type for a string (``format`` only
+    describes)."""
 
 
 TEXT: Schema = {"type": "string"}
@@ -112,7 +113,7 @@ def ref(name: str) -> Schema:
 
 
 def record(fields: Dict[str, Schema], required: str, **words: Any) -> Schema:
-    """An object of these fields."""
+    """Return the schema of an object with these fields."""
     schema: Schema = {
         "type": "object",
         **words,
@@ -128,14 +129,15 @@ def alike(schema: Schema) -> Tuple[Schema, Schema]:
 
 
 def both(schema: Schema) -> Tuple[Schema, Schema]:
-    """What arrives may leave out what has a default; what leaves has every field."""
+    """Return the schemas of arguments and results: arguments may omit fields with a default,
+    results have every field."""
     fields = {name: {word: rule for word, rule in field.items() if word != "default"}
               for name, field in schema["properties"].items()}  # fmt: skip
     return schema, {**schema, "properties": fields, "required": list(fields)}
 
 
 def named(value: Any) -> str:
-    """How a message names what came."""
+    """Return the name of a value in error messages."""
     if isinstance(value, dict):
         return f"an object with {', '.join(value)}" if value else "an empty object"
     if isinstance(value, list):
@@ -151,7 +153,7 @@ def wrong(expected: str, *values: Any) -> List[Tuple[Any, str]]:
 
 
 def complete(row: Row, *, leaving: bool) -> Tuple[Schema, Dict[str, Schema]]:
-    """The schema of a row, and the definitions that it needs: those that refer to themselves."""
+    """Return the schema of a row and the definitions that it needs, which may refer to themselves."""
     schema = row.out if leaving and row.out is not None else row.schema
     if leaving and "$ref" in schema and is_recursive(schema["$ref"]):
         beside = {word: rule for word, rule in schema.items() if word != "$ref"}

@@ -3,5 +3,5 @@ own.
 
 `python -m tests.interop` prints the grid. A peer is one entry of `roster.PEERS`; a session is one
 process that prints its checks as one JSON object, `{"name": true or "why not"}`. Over HTTP the
-server is told its port in the variable PORT, and has to end by SIGTERM.
+variable PORT holds the server's port, and the server must exit on SIGTERM.
 """

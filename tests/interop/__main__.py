@@ -1,11 +1,10 @@
 """`python -m tests.interop [--only PEER]`: install the peers, hold every session, print the grid.
 
-With `--install` it makes these environments, and those of the other programs that have some, and
-stops.
+With `--install` it makes these environments, and those of the other programs, and stops.
 
-Exit code 1 when a peer cannot be installed or a check failed. A session is a client process, the
-server that it starts, a deadline, and the checks that it printed; over HTTP the server is started
-first, at a free port, and ended when the client has gone.
+The exit code is 1 if a peer cannot be installed or a check failed. A session is a client process,
+the server that it starts, a deadline, and the checks that it printed; over HTTP the server is
+started first, at a free port, and ended when the client has gone.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ VARIABLES = {"MINIMCP_INTEROP": "ja, å", "PYTHONUNBUFFERED": "1"}
 
 
 class Session(NamedTuple):
-    """Who talks to whom, and at which revision. `role` is the foreign side's."""
+    """A pair of client and server, with the revision. `role` is the foreign side's."""
 
     peer: Peer
     role: str
@@ -55,15 +54,14 @@ class Session(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a session: the revision in use, and for each other check True or what went
-    wrong."""
+    """The outcome of a session: the revision in use, and for each other check True or the fault."""
 
     session: Session
     revision: str
     checks: dict[str, Any]
     known: dict[
         str, tuple[Fault, Any]
-    ]  # checks that failed because the peer is wrong, and what they said
+    ]  # checks that failed because the peer is wrong, and their messages
     stderr: str
 
     @property
@@ -153,8 +151,8 @@ def judge(session: Session, printed: bytes, stderr: str, problem: str, life: Pat
 
 
 class Served:
-    """A server that listens: its URL, and, when it has been ended, its stderr and what was wrong
-    with its end."""
+    """Run a server that listens. Yields its URL, and after its end its stderr and what was wrong
+    with its exit."""
 
     def __init__(self, url: str) -> None:
         self.url, self.stderr, self.problem = url, "", ""
@@ -200,8 +198,8 @@ def _listening(session: Session, command: list[str], folder: Path) -> Iterator[S
 def _take_known(
     session: Session, agreed: str, checks: dict[str, Any]
 ) -> dict[str, tuple[Fault, Any]]:
-    """Take the failures out that are the peer's; a fault that is not there any more is a failure
-    itself."""
+    """Remove the failures that are known faults of the peer. A known fault that no longer appears
+    is a failure."""
     known = {}
     for fault in session.peer.faults:
         if fault.role != session.role or session.way not in fault.ways:
@@ -228,7 +226,7 @@ def _parsed(printed: bytes) -> dict[str, Any]:
 
 
 def _ended(life: Path) -> bool | str:
-    """Return whether every server of ours came to its own end, soon after the client's."""
+    """Return whether every server of ours exited normally, soon after the client."""
 
     def counts() -> tuple[int, int]:
         lines = life.read_text("utf-8").split() if life.is_file() else []
@@ -241,8 +239,7 @@ def _ended(life: Path) -> bool | str:
 
 
 def run(command: list[str], folder: Path) -> tuple[bytes, str, str]:
-    """Run a client and return what it printed, the end of its stderr, and what was wrong with its
-    end."""
+    """Run a client, and return its output, the end of its stderr, and what was wrong with its exit."""
     with open(folder / "stdout", "w+b") as out, open(folder / "stderr", "w+b") as err:
         process = subprocess.Popen(
             command,
@@ -294,13 +291,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--way", choices=WAYS, help="over this alone")
     parser.add_argument("--revision", help="these sessions alone: a revision, auto or handshake")
     parser.add_argument("--install", action="store_true", help="install, and no more")
-    at_a_time = 2 * (os.cpu_count() or 2)  # most of them wait
+    at_a_time = 2 * (os.cpu_count() or 2)  # most of them only wait
     parser.add_argument("--jobs", type=int, default=at_a_time, help="sessions at a time")
     return parser.parse_args(arguments)
 
 
 def install(peer: Peer) -> bool:
-    """Make the peer's environment; say whether it could not be made."""
+    """Make the peer's environment, and return whether that failed."""
     begun = time.monotonic()
     try:
         peer.environment.ready()
@@ -347,7 +344,8 @@ def show_grid(outcomes: Sequence[Outcome]) -> None:
 
 
 def show_failures(outcomes: Sequence[Outcome]) -> None:
-    """Show each fault of a peer once, with what the first session with it saw, and every failure."""
+    """Print each known fault of a peer once, with the finding of its first session, and every
+    failure."""
     shown = set()
     for outcome in outcomes:
         for fault, result in outcome.known.values():

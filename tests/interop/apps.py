@@ -1,5 +1,5 @@
-"""`python -m tests.interop.apps [PICTURE]`: the page of examples/16_apps.py in Chromium, inside
-somebody else's host.
+"""`python -m tests.interop.apps [PICTURE]`: the page of examples/16_apps.py in Chromium, inside a
+third-party host.
 
 The host is a web page made of the extension's own npm package, its host side, and of the official
 client, which talks to our server. Prints a line for each check; exit code 1 when something cannot
@@ -65,7 +65,8 @@ EXPECTED: Mapping[str, Any] = {
     "control": 200,
     "complaints": [],
 }
-"""What the host and the browser see; `reached` and `asked` are what the app's own requests came to."""
+"""The records of the host and the browser. `reached` and `asked` are the outcomes of the app's own
+requests."""
 
 
 class Quiet(WSGIRequestHandler):
@@ -114,7 +115,7 @@ def visit(picture: Path) -> Dict[str, Any]:
 
 
 def judge(seen: Mapping[str, Any], picture: bytes) -> Dict[str, Any]:
-    """The checks by name: true, or what was seen instead."""
+    """The checks by name: True, or the finding."""
     if "ends" in seen:
         return dict(seen)
     checks: Dict[str, Any] = {

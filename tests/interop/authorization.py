@@ -1,5 +1,4 @@
-"""`python -m tests.interop.authorization`: the way of a token, with software that nobody here
-wrote.
+"""`python -m tests.interop.authorization`: the way of a token, with third-party software.
 
 Clients of the official SDKs sign in to our protected server, and our client to protected servers of
 theirs, at `tests.authorization_server`, to ours by a click in Chromium, and to ours at
@@ -79,7 +78,7 @@ def foreign_server(name: str, revision: str) -> Checks:
     with tempfile.TemporaryDirectory() as folder, AuthorizationServer() as issuer:
         os.environ["MINIMCP_TOKENS"] = str(
             Path(folder) / "tokens.json"
-        )  # those of whoever runs this are not used
+        )  # not those of the user who runs this
         if name in NAMES_A_SLASH:
             issuer.more["issuer"] = f"{issuer.url}/"
         command = environment.command(str(FOLDER / SERVERS[name]))
@@ -205,7 +204,7 @@ def real_issuer(format: str) -> Checks:
 
     @server.tool
     def whoami(ctx: Context) -> List[str]:
-        """Who asks, and for what."""
+        """Return the subject of the token, and its scopes."""
         assert ctx.auth is not None
         return [str(ctx.auth.subject or ctx.auth.client_id), *sorted(ctx.auth.scopes)]
 
@@ -239,7 +238,7 @@ def real_issuer(format: str) -> Checks:
             use("a program", minimcp.ClientCredentials(*ROBOT, issuer=issuer), "robot")
             if (
                 format == "jwt"
-            ):  # a token may be introspected by whom it was issued to, and by nobody else
+            ):  # a token may be introspected only by the client that it was issued to
                 person, store = Person(), minimcp.TokenMemory()
                 use(
                     "a person",

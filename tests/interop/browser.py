@@ -38,11 +38,11 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 class Chromium(webbrowser.BaseBrowser):
-    """A browser whose person clicks the first button of the page that is opened; a context manager.
+    """A browser that clicks the first button of each page that it opens. A context manager.
 
     Attributes:
-        text: What the last page said.
-        address: Of the last page.
+        text: The text of the last page.
+        address: The address of the last page.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Chromium(webbrowser.BaseBrowser):
             stack.callback(_end, process)
             given.close()
             taken.close()
-            watch = threading.Timer(SECONDS, process.kill)  # then nothing is read any more
+            watch = threading.Timer(SECONDS, process.kill)  # after that, reading ends
             watch.start()
             stack.callback(watch.cancel)
             target = self.ask("Target.createTarget", url="about:blank")["targetId"]
@@ -95,13 +95,13 @@ class Chromium(webbrowser.BaseBrowser):
         self._stack.close()
 
     def open(self, url: str, new: int = 0, autoraise: bool = True) -> bool:
-        """As `webbrowser` calls it: returns at once."""
+        """Open a page as `webbrowser` does, and return at once."""
         self._thread = threading.Thread(target=self._visit, args=(url,))
         self._thread.start()
         return True
 
     def join(self) -> None:
-        """Wait until the page that follows the click is there."""
+        """Wait until the page after the click is loaded."""
         self._thread.join()
 
     def ask(self, method: str, **params: Any) -> Any:
@@ -116,11 +116,11 @@ class Chromium(webbrowser.BaseBrowser):
         return answer["result"]
 
     def evaluate(self, script: str) -> Any:
-        """What an expression of the page's JavaScript is."""
+        """Return the value of a JavaScript expression in the page."""
         return self.ask("Runtime.evaluate", expression=script)["result"].get("value")
 
     def load(self, url: str) -> None:
-        """Go to a page and wait until it is there."""
+        """Open a page and wait until it is loaded."""
         self.ask("Page.navigate", url=url)
         self._read("method", "Page.loadEventFired")
 
@@ -147,7 +147,7 @@ class Chromium(webbrowser.BaseBrowser):
 
 
 def _pipe() -> tuple[BinaryIO, BinaryIO]:
-    """A pipe with both descriptors above those that the browser takes."""
+    """Return a pipe with both descriptors above the descriptors of the browser."""
     low = os.pipe()
     high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 10) for each in low]
     for each in low:

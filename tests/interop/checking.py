@@ -1,5 +1,4 @@
-"""What the checks of a minimcp client need: the peer that they look at, the host behind it, and two
-comparisons."""
+"""Helpers for the checks of a minimcp client: the peer under test, its host, and two comparisons."""
 
 from __future__ import annotations
 
@@ -19,7 +18,8 @@ SECONDS = 15.0  # how long one call may take
 
 
 class Host:
-    """The host's functions: answers as a check says, and remembers what it was asked and told."""
+    """The host's functions. They answer as a check configures them, and record questions and
+    notifications."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -27,7 +27,7 @@ class Host:
         self.forget()
 
     def forget(self) -> None:
-        """Be friendly again, asked nothing and told nothing."""
+        """Reset the answers to friendly ones, and the records to empty."""
         with self._changed:
             self.heard.clear()
         self.asked: list[Any] = []
@@ -58,7 +58,7 @@ class Host:
         self._tell(("updated", uri))
 
     def wait_heard(self, enough: Callable[[list[Any]], Any]) -> list[Any]:
-        """Return what was told as soon as it is enough."""
+        """Wait until the received notifications are enough, and return them."""
         with self._changed:
             if not self._changed.wait_for(lambda: enough(self.heard), SECONDS):
                 raise AssertionError(f"heard only {self.heard!r:.300}")
@@ -66,8 +66,8 @@ class Host:
 
 
 def answer_as_model(request: Any) -> SampleResult:
-    """Call the tool if there is one and it has not been called, else repeat what the user said
-    last."""
+    """Call the tool if there is one and it has not been called. Otherwise repeat the last message
+    of the user."""
     last = request.messages[-1]
     if request.tools and last.content[-1].type != "tool_result":
         return SampleResult(
@@ -84,7 +84,7 @@ def refuse(request: Any) -> Any:
 
 
 def only(since: str, until: str = R5) -> Callable[[Any], Any]:
-    """Say that there is something to check in these revisions alone."""
+    """Limit a check to these revisions."""
 
     def mark(check: Any) -> Any:
         check.span = since, until
@@ -94,10 +94,10 @@ def only(since: str, until: str = R5) -> Callable[[Any], Any]:
 
 
 class Checks:
-    """The checks of a server, one method of a subclass for each: they look at a client and at the
-    host behind it."""
+    """The checks of a server, one method of a subclass for each. They inspect a client and the host
+    behind it."""
 
-    takes: frozenset[str] = frozenset()  # these alone; all when there are none
+    takes: frozenset[str] = frozenset()  # only these; all if there are none
 
     def __init__(self, client: Any, host: Host) -> None:
         self.client, self.host, self.revision = client, host, client.revision
@@ -149,7 +149,7 @@ class Checks:
         expect(bool(str(error)), True)
 
     def expect_count(self, tool: str, arguments: Any, n: int) -> None:
-        """All reports of progress come, in order, on the caller's thread."""
+        """All progress arrives, in order, on the caller's thread."""
         seen: list[Any] = []
         self.call(
             tool,
@@ -169,7 +169,7 @@ class Checks:
 
 
 class Basics(Checks):
-    """What every server can be asked."""
+    """Checks for every server."""
 
     def ping(self) -> None:
         expect(self.client.ping(timeout=SECONDS) >= 0, True)

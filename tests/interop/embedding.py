@@ -1,8 +1,8 @@
 """`python -m tests.interop.embedding`: blocks of pages, run with Flask, Celery, Jupyter,
 OpenTelemetry and pandas.
 
-The programs are installed at the versions below, into an environment of their own. Exit code 1 when
-that fails or a program does not do what that page says.
+The programs are installed at the versions below, into an environment of their own. The exit code is
+1 if that fails or a program deviates from its page.
 """
 
 from __future__ import annotations
@@ -241,8 +241,7 @@ def write_blocks(folder: Path) -> None:
 
 
 def run(block: str, script: str) -> bool:
-    """Run one program in a folder of its own; say how it went, and return whether it did what it
-    should."""
+    """Run one program in a folder of its own, print the outcome, and return whether it passed."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_blocks(folder)

@@ -97,7 +97,7 @@ class Environment:
         return cache_folder() / self.name
 
     def ready(self) -> None:
-        """Make the environment unless its stamp says that it stands as pinned."""
+        """Make the environment, unless its stamp shows the pinned versions."""
         with _one_at_a_time(cache_folder() / f"{self.name}.lock"):
             stamp = self.folder / "minimcp-stamp.json"
             wanted = json.dumps([self.kind, self.packages])

@@ -1,9 +1,9 @@
-"""The npm package server-everything, all that it offers: every tool, resource, template, prompt and
-question.
+"""The npm package server-everything with everything that it offers: each tool, resource, template,
+prompt and question.
 
-It speaks the revisions with a handshake, offers tools by what the client declares, and sends its
-notices when a tool switches them on. Two of its tools come only to clients that run tasks, which
-this one does not.
+It supports the revisions with a handshake, offers tools depending on the client's capabilities, and
+sends its notifications when a tool enables them. Two of its tools are only offered to clients that
+run tasks, which this client does not.
 """
 
 from __future__ import annotations
@@ -254,7 +254,7 @@ class Everything(Basics):
         prompt = {"prompt": "completable-prompt"}
         expect(self.client.complete("department", "S", **prompt).values, ["Sales", "Support"])
         chosen = {"department": "Engineering"}
-        # Before 2025-06-18 a request cannot say what is chosen.
+        # Before 2025-06-18 a request cannot name the chosen arguments.
         wanted = ["Alice"] if self.since(R3) else []
         expect(self.client.complete("name", "A", arguments=chosen, **prompt).values, wanted)
         expect(self.client.complete("resourceType", "B", prompt="resource-prompt").values, ["Blob"])
@@ -303,7 +303,8 @@ class Everything(Basics):
 
     @only(R3)
     def form(self) -> None:
-        """A form with every kind of field: what the user leaves alone has its default."""
+        """A form with every kind of field: fields that the user does not change have their
+        defaults."""
         filled = {
             "name": "Ada",
             "check": True,
@@ -331,7 +332,7 @@ class Everything(Basics):
 
     @only(R3)
     def form_wrong(self) -> None:
-        """What does not fit the form never leaves the client."""
+        """A value that violates the form is never sent."""
         self.host.elicited = lambda request: {"name": "Ada", "integer": 1000}
         error = expect_raised(minimcp.HandlerFailed, lambda: self.call(FORM))
         expect("integer: expected a number of at most 100" in str(error), True)

@@ -24,7 +24,9 @@ from tests.interop.reference_checks import Fetch, Filesystem, Git, Memory, Sqlit
 from tests.interop.shared_checks import FastMcp, Plain, Shared  # noqa: E402
 from tests.support import child_processes  # noqa: E402
 
-CHECKS: dict[str, tuple[str, type[Checks]]] = {  # the name that a server says, and what is checked
+CHECKS: dict[
+    str, tuple[str, type[Checks]]
+] = {  # the server's name in initialize, and its set of checks
     "shared": ("interop", Shared),
     "plain": ("interop", Plain),
     "fastmcp": ("interop", FastMcp),

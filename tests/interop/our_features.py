@@ -93,7 +93,7 @@ def add_resources(server: Server, pixel: bytes) -> None:
 
     @server.resource("note://secret/{number}", name="secret", mime_type="text/plain")
     def secret(number: int, ctx: Context) -> str:
-        """A note that asks who wants to read it."""
+        """A note that asks for its reader first."""
         return f"secret {number} for {ctx.elicit('Who reads?', Person).require().name}"
 
 
@@ -104,7 +104,7 @@ def add_prompts(server: Server, pixel: bytes) -> None:
 
         Args:
             name: Who.
-            tone: How it sounds.
+            tone: The tone of the text.
         """
         return f"Greet {name} in a {tone} tone"
 

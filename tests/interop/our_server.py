@@ -1,10 +1,9 @@
 """The shared tools on a minimcp server, for foreign clients.
 
 Usage: our_server.py LIFE [WAY] where LIFE is a file that gets one line when the server starts and
-one when it has
-ended by itself: a server that had to be killed is seen by its missing line. WAY is "http" or "sse",
-at the port in the variable PORT; without, it serves over stdio. Several processes share a store, a
-file or Redis, when MINIMCP_SHARED_STORE says where.
+    one when it has exited normally, so a missing line shows that it was killed. WAY is "http" or
+    "sse", at the port in the variable PORT; without WAY it serves over stdio. Several processes
+    share a store, a file or Redis, if MINIMCP_SHARED_STORE names it.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ class Weather:
 
 
 def one_of_several(ctx: Context, call_next: Callable[[], Any]) -> Any:
-    """Refuse what would change the lists of this process alone."""
+    """Reject calls that would change the lists of only this process."""
     if ctx.method == "tools/call" and ctx.params["name"] in ("grow", "shrink"):
         raise RpcError(-32000, OF_ONE)
     return call_next()
@@ -81,7 +80,7 @@ class Marks:
         return path.read_text("utf-8").split().count(word) if path.exists() else 0
 
     def reach(self, word: str, expected: int) -> int:
-        """Wait for so many of a word; how many there are then."""
+        """Wait until a word occurs this many times, and return the number."""
         eventually(lambda: self.count(word) >= expected, BOUND)
         return self.count(word)
 
@@ -136,7 +135,7 @@ def add_tools() -> None:
 
     @server.tool
     def cancellations(expected: int) -> int:
-        """Wait until so many slow calls were cancelled, and tell how many were."""
+        """Wait until this many slow calls were cancelled, and return the number."""
         return marks.reach("cancelled", expected)
 
     @server.tool

@@ -1,7 +1,7 @@
 """The peers, as data: what to install, which scripts play which role, which revisions they speak.
 
 To add a peer, add an entry. A script below `peers/` prints or serves as the shared ones do; a
-server of somebody else's with tools of its own names its set of checks in `our_client.CHECKS`.
+third-party server with its own tools names its set of checks in `our_client.CHECKS`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ALL = (*HANDSHAKE, R5)
 
 
 class Asked(NamedTuple):
-    """How a client is told to negotiate, and the revision that has to come of it."""
+    """The revision that a client is configured to request, and the revision that must result."""
 
     revision: str
     agreed: str
@@ -37,9 +37,7 @@ class Fault(NamedTuple):
 
     role: str  # the peer's: "server" or "client"
     check: str  # the name of the check
-    reason: (
-        str  # what the peer does, what the specification says, and where in the peer that stands
-    )
+    reason: str  # what the peer does, what the specification says, and the place in the peer's code
     since: str = R1  # the first revision; and the last one
     until: str = R5
     ways: tuple[str, ...] = WAYS  # where it shows
@@ -49,11 +47,11 @@ class Fault(NamedTuple):
 class Peer(NamedTuple):
     """One piece of foreign software.
 
-    `server` and `client` are scripts: a path below `peers/`, or, for something that is served as it
-    came, a path inside node_modules or the name of a module. An empty one means that the peer does
-    not play that role. What it serves and speaks over HTTP stands apart, by the way: fewer
-    revisions do there. A server gets "http" or "sse" as its argument then, or what `way_names`
-    says, and its port in the variable PORT.
+    `server` and `client` are scripts: a path below `peers/`, or, for a server that is used
+    unchanged, a path inside node_modules or the name of a module. An empty one means that the peer
+    does not have that role. Revisions over HTTP have their own fields, because fewer revisions work
+    there. A server gets "http" or "sse" as its argument then, or the name in `way_names`, and its
+    port in the variable PORT.
     """
 
     name: str
@@ -84,7 +82,7 @@ REFERENCE = [
 
 
 def of_node(name: str, *arguments: str) -> Peer:
-    """A server as it came, whose tools have the checks of its name."""
+    """An unchanged third-party server, with the checks of its name."""
     environment = NodeEnvironment(name, [f"@modelcontextprotocol/{name}@2026.8.31"])
     return Peer(
         name,

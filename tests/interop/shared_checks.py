@@ -1,5 +1,5 @@
-"""What the servers of the grid have, all or some of it: asked, heard and answered by a minimcp
-client."""
+"""Checks of the features that the servers of the grid share: requests, notifications and questions,
+with a minimcp client."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Tools(Basics):
             self.client.set_log_level("debug")
         expect(self.text("note", {"text": "hør"}), "noted")
         if self.modern and not declared:
-            # Messages come to those alone who ask for a level.
+            # Only clients that request a level receive messages.
             expect(self.host.heard, [])
             return
         (message,) = self.host.wait_heard(len)
@@ -165,11 +165,11 @@ class Tools(Basics):
 
 
 class Shared(Tools):
-    """Everything but plain tools too. What is cancelled while it asks comes last: a server may end
-    over it."""
+    """Checks beyond plain tools. Cancelling a call that asks is last, because it may end the
+    server."""
 
     def descriptions(self) -> None:
-        """What a server says of itself and of a tool, as far as the revision has words for it."""
+        """The server's description of itself and of a tool, as far as the revision can express it."""
         expect(self.client.instructions, "Tools of the interop grid.")
         (touch,) = [tool for tool in self.client.list_tools() if tool.name == "touch"]
         expect(touch.description, "Say that a resource has changed.")
@@ -232,7 +232,7 @@ class Shared(Tools):
         expect(error.code, -32602 if self.modern else -32002)
 
     def pages(self) -> None:
-        """The list of prompts comes in pages, and a client has all of them."""
+        """The list of prompts has several pages, and a client fetches all of them."""
         first = self.client.request("prompts/list", timeout=SECONDS)
         expect((len(first["prompts"]), bool(first.get("nextCursor"))), (2, True))
         expect(len(self.client.list_prompts()), 3)
@@ -249,7 +249,8 @@ class Shared(Tools):
         expect((read["ttlMs"], read["cacheScope"]), (5_000, "private"))
 
     def list_changes(self) -> None:
-        """Callbacks hear of what was added, and the lists have it; then of what was taken away."""
+        """Callbacks are notified of added items, which appear in the lists, and then of removed
+        ones."""
         for tool, there in (("grow", True), ("shrink", False)):
             self.host.forget()
             self.call(tool)
@@ -269,7 +270,7 @@ class Shared(Tools):
         self.call("touch", {"uri": "note://pixel"})
         self.host.wait_heard(
             lambda heard: ("updated", "note://pixel") in heard
-        )  # and all that was told before it
+        )  # earlier notifications have arrived, too
         self.host.forget()
         self.call("touch", {"uri": "note://all"})
         self.call("touch", {"uri": "note://pixel"})
@@ -326,7 +327,7 @@ class Shared(Tools):
             self.client.complete("number", "1", template="note://by-id/{number}").values,
             ["1", "10", "100"],
         )
-        # Before 2025-06-18 a request cannot say what is chosen.
+        # Before 2025-06-18 a request cannot name the chosen arguments.
         chosen = self.client.complete(
             "name", "", prompt="greet", arguments={"tone": "formal"}
         ).values
@@ -393,8 +394,8 @@ class Shared(Tools):
         )
 
     def refused(self) -> None:
-        """With a handshake the server hears of a refusal, and says it in its own way; else the call
-        ends here."""
+        """With a handshake, the server receives the refusal, and reports it in its own way.
+        Otherwise the call ends here."""
         self.host.sampled = refuse
         kinds = Refused if self.modern else (minimcp.ToolError, minimcp.RpcError)
         error = expect_raised(kinds, lambda: self.call("ask_model", {"text": "Hej"}))
@@ -471,8 +472,8 @@ class Shared(Tools):
 
 
 class Plain(Shared):
-    """What a server has whose package goes less far. A method that it does not know ends the server
-    of 2024."""
+    """Checks for a server whose package has fewer features. An unknown method ends the server of
+    2024."""
 
     takes = frozenset({
         "list", "echo", "add", "record", "image", "tool_error", "unknown_tool", "parallel", "parallel_errors", "large",
@@ -502,7 +503,7 @@ class Plain(Shared):
         expect((message.role, message.content.text), ("user", "Greet Åse in a formal tone"))
 
     def no_such_resource(self) -> None:
-        """That there is none is said in many ways."""
+        """Servers report a missing resource in different ways."""
         expect(
             expect_raised(Exception, lambda: self.client.read_resource("note://nowhere")).from_peer,
             True,

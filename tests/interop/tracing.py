@@ -1,11 +1,11 @@
 """`python -m tests.interop.tracing [FOLDER]`: `minimcp trace` between other programs, and its page
 in Chromium.
 
-A client of the official Python SDK talks through it to server-everything: what goes in has to come
-out, byte by byte, and the transcript has all of it. Then what it costs is measured, with our client
-at our server and at that one. Last, pages with 5 and 5,000 messages are opened, clicked and
-filtered, at 1280 and 400 pixels. Prints a line for each check; exit code 1 when one failed or
-nothing can be installed. Screenshots stay in FOLDER, if one is named.
+A client of the official Python SDK calls server-everything through it. Each byte must pass
+unchanged, and the transcript must be complete. Then the cost is measured, with our client at our
+server and at that one. Last, pages with 5 and 5,000 messages are opened, clicked and filtered, at
+1280 and 400 pixels. Prints a line for each check; exit code 1 when one failed or nothing can be
+installed. Screenshots stay in FOLDER, if one is named.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from .environments import InstallFailed
 from .roster import PEERS
 
 SECONDS = 120.0
-MOST_MILLISECONDS, LEAST_SHARE = 0.3, 0.5
+MAX_MILLISECONDS, MIN_SHARE = 0.3, 0.5
 ROUNDS, CALLS, LONG_CALLS = 5, 200, 20
 PEER = {peer.name: peer for peer in PEERS}
 HERE = Path(__file__).resolve().parent
 TRACE = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "minimcp", "trace"]
 
-# Keeps what passes both ways, beside what it starts.
+# Records the bytes of both directions, next to the program that it starts.
 TEE = """
 import os, subprocess, sys, threading
 server = subprocess.Popen(sys.argv[2:], stdin=-1, stdout=-1, bufsize=0)
@@ -76,7 +76,8 @@ def everything() -> List[str]:
 
 
 def between(folder: Path) -> Iterator[Tuple[str, Any]]:
-    """What a client and a server that know nothing of us say through it, kept on both sides of it."""
+    """The messages between a foreign client and a foreign server through it, recorded on both
+    sides."""
     rows, page = folder / "rows.jsonl", folder / "between.html"
     tee = [sys.executable, "-c", TEE]
     server = [*tee, str(folder / "right"), *everything()]
@@ -119,7 +120,7 @@ def between(folder: Path) -> Iterator[Tuple[str, Any]]:
 
 
 def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any]]:
-    """What it costs a call, and a message of 1 MB: the least of several rounds, call by call beside
+    """The cost of a call and of a message of 1 MB: the minimum of several rounds, each call next to
     one without it."""
     traced = [*TRACE, "--output", str(folder / "log.txt"), "--", *server]
     quiet: Dict[str, Any] = {"revision": "handshake", "stderr": lambda line: None}
@@ -139,11 +140,11 @@ def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any
         more = min(through - direct for direct, through in short) * 1000
         yield (
             f"{name}: {more:.3f} ms more per call at the median",
-            more <= MOST_MILLISECONDS or more,
+            more <= MAX_MILLISECONDS or more,
         )
         long = [medians("x" * 1_000_000, LONG_CALLS) for _ in range(ROUNDS)]
         share = max(direct / through for direct, through in long)
-        yield f"{name}: 1 MB messages at {share:.2f} of the rate", share >= LEAST_SHARE or share
+        yield f"{name}: 1 MB messages at {share:.2f} of the rate", share >= MIN_SHARE or share
 
 
 def exchange(count: int) -> Transcript:

@@ -109,8 +109,8 @@ class Answers:
         """Nobody reads it."""
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with how the calls ended: not in time, by another exception, or with
-        threads that stay."""
+        """Return what is wrong with the ends of the calls: too late, another exception, or threads
+        that remain."""
         faults = [fault for fault in self.pool.map(self.called, names) if fault]
         for peer in self.peers:
             peer.heard.clear()
@@ -129,7 +129,7 @@ class Answers:
         return f"it took {took:.1f} s" if took > TIMEOUT + LATE else None
 
     def memory(self) -> float:
-        """MB; with the threads that there are, each of which counts as one."""
+        """Return the memory in MB. Each running thread counts as one more."""
         return status_of(os.getpid(), "VmRSS") / 1024 + threading.active_count()
 
     def close(self) -> None:

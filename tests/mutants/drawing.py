@@ -17,16 +17,16 @@ WORDS = (
 )  # fmt: skip
 
 VALUES = WORDS[:12]
-"""Those that stand where a value of JSON may."""
+"""Texts that can replace a JSON value."""
 
 PART = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null|\{[^{}]*\}|\[[^\[\]]*\]')
-"""A value or a name, or an innermost object or array; what stands between quotes of a header, too."""
+"""A value or a name, an innermost object or array, or the text between the quotes of a header."""
 
 CHANGES = ("flip", "drop", "double", "insert", "cut", "splice", "replace")
 
 
 def change(kind: str, data: bytearray, dice: random.Random, corpus: Sequence[bytes]) -> None:
-    """Change what there is of these bytes in one place, or a run of them."""
+    """Change one place or a run of these bytes."""
     start = dice.randrange(len(data) + 1)
     if kind == "flip":
         data[start : start + 1] = bytes([dice.randrange(256)])
@@ -51,7 +51,7 @@ def change(kind: str, data: bytearray, dice: random.Random, corpus: Sequence[byt
 
 
 def replace(data: bytearray, dice: random.Random, corpus: Sequence[bytes]) -> None:
-    """Put another value where a value or a name stood: what comes of it is often JSON still."""
+    """Replace a value or a name with another value. The result is often valid JSON."""
     parts = list(PART.finditer(data))
     if parts:
         others = PART.findall(dice.choice(corpus))
@@ -82,8 +82,8 @@ def draw(name: str, corpus: Sequence[bytes]) -> bytes:
 
 
 def measured(data: bytes) -> bytes:
-    """A message of HTTP with the length of its body in the place of LENGTH, where that still stands
-    in its head."""
+    """Return an HTTP message with the length of its body instead of LENGTH, if its head still
+    contains LENGTH."""
     head, gap, body = data.partition(b"\r\n\r\n")
     return head.replace(b"LENGTH", b"%d" % len(body)) + gap + body
 
@@ -91,8 +91,8 @@ def measured(data: bytes) -> bytes:
 def culprits(
     numbers: Sequence[int], judge: Callable[[Sequence[int]], Any], most: int = 1
 ) -> List[Sequence[int]]:
-    """The smallest groups of these that are still judged to be wrong, at most so many; each part is
-    judged again."""
+    """Return the smallest groups of these that are still judged wrong, at most this many. Each part
+    is judged again."""
     found: List[Sequence[int]] = []
     middle = len(numbers) // 2
     for half in (numbers[:middle], numbers[middle:]) if middle else ():

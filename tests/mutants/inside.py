@@ -49,7 +49,7 @@ LONGEST_MESSAGE = 20_000  # characters that an error message may have
 
 
 class Wrong(Exception):
-    """What is wrong with how a mutant was taken."""
+    """The library handled a mutant incorrectly."""
 
 
 class Inside(NamedTuple):
@@ -83,13 +83,13 @@ def same(left: Any, right: Any, what: str) -> None:
 
 
 def short(told: Any) -> None:
-    """What is told of a value is a line, and not much longer than the value can be."""
+    """Check that the message about a value is one line, and not much longer than the value can be."""
     if told is not None and ("\n" in str(told) or len(str(told)) > LONGEST_MESSAGE):
         raise Wrong(f"a message of {len(str(told))} characters: {str(told)!r:.200}")
 
 
 class Reading(logging.Handler):
-    """Keeps messages that would be two lines of a log, or move the cursor of who reads it."""
+    """Keeps log messages that would fill two lines or move the cursor of a terminal."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -120,7 +120,7 @@ def pieces(data: bytes) -> List[bytes]:
 
 
 def events(data: bytes) -> None:
-    """What is read does not depend on the pieces, and is what the standard says."""
+    """Check that the result does not depend on the pieces, and follows the standard."""
     found = []
     for chunks in ([data], pieces(data)):
         reader = EventReader(4096)
@@ -141,7 +141,8 @@ def events(data: bytes) -> None:
 
 
 def _whole(id: str) -> str:
-    """An id whose bytes are no UTF-8 may be kept as it came, to be sent back."""
+    """Replace the bytes of an id that are not UTF-8. The reader may keep them unchanged, to send
+    them back."""
     return id.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -199,7 +200,7 @@ CLASSES = {cls.__name__: cls for cls, _ in FULL}
 
 
 def objects(data: bytes) -> None:
-    """What a class reads it writes, and reads again as the same."""
+    """Check that a class can write what it has read, and reads the same again."""
     found = read(data)
     cls = CLASSES.get(str(found[0])) if isinstance(found, list) and len(found) == 2 else None
     if cls is None:
@@ -318,7 +319,7 @@ WHERE = Fetcher(BASE)
 
 
 def urls(data: bytes) -> None:
-    """Where messages go and what a user is shown is what is connected to; all else is refused."""
+    """Check that the accepted URL, the connected address and the URL shown to a user agree."""
     text = data.decode("utf-8", "replace")
     session: Any = SimpleNamespace(_endpoint="", _url=BASE, _named=Flag())
     with suppress(errors.ProtocolViolation):

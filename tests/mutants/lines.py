@@ -18,8 +18,8 @@ from ..wire.messages import MODERN, encode, hello, modern, notification, request
 from .drawing import draw
 
 Key = Tuple[str, str]
-"""What came for a mutant: its id as JSON, or "" for none; and "result", "error", or with no id the
-error's code."""
+"""The response to a mutant: its id as JSON, or "" for none; and "result", "error", or the error's
+code if it has no id."""
 
 SCALAR = re.compile(rb'"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?')
 
@@ -66,7 +66,7 @@ def revision_of(name: str) -> str:
 
 
 class Expected(NamedTuple):
-    """What may come for a line: one of `keys`. `vital` when somebody waits for it."""
+    """The possible responses to a line: one of `keys`. `vital` means that a caller waits for it."""
 
     keys: FrozenSet[Key]
     vital: bool = False
@@ -120,7 +120,7 @@ def expected(line: bytes) -> Expected:
             return one_of(REFUSED, UNREAD, NOTHING, *either)
         if doubled:  # the id that was read may be one of two
             return one_of(REFUSED, UNREAD, NOTHING, *under_any)
-        if response:  # a response of somebody's, or a request that says too much
+        if response:  # another client's response, or a request with extra members
             return one_of(NOTHING, REFUSED, *either)
         if odd:
             return one_of(*either, vital=True)
@@ -136,7 +136,7 @@ def expected(line: bytes) -> Expected:
 
 
 def came(message: Any) -> Optional[Key]:
-    """The key of what a server said; None for what is no response."""
+    """Return the key of a server's message, or None if it is not a response."""
     if not isinstance(message, dict) or "method" in message:
         return None
     kind = "error" if "error" in message else "result"
@@ -146,8 +146,8 @@ def came(message: Any) -> Optional[Key]:
 
 
 class Verdict(NamedTuple):
-    """How a batch was answered: what is missing (and vital or not), what nobody expected, and what
-    may still come."""
+    """The responses to a batch: missing ones (vital or not), unexpected ones, and possible later
+    ones."""
 
     lost: List[str]
     silent: int
@@ -160,8 +160,8 @@ class Verdict(NamedTuple):
 
 
 def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Verdict:
-    """Match what came with what was expected: first what has one right answer, then what has
-    several."""
+    """Match the received responses with the expected ones: first those with one correct response,
+    then the others."""
     got = Counter(got)
     lost: List[str] = []
     silent, open = 0, set()
@@ -178,8 +178,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
             got[found] -= 1
         elif NOTHING in wanted.keys:
             open.update(one for one in wanted.keys if one[0])
-            # what was taken for the answer of another line with this id may be this one's, and the
-            # other's comes later
+            # a response that was assigned to another line with this id may belong to this one, and
+            # the other's is still to arrive
             open.update((id, "result") for id, _ in wanted.keys if id and sharing[id] > 1)
         elif {id for id, _ in wanted.keys} & cancelled:
             open.update(wanted.keys)
@@ -191,8 +191,8 @@ def judge(lines: List[bytes], wants: List[Expected], got: "Counter[Key]") -> Ver
 
 
 def exchange(server: Server, lines: List[bytes], fence: str, patience: float) -> Verdict:
-    """Send lines and a ping, and judge what comes. What a handler answers may come after the ping's
-    answer."""
+    """Send lines and a ping, and judge the responses. The response of a handler may follow the
+    response to the ping."""
     wants = [expected(line) for line in lines]
     method, params = ("server/discover", modern()) if server.revision == MODERN else ("ping", None)
     server.send(b"".join(line + b"\n" for line in lines) + encode(request(fence, method, params)))
@@ -216,11 +216,11 @@ def exchange(server: Server, lines: List[bytes], fence: str, patience: float) ->
 
 
 class Lines:
-    """Sends them to servers, one of each era. As `tests.mutants.__main__.Judge`.
+    """Sends mutants to servers, one of each era. Same interface as `tests.mutants.__main__.Judge`.
 
     Args:
         start: Starts a server in a revision.
-        revisions: Those that it speaks; mutants for others are left out.
+        revisions: The supported revisions; mutants for others are left out.
         patience: Seconds after which nothing more comes.
     """
 
@@ -236,7 +236,7 @@ class Lines:
     make = staticmethod(mutant)
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with how they were answered. A dead server is started again."""
+        """Return what is wrong with the responses. A server that has ended is started again."""
         for revision, server in self.servers.items():
             lines = [
                 line

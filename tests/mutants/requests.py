@@ -16,8 +16,8 @@ from ..wire.messages import EVERY, MODERN, check, encode, hello, modern, notific
 from .drawing import draw, measured
 
 TERMS = {"sessions": 20_000, "session_ttl": 5.0, "body": 5.0, "head": 5.0, "idle": 5.0}
-# seconds in which nothing comes of any connection: what they wait for is the rest of a body, or an
-# event
+# seconds in which no connection receives anything, because each waits for the rest of a body or for
+# an event
 QUIET = 0.15
 
 
@@ -96,8 +96,8 @@ class Requests:
         return measured(draw(name, CORPUS))
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with what came: no responses, an answer that was none, a traceback, a
-        server that is gone."""
+        """Return what is wrong with the responses: none, an invalid one, a traceback, or a server
+        that has ended."""
         try:
             session = self.site.session("2025-11-25")
             id = session.headers["mcp-session-id"].encode()
@@ -115,8 +115,8 @@ class Requests:
         return faults[0] if faults else None
 
     def exchange(self, mutants: Sequence[bytes]) -> List[bytes]:
-        """What comes of each up to the end. When all are quiet, we have no more to say, and they
-        have to end."""
+        """Return the bytes from each connection. When all are silent, no more is sent, and the
+        server must close them."""
         heard: Dict[socket.socket, bytearray] = {}
         until, over = time.monotonic() + self.patience, False
         with selectors.DefaultSelector() as waiting:
@@ -156,8 +156,8 @@ class Requests:
 
 
 def fault_of(data: bytes) -> Optional[str]:
-    """What is wrong with what came on one connection: only whole responses may, but for a stream at
-    the end."""
+    """Return what is wrong with the data of one connection: only whole responses are allowed,
+    except for a stream at the end."""
     while data:
         head = _RESPONSE.match(data)
         if head is None:
@@ -181,7 +181,7 @@ def fault_of(data: bytes) -> Optional[str]:
 
 
 def _chunks(data: bytes) -> Any:
-    """What follows a body in chunks, and whether that came to its end."""
+    """Return the bytes after a chunked body, and whether the body is complete."""
     while True:
         size, _, rest = data.partition(b"\r\n")
         if not re.fullmatch(rb"[0-9a-f]+", size):

@@ -28,8 +28,8 @@ class Options(NamedTuple):
 
 
 class Judge:
-    """Judges mutants by their names; `batch` of them at once. The judges of all kinds look like
-    this."""
+    """The interface of the judges of all kinds: it judges mutants by their names, `batch` of them
+    at once."""
 
     batch = 1
 
@@ -41,7 +41,7 @@ class Judge:
         return draw(name, self.kind.corpus)
 
     def judge(self, names: Sequence[str]) -> Optional[str]:
-        """What is wrong with how they were taken."""
+        """Return what is wrong with the handling of the mutants."""
         [name] = names
         data, begun, peak = (
             self.make(name),
@@ -126,8 +126,8 @@ class Found(NamedTuple):
 
 
 def run(kind: str, options: Options, count: int) -> Iterator[Any]:
-    """What is found of a kind: `Found`, and last the growth in MB. A process that ends or hangs is
-    started again."""
+    """Yield the findings of a kind as `Found`, and last the growth in MB. A process that ends or
+    hangs is started again."""
     context = multiprocessing.get_context("fork")  # what was imported need not be again
     first, restarts = 0, 0
     while restarts < options.most:

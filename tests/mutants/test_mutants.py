@@ -1,4 +1,4 @@
-"""The program of tests/mutants finds what it looks for: each judge fails on what has the fault."""
+"""The program of tests/mutants finds faults: each judge fails on a subject with the fault."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ JUDGES: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", JUDGES)
-def test_what_is_wrong_with_a_judge_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_a_judge_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     judge, said = JUDGES[what]
     monkeypatch.setitem(inside.KINDS, what, Inside([b"a"], judge))
     found = list(running.run(what, HASTY if what == "hang" else USUAL, 2))
@@ -91,7 +91,7 @@ def test_a_fault_of_the_library_is_found(kind: str, monkeypatch: pytest.MonkeyPa
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\nHTTP",
     ],
 )
-def test_what_is_no_response_is_found(data: bytes) -> None:
+def test_an_invalid_response_is_found(data: bytes) -> None:
     assert requests.fault_of(data)
 
 
@@ -121,7 +121,7 @@ def test_a_call_that_was_cancelled_may_stay_unanswered(cancelled: int, lost: Lis
 
 
 @pytest.mark.parametrize(("second", "may_come"), [(7, True), (8, False)])
-def test_the_result_of_one_of_two_lines_with_an_id_may_come_after_the_error_of_the_other(
+def test_the_result_of_a_line_may_follow_the_error_of_another_with_the_same_id(
     second: int, may_come: bool
 ) -> None:
     call = b'{"jsonrpc": "2.0", "id": 7, "method": "ping"}'

@@ -60,7 +60,7 @@ def main(arguments: List[str]) -> int:
 
 
 def _left(before: Held) -> List[str]:
-    """What is not again as it was at the beginning."""
+    """Return the differences from the beginning."""
     eventually(lambda: held().named() == before.named() and held().threads == before.threads, WAIT)
     now = held()
     lines = [f"LEFT: thread {thread.name}" for thread in now.threads ^ before.threads]

@@ -1,10 +1,10 @@
-"""What is sampled, and when it has grown.
+"""Samples of resources, and the rule for growth.
 
 The first quarter is warm-up: caches fill, pools of threads reach their size, the allocator takes
 its arenas. Then the median of the second quarter is compared with that of the last one: medians,
-because single samples jump, and quarters, because what leaks goes on leaking, while what is merely
-used comes to rest. It has grown when the difference is more than is allowed; what is allowed is
-small against what half a run of leaking would add.
+because single samples jump, and quarters, because a leak continues, while normal use settles. A
+resource has grown if the difference is more than allowed. The allowance is small compared with the
+leak of half a run.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ READERS: Dict[str, Callable[[int], float]] = {
 KINDS = (  # what is sampled of each process
     Kind(
         "threads", "", 32, 0
-    ),  # as many workers as there were calls at once stay for 10 s: see `has_come_to_rest`
+    ),  # as many workers as there were concurrent calls remain for 10 s: see `has_come_to_rest`
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
@@ -112,7 +112,7 @@ class Series:
         """Add one of each kind.
 
         Args:
-            held: What the process itself says that it holds: `settle`.
+            held: The process's own report of its memory, from `settle`.
         """
         for kind, values in zip(KINDS, self.values):
             values.append(

@@ -23,19 +23,19 @@ COMMAND = [
 ]  # what starts it, in the top of the repository
 URI = "soak://{name}"  # what may be subscribed to
 
-# options that have whatever is bounded come to its bound in the first seconds of a soak
+# options with which every limit is reached in the first seconds of a soak
 HTTP = HttpOptions(
     event_store=EventStore(
         max_events=200, max_bytes=1 << 20
     ),  # full before the first quarter is over
-    # those who vanish leave a session; the others use theirs in time, on a busy machine too
+    # clients that vanish leave a session; the others use theirs in time, even on a busy machine
     session_ttl=10.0,
     max_sessions=10_000,
 )
 
 
 class _Mallinfo(ctypes.Structure):
-    """What mallinfo2(3) returns."""
+    """The result of mallinfo2(3)."""
 
     _fields_ = [(name, ctypes.c_size_t) for name in (
         "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
@@ -43,13 +43,13 @@ class _Mallinfo(ctypes.Structure):
 
 
 def settle() -> Dict[str, float]:
-    """Collect garbage; what is held then, each byte of it in use, or lost.
+    """Collect garbage, and return the memory that is then in use or leaked.
 
     Returns:
         ``memory``, the MiB that the C library's allocator has given out, which has all blocks above
         512 bytes; and ``blocks``, the thousands of blocks that Python's own allocator has given
-        out. Resident memory would say more than that: the heap keeps pages in which little is used,
-        and more of them for hours.
+        out. Resident memory would be larger, because the heap keeps sparsely used pages, and more
+        of them for hours.
     """
     gc.collect()
     mallinfo = ctypes.CDLL(None).mallinfo2
@@ -67,7 +67,7 @@ def make(**options: Any) -> Server:
 
     @server.resource(URI)
     def state(name: str) -> str:
-        """What changes when it is touched."""
+        """A resource that changes when it is touched."""
         return name
 
     @server.method("soak/touch")

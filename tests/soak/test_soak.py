@@ -34,7 +34,7 @@ DESCRIPTORS, MEMORY = KINDS[1], KINDS[3]
         ([500 + n * 0.2 for n in range(60)], False),  # 1.2 % of it
     ],
 )
-def test_memory_that_grows_is_told_from_memory_that_is_used(
+def test_growing_memory_is_distinguished_from_used_memory(
     values: List[float], has_grown: bool
 ) -> None:
     noise = random.Random(1)
@@ -56,7 +56,9 @@ def test_one_descriptor_more_is_growth_where_no_connection_is_kept() -> None:
         judge(MEMORY, [1.0] * (FEWEST - 1))
 
 
-def test_a_thread_that_ends_meanwhile_disturbs_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_ends_during_a_count_does_not_disturb_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     listdir, listings = os.listdir, [["no such thread"]]
     monkeypatch.setattr(os, "listdir", lambda path: listings.pop() if listings else listdir(path))
     assert children_of(os.getpid()) == frozenset() and not listings
@@ -65,7 +67,7 @@ def test_a_thread_that_ends_meanwhile_disturbs_no_count(monkeypatch: pytest.Monk
 
 
 class Leaking:
-    """In the place of the work: it does nothing, but for what is planted in each round."""
+    """Replaces the work: it does nothing except for the planted fault in each round."""
 
     plant: Callable[[], Any] = staticmethod(lambda: None)
     blocks: Callable[[], float] = staticmethod(lambda: 5.0)

@@ -1,5 +1,5 @@
-"""What is done all the time: calls of every kind, questions, changes of mind, connections that come
-and go."""
+"""The work of each round: calls of every kind, questions, cancellations, and connections that open
+and close."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class WebServer:
         self._process.communicate(timeout=WAIT)
 
     def vanish(self, dice: random.Random) -> None:
-        """Begin something, by raw bytes, and leave in the middle of it."""
+        """Start a session with raw bytes, and leave in the middle."""
         peers: List[Peer] = []
         try:
             VANISHING[dice.choice(list(WAYS))](self, dice, peers)
@@ -145,7 +145,9 @@ class Work:
         self._server, self._web = make(), WebServer()
         self._web_rest = descriptors_of(self._web.pid)
         self._restarting = threading.Lock()  # one at a time kills it and calls it
-        self._heard: Dict[str, threading.Event] = {}  # by URI: somebody waits to hear of it
+        self._heard: Dict[
+            str, threading.Event
+        ] = {}  # by URI: a thread waits for an update of the resource
         options: Dict[str, Any] = {
             "elicit": _elicit,
             "on_resource_updated": self._hear,
@@ -182,8 +184,7 @@ class Work:
         }
 
     def close(self) -> None:
-        """End all connections, and see that the server which nobody is connected to any more has
-        let go of them."""
+        """Close all connections, and check that the idle server has released them."""
         for client in (*self._clients, self.doomed):
             client.close()
         self._server.close()
@@ -290,7 +291,7 @@ class Work:
         self._web.vanish(dice)
 
     def listen(self, dice: random.Random) -> None:
-        """Hear of a change, on a stream of its own or on that of all."""
+        """Receive a change, on a stream of its own or on the shared one."""
         client, uri = dice.choice(self._clients), f"soak://{dice.random()}"
         if dice.random() < 0.5:
             with client.listen(resource_subscriptions=[uri]) as changes:
@@ -315,7 +316,7 @@ class Work:
             assert isinstance(left.exception(WAIT), minimcp.ConnectionLost)
 
     def kill(self, dice: random.Random) -> None:
-        """A server that is killed and started anew."""
+        """Kill a server and start it again."""
         with self._restarting:
             session = _session(self.doomed)
             os.kill(session.transport.pid, signal.SIGKILL)
@@ -336,4 +337,4 @@ DEEDS: Tuple[Tuple[str, Callable[[Work, random.Random], None], int], ...] = (
     ("start", Work.start, 2),
     ("kill", Work.kill, 1),
 )
-"""What is done, and how often it is chosen."""
+"""The actions, with their weights."""

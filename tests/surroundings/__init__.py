@@ -1,6 +1,6 @@
-"""What programs do round the library: loops, patched standard libraries, pools, ends of
+"""Surroundings of the library: event loops, patched standard libraries, pools, exiting
 interpreters.
 
-`scene` is a server and all that a program does with it; the tests and `under_gevent` play it in
-different places.
+`scene` is a server with everything that a program does with it. The tests and `under_gevent` run it
+in different places.
 """

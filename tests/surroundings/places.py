@@ -62,7 +62,7 @@ SAID = "stdio: 42\nmemory: 42\nhttp: True\n"
 
 
 def printed(command: List[str], **options: Any) -> str:
-    """What a program prints. Raises AssertionError: it failed."""
+    """Return the output of a program. Raises AssertionError: The program failed."""
     done = subprocess.run(
         command,
         stdin=subprocess.DEVNULL,
@@ -127,8 +127,8 @@ except minimcp.McpError as error:
 
 
 def call(url: str, **variables: str) -> str:
-    """What a client in a process of its own, with this environment and no other proxy, says of a
-    server."""
+    """Return the output about a server from a client in a process of its own, with this environment
+    and no other proxy."""
     kept = {
         name: value
         for name, value in os.environ.items()
@@ -345,7 +345,7 @@ PLACES: Dict[str, Callable[[Path], None]] = {
 
 
 def main() -> int:
-    """Try all of them, or those whose names contain an argument; the exit code."""
+    """Try all places, or those whose names contain an argument, and return the exit code."""
     failed = 0
     for name, attempt in PLACES.items():
         if sys.argv[1:] and not any(each in name for each in sys.argv[1:]):

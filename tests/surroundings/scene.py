@@ -1,4 +1,4 @@
-"""A server, and a client that uses all of it: to be played wherever a program may be."""
+"""A server, and a client that uses all of its features, for every kind of place."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""``python -m tests.surroundings.under_gevent``: everything again, with gevent in the place of
-threads and waits.
+"""``python -m tests.surroundings.under_gevent``: everything again, with gevent instead of threads
+and blocking waits.
 
-It needs gevent, which is no part of the tests' other packages: .ci/run gives it an environment of
-its own. Every thread is a greenlet here, those of the library too, and one wait that blocked would
-stop all of them: the clock would show it.
+It needs gevent, which the other tests do not need, so .ci/run gives it an environment of its own.
+Every thread is a greenlet here, including the library's, so one blocking wait would stop all of
+them, and the clock would show it.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Clock:
 
 
 def calls_wait_without_stopping_others(client: minimcp.Client) -> None:
-    """While a call waits for its answer the loop goes on."""
+    """While a call waits for its response, the event loop continues."""
     clock, ticks = Clock(), 0
-    for seconds in (0.2, 1.0, 5.0):  # a machine that stands still is given more
+    for seconds in (0.2, 1.0, 5.0):  # a slow machine gets more time
         before = clock.ticks
         try:
             client.call_tool("hold", timeout=seconds)
@@ -64,8 +64,7 @@ def calls_wait_without_stopping_others(client: minimcp.Client) -> None:
 
 
 def greenlets_share_a_client(client: minimcp.Client) -> None:
-    """Many of them call at once; one is killed and one runs out of its own time, and only their
-    calls end."""
+    """Many clients call at once. One is killed and one times out, and only their calls end."""
     begun = threading.Event()
 
     def hold() -> None:

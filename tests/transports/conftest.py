@@ -14,7 +14,7 @@ from .http_app import Stage, core_of, stage_server
 
 @pytest.fixture
 def stage() -> Stage:
-    """What the tools of `server` wait for, and tell."""
+    """The events on which the tools of `server` wait."""
     return Stage()
 
 

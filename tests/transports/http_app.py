@@ -1,5 +1,5 @@
-"""What the tests of the HTTP server share: requests in both eras, and a writer that keeps what it
-is given."""
+"""Helpers for the tests of the HTTP server: requests in both eras, and a writer that keeps its
+data."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class Recording(ResponseWriter):
             assert self._changed.wait_for(condition, timeout=WAIT), self.body
 
     def check_stream(self) -> None:
-        """What came as a stream of events is read by both readers, though the test may not look at
-        it."""
+        """Check with both readers every response that is a stream of events, even if the test does
+        not read it."""
         if self.streamed and self.headers["Content-Type"] == MEDIA_TYPE:
             read_events(self.body)
 
@@ -95,7 +95,8 @@ class Recording(ResponseWriter):
 
     @property
     def messages(self) -> List[Any]:
-        """What the events say; those without data, which only have an id, are left out."""
+        """Return the messages of the events. Events without data, which only have an id, are left
+        out."""
         return [json.loads(event.data) for event in self.events if event.data]
 
     @property
@@ -139,8 +140,7 @@ def core_of(server: Server, **changes: Any) -> Endpoint:
 
 
 def post(body: Any, headers: Optional[Mapping[str, str]] = None, **instead: Any) -> HttpRequest:
-    """A POST with the headers that it needs, and others beside or instead of them (None leaves one
-    out)."""
+    """Return a POST with the required headers, and others in addition or instead (None omits one)."""
     given: Dict[str, Any] = {**POST_HEADERS, **(headers or {}), **instead}
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     return HttpRequest(
@@ -176,7 +176,7 @@ def alone(
 
 
 def call(name: str, arguments: Any = None, **options: Any) -> HttpRequest:
-    """A `tools/call` that stands alone; with ``progressToken`` it hears of progress."""
+    """Return a stateless `tools/call`. With ``progressToken`` it receives progress."""
     token = options.pop("token", None)
     params: Dict[str, Any] = {"name": name, "arguments": arguments or {}}
     if token is not None:

@@ -1,5 +1,4 @@
-"""A client of raw bytes, for tests of servers: what it sends is what the test says, and every wait
-is bounded."""
+"""A raw client for tests of servers: the test chooses every byte, and every wait has a limit."""
 
 from __future__ import annotations
 
@@ -11,7 +10,7 @@ from tests.support import WAIT
 
 
 class Response(NamedTuple):
-    """What came: the status, the headers with names in lower case, and the body."""
+    """A response: its status, its headers with names in lower case, and its body."""
 
     status: int
     headers: Dict[str, str]
@@ -89,7 +88,7 @@ class Peer:
         }
 
     def response(self) -> Response:
-        """The next response, whose body has a length or comes in chunks."""
+        """Read the next response, whose body has a length or is chunked."""
         status, headers = self.head()
         if headers.get("transfer-encoding") == "chunked":
             return Response(status, headers, b"".join(iter(self.chunk, b"")))
@@ -106,7 +105,7 @@ class Peer:
         return self
 
     def finish_quietly(self) -> None:
-        """As `finish`, if the server has not closed already."""
+        """Call `finish`, unless the server has already closed the connection."""
         try:
             self.finish()
         except OSError:

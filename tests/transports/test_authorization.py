@@ -1,5 +1,5 @@
-"""A server that takes tokens, on every way that it is served: who is let in, and what is bound to
-whom."""
+"""A server that requires tokens, on every transport: which requests it accepts, and which data
+belong to which principal."""
 
 from __future__ import annotations
 
@@ -183,7 +183,9 @@ def test_no_handler_sees_the_token(server: Server, ask: Ask) -> None:
     ].split()
     assert "mcp-protocol-version" in names and "authorization" not in names
     assert ask(with_token(call("headers"), "ada-1")).status == 200
-    with closing(guarded([], auth=None)) as server:  # who verifies nothing may do so in the handler
+    with closing(
+        guarded([], auth=None)
+    ) as server:  # without a verifier, the handler can verify the token
         assert b"authorization" in server.handle_http(with_token(call("headers"), "x")).body
 
 
@@ -199,7 +201,7 @@ def test_a_token_in_the_url_does_not_count(ask: Ask) -> None:
 
 @requirement("AUTH-08", "AUTH-10", "AUTH-11", "M:AUTH-2", "M:AUTH-3", "M:AUTH-32")
 @pytest.mark.parametrize("path", [WELL_KNOWN, f"{WELL_KNOWN}/mcp"])
-def test_everybody_may_read_where_tokens_come_from(ask: Ask, path: str) -> None:
+def test_metadata_about_tokens_is_public(ask: Ask, path: str) -> None:
     found = ask(get(path))
     assert found.status == 200 and Headers(found.headers)["Content-Type"] == "application/json"
     assert json.loads(found.body) == {
@@ -284,7 +286,7 @@ class Signed(Shaken):
 
 
 @requirement("SHTTP-72", "SHTTP-73", "AUTH-15")
-def test_a_session_belongs_to_who_has_opened_it(server: Server) -> None:
+def test_a_session_belongs_to_the_principal_that_opened_it(server: Server) -> None:
     core = core_of(server)
     session = Signed(core, "ada-1").headers
     ping = post(message("ping"), session)
@@ -301,7 +303,7 @@ def test_a_session_belongs_to_who_has_opened_it(server: Server) -> None:
 
 
 @requirement("SHTTP-73")
-def test_a_stream_goes_on_for_who_it_is_for(server: Server) -> None:
+def test_a_stream_can_be_resumed_only_by_its_principal(server: Server) -> None:
     core = core_of(server)
     ada, bob = Signed(core, "ada-1"), Signed(core, "bob-1")
     params = {"name": "count", "arguments": {}, "_meta": {"progressToken": 1}}
@@ -316,7 +318,7 @@ def test_a_stream_goes_on_for_who_it_is_for(server: Server) -> None:
 
 
 @requirement("M:AUTH-42")
-def test_the_state_of_a_question_belongs_to_who_was_asked(server: Server) -> None:
+def test_the_state_of_a_question_belongs_to_its_principal(server: Server) -> None:
     capabilities = {"elicitation": {"form": {}}}
     asked = server.handle_http(with_token(call("name", capabilities=capabilities), "ada-1"))
     state = json.loads(asked.body)["result"]["requestState"]
@@ -363,7 +365,7 @@ def serve_older(sse: SseServer, request: HttpRequest) -> Any:
 
 
 @requirement("AUTH-01", "AUTH-02", "M:AUTH-1", "STDIO-09", "M:STD-18")
-def test_in_memory_and_over_stdio_nobody_is_asked(server: Server) -> None:
+def test_in_memory_and_over_stdio_no_token_is_required(server: Server) -> None:
     with minimcp.connect(server) as client:
         assert client.call_tool("erase").text == "erased"
         with pytest.raises(minimcp.ToolError, match="nobody"):
@@ -386,7 +388,7 @@ def test_our_client_brings_a_token(server: Server) -> None:
             minimcp.connect(running.url, auth="none-such")
 
 
-def test_what_auth_is_not() -> None:
+def test_values_that_auth_rejects() -> None:
     with pytest.raises(TypeError, match="auth must be a minimcp.Bearer") as caught:
         Server("x", auth="my-secret")  # type: ignore[arg-type]
     assert "my-secret" not in str(caught.value)
@@ -463,7 +465,7 @@ def test_every_response_is_shown_to_the_page(open_server: Server) -> None:
         assert cors_of(open_server.handle_http(request)) == {}
 
 
-def test_so_it_is_with_sockets_streams_and_wsgi(open_server: Server) -> None:
+def test_tokens_are_required_with_sockets_streams_and_wsgi(open_server: Server) -> None:
     request = with_token(call("count", token=1), "ada-1", Origin=PAGE)
     status, headers, body = whole(Host(validator(open_server.wsgi()))(preflight(PAGE)))
     assert (status, body, "Content-Length" in headers) == (204, b"", False)

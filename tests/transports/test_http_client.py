@@ -1,5 +1,4 @@
-"""Streamable HTTP from the client's end, against a peer that says what the test wants, byte for
-byte."""
+"""Streamable HTTP from the client's side, against a peer whose bytes the test chooses."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ def connect(peer: Peer, **options: Any) -> minimcp.Client:
 
 
 @pytest.mark.requirement("M:VER-C14", "M:HDR-1", "M:HDR-2", "M:HDR-3", "M:HTTP-2", "M:HTTP-3")
-def test_a_call_that_stands_alone() -> None:
+def test_a_stateless_call() -> None:
     with Peer() as peer, connect(peer) as client:
         assert client.revision == "2026-07-28" and client.call_tool("echo", {"a": 1}).text == "done"
         called = peer.all("tools/call")[0]
@@ -207,7 +206,7 @@ WRONG: Dict[str, Any] = {
 
 @pytest.mark.requirement("M:HTTP-25", "M:HTTP-26", "M:HTTP-32", "M:HTTP-33", "M:HTTP-34")
 @pytest.mark.parametrize("words", WRONG)
-def test_what_is_no_answer_is_said_at_once_and_nothing_is_sent_again(words: str) -> None:
+def test_an_invalid_response_fails_at_once_and_nothing_is_sent_again(words: str) -> None:
     with Peer({"tools/call": WRONG[words]}) as peer, connect(peer) as client:
         with pytest.raises(
             (minimcp.ConnectionLost, minimcp.ProtocolViolation), match=words
@@ -227,7 +226,7 @@ def test_what_is_no_answer_is_said_at_once_and_nothing_is_sent_again(words: str)
         (403, minimcp.AuthorizationError, r"HTTP 403.*\(WWW-Authenticate: Bearer x\)"),
     ],
 )
-def test_an_error_of_the_protocol_is_the_callers_but_for_who_is_not_let_in(
+def test_a_protocol_error_reaches_the_caller_unless_authorization_failed(
     status: int, kind: Any, words: str
 ) -> None:
     def refuse(heard: Heard, wire: Wire) -> None:
@@ -285,7 +284,7 @@ def test_other_redirects_are_refused(status: int, location: str) -> None:
 
 
 @pytest.mark.requirement("M:CAN-5")
-def test_answers_to_other_requests_are_nobodys() -> None:
+def test_responses_to_other_requests_are_dropped() -> None:
     def confuse(heard: Heard, wire: Wire) -> None:
         wire.stream()
         for id in (wire.id + 1, "x"):
@@ -299,7 +298,7 @@ def test_answers_to_other_requests_are_nobodys() -> None:
 
 
 @pytest.mark.parametrize("streamed", [False, True])
-def test_an_id_that_comes_back_as_text_over_http(streamed: bool) -> None:
+def test_an_id_returned_as_text_over_http(streamed: bool) -> None:
     def answer(heard: Heard, wire: Wire) -> None:
         body = {"jsonrpc": "2.0", "id": str(wire.id), "result": DONE}
         if streamed:
@@ -405,13 +404,13 @@ def test_the_deadline_ends_a_look_at_many_listed_tools(monkeypatch: pytest.Monke
         Peer({"tools/list": lambda heard, wire: wire.result(_tools(*schemas))}) as peer,
         connect(peer) as client,
     ):
-        with pytest.raises(minimcp.RequestTimeout, match=f"tools/list: not read within {WAIT:g} s"):
+        with pytest.raises(minimcp.RequestTimeout, match=f"tools/list took longer than {WAIT:g} s"):
             client.list_tools(timeout=WAIT)
     assert len(looks) <= 2
 
 
 @pytest.mark.requirement("M:HDR-3", "M:HDR-4")
-def test_which_names_stand_in_a_header() -> None:
+def test_names_that_are_sent_in_a_header() -> None:
     def headers(method: str, **params: Any) -> Dict[str, str]:
         return RequestHeaders("peer", minimcp.Tasks.names).of(
             method, {"_meta": {VERSION_KEY: "2026-07-28"}, **params}
@@ -432,7 +431,7 @@ def test_which_names_stand_in_a_header() -> None:
 
 
 @pytest.mark.requirement("M:XH-8")
-def test_where_there_are_no_headers_annotations_mean_nothing() -> None:
+def test_header_annotations_are_ignored_without_http() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "a b"}}}
     server = Answering(
         {"tools/list": result(tools=[{"name": "bad", "inputSchema": schema}])}, modern=True
@@ -557,7 +556,7 @@ def test_every_odd_answer_to_get_and_delete_is_borne_and_silence_too(
 
 
 @pytest.mark.requirement("SHTTP-30", "SHTTP-37")
-def test_what_the_server_says_unasked_also_when_the_stream_for_it_is_opened_again() -> None:
+def test_unsolicited_messages_also_arrive_on_a_reopened_stream() -> None:
     changed = threading.Event()
 
     def get(heard: Heard, wire: Wire) -> None:
@@ -619,7 +618,7 @@ def test_a_stream_that_is_cut_is_resumed() -> None:
         (b"x" * 4097, b"e-1"),
     ],
 )
-def test_an_event_id_goes_back_as_the_bytes_that_came(said: bytes, sent: bytes, auth: Any) -> None:
+def test_an_event_id_is_returned_as_the_same_bytes(said: bytes, sent: bytes, auth: Any) -> None:
     ids: List[Any] = []
 
     def call(heard: Heard, wire: Wire) -> None:
@@ -648,7 +647,7 @@ def test_an_event_id_goes_back_as_the_bytes_that_came(said: bytes, sent: bytes, 
 def test_a_call_ends_though_its_stream_is_full_of_events(
     how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of progress with a slow callback, and of other things, as fast as the client takes them."""
+    """Send progress to a slow callback, and other messages, as fast as the client accepts them."""
 
     def call(heard: Heard, wire: Wire) -> None:
         wire.stream()
@@ -741,11 +740,11 @@ def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_le
     assert len(gaps) == 5 and min(gaps) >= 0.01 and gaps[3] >= 0.1 and gaps[4] >= 0.2, gaps
 
 
-def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(
+def test_the_retry_time_of_a_server_is_respected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It polls: each stream ends at once with a new id, and says after how many seconds there may
-    be more."""
+    """The server polls: each stream ends at once with a new id, and names the seconds until more is
+    available."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.05)
     at: List[float] = []
 
@@ -768,7 +767,7 @@ def test_a_server_that_says_when_to_come_again_is_taken_at_its_word(
     assert len(at) == 10
 
 
-def test_what_nobody_waits_for_is_dropped_when_the_server_takes_none(
+def test_messages_without_a_caller_are_dropped_when_the_queue_is_full(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_client, "MAX_QUEUED", 3)
@@ -830,7 +829,7 @@ def test_cookies_do_not_pile_up() -> None:
         ("bare", lambda wire: wire.cut(), "before the response", 1),
     ],
 )
-def test_what_cannot_be_resumed_after_a_few_tries_is_lost(
+def test_a_stream_that_cannot_be_resumed_after_some_tries_is_lost(
     name: str, says: Any, words: str, gets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.01)
@@ -878,7 +877,7 @@ def test_a_handshake_in_a_stream() -> None:
 
 @pytest.mark.requirement("SHTTP-71")
 @pytest.mark.parametrize("id", ["a b", "ä", "x" * 60_000, ""])
-def test_a_session_id_that_is_none_is_not_repeated(id: str) -> None:
+def test_an_invalid_session_id_is_not_repeated(id: str) -> None:
     with Peer(handshake=True, session=id) as peer:
         with pytest.raises(minimcp.ProtocolViolation, match="a session id must have"):
             connect(peer)
@@ -886,7 +885,7 @@ def test_a_session_id_that_is_none_is_not_repeated(id: str) -> None:
 
 
 def _sessions() -> "tuple[Dict[str, Any], List[str]]":
-    """A server that knows only its newest session, and forgets it when it is told to."""
+    """A server that knows only its newest session, and forgets it on demand."""
     alive: List[str] = []
 
     def initialize(heard: Heard, wire: Wire) -> None:
@@ -910,7 +909,7 @@ def _sessions() -> "tuple[Dict[str, Any], List[str]]":
 
 
 @pytest.mark.requirement("SHTTP-68")
-def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sent_again() -> None:
+def test_an_ended_session_is_reopened_and_only_rejected_requests_are_sent_again() -> None:
     said, alive = _sessions()
     with Peer(said, handshake=True) as peer, connect(peer) as client:
         running = client.submit(client.call_tool, "hang")
@@ -929,7 +928,7 @@ def test_a_session_that_was_ended_is_begun_anew_and_only_what_was_refused_is_sen
 
 
 @pytest.mark.parametrize("by", ["token", "close", "timeout", "Ctrl-C"])
-def test_calls_that_are_given_up_before_they_are_sent_are_not_sent_and_nobody_is_told_of_them(
+def test_calls_cancelled_before_they_are_sent_are_neither_sent_nor_reported(
     monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     monkeypatch.setattr(http_client, "AT_ONCE", 4)
@@ -1018,7 +1017,7 @@ def test_a_busy_server_is_waited_for_and_the_call_that_was_not_run_is_sent_again
         (429, ["0"] * 99, 11),
     ],
 )
-def test_what_is_not_waited_for_is_said_at_once(status: int, waits: List[str], calls: int) -> None:
+def test_a_pause_that_is_too_long_fails_at_once(status: int, waits: List[str], calls: int) -> None:
     """The call has 10 s, so a pause of 30 s cannot be made; and ten pauses are enough."""
     with Peer(_busy(*waits, status=status)) as peer, connect(peer) as client:
         with pytest.raises(
@@ -1121,7 +1120,7 @@ def test_a_proxy_is_asked() -> None:
 
 
 PROXY_SETTINGS: Any = [
-    # Names of environment variables, proxies=, and what the message says.
+    # Names of environment variables, proxies=, and the text of the message.
     (["http_proxy"], False, "the environment variable http_proxy"),
     (["HTTP_PROXY"], False, "the environment variable HTTP_PROXY"),
     (["all_proxy"], False, "the environment variable all_proxy"),
@@ -1172,7 +1171,7 @@ def test_a_failure_behind_a_proxy_names_the_proxy_and_its_setting(
 
 
 @pytest.mark.usefixtures("no_proxies")
-def test_a_failure_without_a_proxy_names_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_without_a_proxy_does_not_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
@@ -1211,7 +1210,7 @@ def test_a_bundle_of_the_environment_is_named(
                 connect(peer)
 
 
-def test_nobody_is_there(refused: int) -> None:
+def test_no_server_is_listening(refused: int) -> None:
     words = (
         rf"^connect interpreted the target as a URL: POST http://127.0.0.1:{refused}/: "
         r"no connection: .*refused"
@@ -1223,7 +1222,7 @@ def test_nobody_is_there(refused: int) -> None:
 
     def no_tls(listener: socket.socket) -> None:
         with listener.accept()[0] as sock:
-            sock.recv(65536)  # all of it: what is left unread would be answered by a reset
+            sock.recv(65536)  # read everything, because unread bytes would cause a reset
             sock.sendall(b"HTTP/1.1 400 No\r\n\r\n")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -1234,7 +1233,7 @@ def test_nobody_is_there(refused: int) -> None:
         server.join(WAIT)
 
 
-def test_tls_and_what_it_is_checked_by() -> None:
+def test_tls_and_its_verification() -> None:
     pem = str(Path(__file__).with_name("localhost.pem"))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
@@ -1259,10 +1258,10 @@ def test_tls_and_what_it_is_checked_by() -> None:
                 future.result(WAIT)
 
 
-# ------------------------------------------------------------ what comes at the same moment
+# ------------------------------------------------------------ events at the same moment
 
 
-def test_a_log_level_that_only_a_new_session_has_taken_is_kept_for_the_next() -> None:
+def test_a_log_level_that_only_a_new_session_accepted_is_kept_for_the_next() -> None:
     alive: List[str] = []
     levels: List[str] = []
 
@@ -1289,13 +1288,13 @@ def test_a_log_level_that_only_a_new_session_has_taken_is_kept_for_the_next() ->
     assert levels == ["s2", "s4"]
 
 
-def test_a_look_at_deadlines_that_comes_while_it_is_ordered_is_not_the_last(
+def test_a_check_of_deadlines_during_its_scheduling_is_not_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread that orders it was held up until the time had come."""
 
     class Lock:
-        """Tells that a thread has come to wait for it."""
+        """Signals that a thread waits for the lock."""
 
         def __init__(self, lock: Any) -> None:
             self.lock, self.waits = lock, threading.Event()
@@ -1334,7 +1333,7 @@ def no_sender() -> bool:
     return not any("-sender" in thread.name for thread in threading.enumerate())
 
 
-def test_closing_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
+def test_closing_leaves_no_thread_waiting_for_a_silent_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(http_client, "CLOSE_SECONDS", 0.05)
@@ -1374,7 +1373,7 @@ def test_a_fork_waits_for_no_thread_of_its_parent() -> None:
         assert session.wait_until_ended(0)
 
 
-def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_nothing_any_more(
+def test_a_dropped_session_leaves_no_thread_waiting_for_a_silent_server(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with (
@@ -1388,7 +1387,7 @@ def test_a_session_that_is_dropped_leaves_no_thread_with_a_server_that_answers_n
         assert eventually(no_sender)
 
 
-def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(
+def test_a_question_during_close_does_not_reach_the_host(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: List[Any] = []
@@ -1420,7 +1419,7 @@ def test_a_question_that_comes_as_the_client_is_closed_is_not_put_to_the_host(
     assert asked == []
 
 
-def test_ctrl_c_while_calls_are_begun_ends_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_while_calls_start_ends_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     with (
         Peer({"tools/call": lambda heard, wire: wire.sock.recv(1)}) as peer,
         connect(peer) as client,

@@ -77,7 +77,7 @@ class Sessions:
     """A server with sessions. `forget` makes it forget all of them, as a restart does.
 
     Args:
-        status, body: How it rejects what it does not know, or a call of the tool "bad".
+        status, body: Its response to an unknown session, or to a call of the tool "bad".
     """
 
     def __init__(self, status: int, body: Body) -> None:
@@ -140,7 +140,7 @@ def test_a_session_that_the_server_has_forgotten_is_replaced_once(status: int, b
 
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("status", STATUSES)
-def test_an_error_of_one_call_leaves_the_session_and_other_calls_alone(
+def test_an_error_of_one_call_does_not_affect_the_session_and_other_calls(
     status: int, body: str
 ) -> None:
     if status == 404 and body in OTHER:
@@ -191,7 +191,7 @@ def test_a_401_is_a_matter_of_the_token_if_there_is_one() -> None:
         assert len(server.opened) == 1 and "ping" not in peer.methods
 
 
-def test_a_server_that_knows_no_session_at_all_is_not_asked_for_ever() -> None:
+def test_a_server_that_knows_no_session_is_not_retried_forever() -> None:
     server = Sessions(400, OTHER["null id"])
     with Peer(server.said, handshake=True) as peer, connect(peer) as client:
         server.known = []
@@ -240,7 +240,7 @@ def test_a_ping_that_is_not_answered_leaves_the_error_as_it_is(
 
 
 def _endless(status: int, kind: str, body: bytes) -> Callable[[Heard, Wire], None]:
-    """A response whose head and first bytes come at once, and whose body never ends."""
+    """A response whose head and first bytes arrive at once, and whose body never ends."""
 
     def say(heard: Heard, wire: Wire) -> None:
         head = f"HTTP/1.1 {status} Said\r\nContent-Type: {kind}\r\n\r\n"
@@ -365,7 +365,7 @@ def test_a_result_with_another_content_type_is_not_lost(
         assert caplog.text.count("instead of application/json") == 1
 
 
-def test_the_result_of_another_call_with_another_content_type_is_not_taken() -> None:
+def test_the_result_of_another_call_with_a_wrong_content_type_is_dropped() -> None:
     def call(heard: Heard, wire: Wire) -> None:
         body = json.dumps({"jsonrpc": "2.0", "id": 999_999, "result": DONE})
         wire.whole(200, body.encode(), "text/plain")
@@ -377,7 +377,7 @@ def test_the_result_of_another_call_with_another_content_type_is_not_taken() -> 
 
 @pytest.mark.parametrize("status", [401, 403])
 @pytest.mark.parametrize("has_challenge", [True, False])
-def test_a_challenge_comes_before_an_error_with_our_id(status: int, has_challenge: bool) -> None:
+def test_a_challenge_wins_over_an_error_with_our_id(status: int, has_challenge: bool) -> None:
     def call(heard: Heard, wire: Wire) -> None:
         more = {"WWW_Authenticate": "Bearer"} if has_challenge else {}
         wire.whole(status, failure(wire.id, -32601).encode(), **more)

@@ -1,4 +1,4 @@
-"""The HTTP server without sockets: who is let in, requests that stand alone, and how it ends."""
+"""The HTTP server without sockets: which requests it accepts, stateless requests, and its end."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ def test_strangers_are_turned_away_before_their_body_is_read(
 
 
 class OneConnection:
-    """Serves requests that come as the bytes of one connection, so that what is known of one head
-    serves the next."""
+    """Serves requests that arrive on one connection, so that the admission of one head is reused
+    for the next."""
 
     def __init__(self, core: Endpoint) -> None:
         self.core, self.parser = core, RequestParser(body_bytes=None)
@@ -92,7 +92,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("name", "value", "refused"), CHANGES)
-def test_what_is_known_of_one_request_lets_no_other_in(
+def test_the_admission_of_one_request_does_not_admit_another(
     core: Endpoint, name: str, value: str, refused: int
 ) -> None:
     connection = OneConnection(core)
@@ -102,7 +102,7 @@ def test_what_is_known_of_one_request_lets_no_other_in(
         assert connection.send(request, **{name: value}) == refused
 
 
-def test_what_is_known_of_headers_holds_for_one_method_and_path(core: Endpoint) -> None:
+def test_admitted_headers_hold_for_one_method_and_path(core: Endpoint) -> None:
     request = alone("server/discover")
     assert serve(core, request).status == 200
     for method, path, status in (
@@ -132,7 +132,7 @@ class Unreadable:
 
 
 @requirement("SHTTP-04")
-def test_pages_of_an_allowed_host_and_programs_without_origin_are_let_in(core: Endpoint) -> None:
+def test_pages_of_an_allowed_host_and_programs_without_origin_are_admitted(core: Endpoint) -> None:
     assert serve(core, alone("server/discover")).status == 200
     assert (
         serve(core, alone("server/discover", headers={"Origin": "http://localhost:3000"})).status
@@ -201,7 +201,7 @@ def test_other_verbs_are_refused(core: Endpoint, verb: str, headers: Any, allowe
         ),
     ],
 )
-def test_which_headers_a_request_may_have(core: Endpoint, headers: Any, status: int) -> None:
+def test_headers_of_a_request(core: Endpoint, headers: Any, status: int) -> None:
     response = serve(core, call("add", {"a": 1, "b": 2}, headers=headers))
     assert response.status == status and "Mcp-Session-Id" not in response.headers
 
@@ -263,7 +263,7 @@ def test_which_headers_a_request_may_have(core: Endpoint, headers: Any, status: 
             )
             for name in ("Mcp-Name", "Mcp-Method", "MCP-Protocol-Version")
         ),
-        # The first thing that is wrong is told.
+        # The first error is reported.
         (alone("nope", version="v9", headers={"Mcp-Method": "other"}), 400, -32020),
         (
             post(message("nope", {"_meta": {VERSION: NEWEST}}), {"MCP-Protocol-Version": "v9"}),
@@ -374,7 +374,7 @@ def test_a_silent_call_becomes_a_stream_with_comments(server: Server, stage: Sta
 
 
 @requirement("M:MRTR-S17")
-def test_on_a_stream_the_questions_come_last(server: Server, core: Endpoint) -> None:
+def test_on_a_stream_questions_are_the_last_message(server: Server, core: Endpoint) -> None:
     @server.tool
     def slow(ctx: Context) -> str:
         ctx.progress(1)
@@ -435,7 +435,7 @@ def test_mirrored_arguments_are_compared(
 
 
 @requirement("M:XH-26")
-def test_what_is_compared_is_what_is_listed(server: Server, core: Endpoint) -> None:
+def test_compared_headers_equal_the_listed_annotations(server: Server, core: Endpoint) -> None:
     def listed() -> Any:
         tools = serve(core, alone("tools/list")).json["result"]["tools"]
         properties = next(tool for tool in tools if tool["name"] == "mirrored")["inputSchema"][
@@ -511,7 +511,7 @@ def test_listens_are_limited(server: Server) -> None:
 
 
 @requirement("M:VER-S12", "M:HDR-7")
-def test_without_a_handshake_initialize_is_told_what_there_is(stage: Stage) -> None:
+def test_without_a_handshake_initialize_fails_with_the_supported_revisions(stage: Stage) -> None:
     server = stage_server(stage, revisions=[NEWEST])
     core = core_of(server)
     opening = serve(core, post(message("initialize", {"protocolVersion": "2025-06-18"})))
@@ -597,7 +597,7 @@ def test_long_bodies_are_decoded_two_at_a_time(
     )
 
 
-def test_requests_of_arrays_count_among_those_that_may_run(stage: Stage) -> None:
+def test_requests_in_arrays_count_as_running_requests(stage: Stage) -> None:
     finished: List[FinishedRequest] = []
     limits = Limits(requests=10, workers=30, client_share=None)
     server = stage_server(stage, limits=limits, on_request=finished.append)
@@ -621,7 +621,7 @@ def test_as_many_handlers_run_over_http_as_there_are_workers() -> None:
 
     @server.tool
     def work() -> str:
-        """Count those that run beside this."""
+        """Count the calls that run at the same time."""
         with lock:
             running.append(1)
             most.append(len(running))
@@ -636,7 +636,7 @@ def test_as_many_handlers_run_over_http_as_there_are_workers() -> None:
     server.close()
 
 
-def test_closing_waits_for_what_runs_and_refuses_what_comes(
+def test_closing_waits_for_running_requests_and_rejects_new_ones(
     server: Server, core: Endpoint, stage: Stage
 ) -> None:
     held = Served(core, call("hold"))
@@ -651,7 +651,7 @@ def test_closing_waits_for_what_runs_and_refuses_what_comes(
     core.close()
 
 
-def test_what_does_not_end_in_time_is_cut(core: Endpoint, stage: Stage) -> None:
+def test_a_response_that_does_not_end_in_time_is_cut(core: Endpoint, stage: Stage) -> None:
     held = Served(core, call("hold"))
     assert stage.entered.wait(WAIT)
     core.close(0.01, "the server was told to end")

@@ -64,7 +64,7 @@ def test_a_session_is_served(core: Endpoint) -> None:
 
 
 @requirement("LIFE-31")
-def test_a_second_initialize_opens_the_session_anew(server: Server, core: Endpoint) -> None:
+def test_a_second_initialize_opens_another_session(server: Server, core: Endpoint) -> None:
     """Bridges send it that open one session for several clients."""
 
     @server.tool
@@ -103,7 +103,7 @@ def test_a_session_that_has_ended_is_unknown(core: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("id", "status"), [("bogus", 404), ("a b", 400), ("\x01", 400), ("x" * 300, 400), ("\xe9", 400)]
 )
-def test_ids_that_are_none(core: Endpoint, id: str, status: int) -> None:
+def test_invalid_session_ids(core: Endpoint, id: str, status: int) -> None:
     request = post(message("ping"), {"Mcp-Session-Id": id})
     assert serve(core, request).status == status
     two = [*request.headers.items(), *Shaken(core).headers.items()]
@@ -162,7 +162,7 @@ def test_progress_is_on_the_stream_of_its_request(core: Endpoint) -> None:
     assert listening.finished().messages == []
 
 
-def test_an_answer_of_another_session_is_not_taken(core: Endpoint) -> None:
+def test_a_response_from_another_session_is_ignored(core: Endpoint) -> None:
     client, other = Shaken(core, elicitation={}), Shaken(core)
     asked = client.begin("tools/call", called("name"))
     asked.writer.wait_for(lambda: asked.writer.messages)
@@ -175,7 +175,7 @@ def test_an_answer_of_another_session_is_not_taken(core: Endpoint) -> None:
 
 
 @requirement("SHTTP-19")
-def test_who_drops_the_connection_takes_nothing_back(server: Server, stage: Stage) -> None:
+def test_a_dropped_connection_cancels_nothing(server: Server, stage: Stage) -> None:
     core = core_of(server, event_store=False)
     client = Shaken(core)
     held = client.begin("tools/call", called("hold", **PROGRESS))
@@ -187,7 +187,7 @@ def test_who_drops_the_connection_takes_nothing_back(server: Server, stage: Stag
 
 
 @requirement("CANC-12")
-def test_a_request_is_taken_back_by_a_notification(core: Endpoint, stage: Stage) -> None:
+def test_a_notification_cancels_a_request(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core)
     held = client.begin("tools/call", called("hold"), id=5)
     assert stage.entered.wait(WAIT)
@@ -202,7 +202,7 @@ def test_a_request_is_taken_back_by_a_notification(core: Endpoint, stage: Stage)
     held.finished()
 
 
-def test_shutdown_ends_the_session_behind_what_runs(core: Endpoint, stage: Stage) -> None:
+def test_shutdown_ends_the_session_after_its_running_requests(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core)
     held = client.begin("tools/call", called("hold"), id=7)
     assert stage.entered.wait(WAIT)
@@ -237,7 +237,7 @@ def test_an_array_without_requests_is_accepted(core: Endpoint) -> None:
     assert client.send([message("notifications/x", id=None)]).status == 202
 
 
-def test_an_array_with_progress_is_a_stream_and_may_be_taken_back(
+def test_an_array_with_progress_is_a_stream_and_can_be_cancelled(
     core: Endpoint, stage: Stage
 ) -> None:
     client = Shaken(core, revision="2025-03-26")
@@ -364,7 +364,7 @@ def test_a_client_that_has_read_the_end_of_its_stream_may_open_the_next_one(
 
 
 class SlowPeer:
-    """Takes nothing of what is written to it until `taken` is set."""
+    """A client that reads nothing until `taken` is set."""
 
     def __init__(self, response: Served) -> None:
         self.writing, self.taken = threading.Event(), threading.Event()
@@ -402,7 +402,7 @@ def test_no_end_waits_for_a_slow_peer(core: Endpoint, stage: Stage, begins: str,
     assert response.finished().ended and not waits
 
 
-def test_a_stream_is_refused_whose_session_ends_meanwhile(
+def test_a_stream_is_rejected_if_its_session_ends_at_the_same_time(
     core: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, reserve = Shaken(core), core.reserve
@@ -419,7 +419,7 @@ def test_a_session_whose_end_fails_does_not_keep_the_others(
     core = core_of(server, session_ttl=0.05, keepalive=None)
     core.options = replace(core.options, session_ttl=2 * WAIT)  # until they are there
     Shaken(core)
-    monkeypatch.setattr(next(iter(core.sessions.values())).role, "lost", fail)
+    monkeypatch.setattr(next(iter(core.sessions.values())).role, "connection_lost", fail)
     Shaken(core)
     core.options = replace(core.options, session_ttl=0.05)
     assert eventually(lambda: not core.sessions)
@@ -434,7 +434,7 @@ def loose(server: Server) -> Endpoint:
 
 
 @requirement("SHTTP-82", "M:VER-S11")
-def test_without_sessions_each_post_stands_alone(loose: Endpoint) -> None:
+def test_without_sessions_each_post_is_independent(loose: Endpoint) -> None:
     client = Shaken(loose)
     assert client.headers == {}
     assert client.request("tools/list").json["result"]["tools"]
@@ -445,7 +445,7 @@ def test_without_sessions_each_post_stands_alone(loose: Endpoint) -> None:
     assert progress.streamed and b"id:" not in progress.body
 
 
-def test_without_sessions_nobody_can_be_asked(loose: Endpoint, server: Server) -> None:
+def test_without_sessions_a_client_cannot_be_asked(loose: Endpoint, server: Server) -> None:
 
     @server.tool
     def state(ctx: Context) -> str:
@@ -503,7 +503,7 @@ def listening(client: Shaken, **headers: str) -> Served:
 
 
 @requirement("SHTTP-32", "SHTTP-33", "M:VER-S15")
-def test_what_belongs_to_no_request_comes_on_the_stream_of_the_session(
+def test_messages_of_no_request_are_sent_on_the_stream_of_the_session(
     server: Server, core: Endpoint
 ) -> None:
     client = Shaken(core)
@@ -578,7 +578,7 @@ def test_events_have_ids_that_name_their_stream(core: Endpoint) -> None:
 
 @requirement("SHTTP-54")
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
-def test_older_clients_get_no_empty_event_and_are_never_let_go(
+def test_older_clients_get_no_empty_event_and_their_streams_stay_open(
     core: Endpoint, stage: Stage, revision: str
 ) -> None:
     client = Shaken(core, revision=revision)
@@ -590,7 +590,7 @@ def test_older_clients_get_no_empty_event_and_are_never_let_go(
 
 
 @requirement("SHTTP-21", "SHTTP-45")
-def test_a_lost_stream_goes_on_where_it_was(core: Endpoint, stage: Stage) -> None:
+def test_a_lost_stream_resumes_where_it_stopped(core: Endpoint, stage: Stage) -> None:
     client = Shaken(core, revision="2025-06-18")
     held = held_stream(client, stage)
     last = held.writer.events[-1].id
@@ -609,7 +609,9 @@ def test_a_lost_stream_goes_on_where_it_was(core: Endpoint, stage: Stage) -> Non
 
 
 @requirement("SHTTP-49", "SHTTP-51")
-def test_a_handler_lets_the_client_go_and_it_comes_back(core: Endpoint, stage: Stage) -> None:
+def test_a_handler_closes_the_stream_and_the_client_resumes_it(
+    core: Endpoint, stage: Stage
+) -> None:
     client = Shaken(core)
     held = held_stream(client, stage)
     assert held.writer.ended and b"retry: 500\n\n" in held.writer.body
@@ -636,7 +638,7 @@ def test_a_stream_may_be_left_before_anything_was_said(
     assert answer[0]["result"]["content"][0]["text"] == "True True"
 
 
-def test_the_rest_of_a_call_is_to_be_had_where_there_are_no_other_streams(
+def test_the_rest_of_a_call_can_be_resumed_without_other_streams(
     server: Server, stage: Stage
 ) -> None:
     core = core_of(server, max_streams=0)
@@ -651,7 +653,7 @@ def test_the_rest_of_a_call_is_to_be_had_where_there_are_no_other_streams(
 
 
 @requirement("SHTTP-53")
-def test_the_stream_of_the_session_goes_on_too(server: Server, core: Endpoint) -> None:
+def test_the_stream_of_the_session_resumes_too(server: Server, core: Endpoint) -> None:
     client = Shaken(core)
     first = listening(client)
     server.remove_tool("add")
@@ -694,7 +696,7 @@ def test_ids_of_others_and_unknown_ids_are_refused(core: Endpoint) -> None:
 
 
 @requirement("X-22")
-def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
+def test_without_a_store_events_have_no_ids(server: Server, stage: Stage) -> None:
     core = core_of(server, event_store=False)
     client = Shaken(core)
     stage.go.set()
@@ -711,7 +713,7 @@ def test_without_a_store_there_are_no_ids(server: Server, stage: Stage) -> None:
 
 
 @for_each(("size", "count"), [(10, 1000), (1, 1000), (100, 5)])
-def test_no_client_loses_what_is_kept_for_it_by_what_others_are_sent(size: int, count: int) -> None:
+def test_events_for_other_clients_do_not_evict_those_of_a_client(size: int, count: int) -> None:
     store = EventStore(max_events=100, max_bytes=800)
     for number in range(1, 4):
         store.add("victim.1", number, b"answer")
@@ -721,9 +723,7 @@ def test_no_client_loses_what_is_kept_for_it_by_what_others_are_sent(size: int, 
     assert sum(len(events) for events in store._sessions.values()) <= 100 and store._bytes <= 800
 
 
-def test_where_there_is_no_room_for_a_client_that_keeps_little_the_one_that_keeps_most_makes_it() -> (
-    None
-):
+def test_a_full_store_evicts_events_of_the_client_with_the_most() -> None:
     store = EventStore(max_events=100)
     store.add("early.1", 1, b"answer")
     for number in range(1, 100):
@@ -748,7 +748,7 @@ def test_a_store_of_events_is_bounded_and_forgets_sessions_that_end(server: Serv
         and store.after("a.1", 11) is None
     )
     store.add("a.2", 1, b"y")
-    store.add("a.1", 11, b"x" * 100)  # nobody can go on behind what is not kept
+    store.add("a.1", 11, b"x" * 100)  # no stream can resume after an event that is not kept
     assert (
         store.after("a.1", 9) is None
         and store.after("a.1", 10) is None
@@ -791,12 +791,12 @@ def test_events_are_kept_in_the_store_of_the_server(tmp_path: Path) -> None:
     kept.close()
 
 
-def test_streams_of_one_session_may_take_what_is_pending_at_the_same_time(
+def test_streams_of_one_session_may_take_pending_messages_at_the_same_time(
     server: Server, core: Endpoint
 ) -> None:
     class Raced(list):  # type: ignore[type-arg]
-        """Of which the stream before takes what is told first, in the moment in which the next one
-        is about to."""
+        """A list of streams. The previous stream takes the first message just before the next
+        stream does."""
 
         taken = False
 
@@ -832,7 +832,7 @@ def test_a_stream_may_end_as_its_connection_leaves(core: Endpoint) -> None:
 
         @writer.setter
         def writer(self, writer: Any) -> None:
-            """It is what the test says."""
+            """A clock that the test sets."""
 
     stream = Leaving(core, session, session.peer.revision, connection, pending=session.pending)
     stream.finish()

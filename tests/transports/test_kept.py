@@ -1,5 +1,5 @@
-"""What a server keeps in a store: whose keys it has, how many bytes it takes, what counting reads, and
-what a damaged value does."""
+"""The data that a server keeps in a store: its keys, their size, the reads for counting, and the
+effect of damaged values."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def kept_bytes(store: Store, keys: Set[str]) -> int:
 
 
 class Site:
-    """A server with tools for all that is kept.
+    """A server with a tool for each kind of stored data.
 
     Attributes:
         core: Its endpoint.
@@ -200,7 +200,8 @@ def look(core: Endpoint, id: str, principal: Optional[str] = None) -> Dict[str, 
 
 
 def use(one: Site, two: Site) -> Tuple[Shaken, str]:
-    """Do all that writes to a store, at two processes of a server; a session and a task of it."""
+    """Perform every action that writes to a store, at two processes of a server. Return a session
+    and a task of it."""
     client = Shaken(one.core, elicitation={})
     there = at(client, two.core)
     client.request("resources/subscribe", {"uri": "notes://one"})
@@ -301,7 +302,7 @@ def one_site(opens: Callable[[], Store], processes: int = 2) -> Iterator[List[Si
         yield made
 
 
-def test_principals_find_only_what_is_theirs(opens: Callable[[], Store]) -> None:
+def test_principals_find_only_their_own_data(opens: Callable[[], Store]) -> None:
     with one_site(opens) as (one, two):
         one.go.set()
         ids = {name: task_of(one.core, "hold", name) for name in ("ada", "a/b", "a_b", None)}
@@ -351,7 +352,7 @@ def test_a_creation_reads_no_task_and_calls_the_store_as_often_however_many_ther
             site.store.calls.clear()
             scripts.clear()
             task_of(site.core, "hold", "ada")
-            kinds = ("/task/", "/ended/")  # not what a thread does that hears of other processes
+            kinds = ("/task/", "/ended/")  # without the thread that listens to other processes
             calls = [call for call in site.store.calls if any(kind in call[1] for kind in kinds)]
             return Counter(method for method, _ in calls), Counter(scripts)["sizes"], calls
 
@@ -385,7 +386,7 @@ def test_admission_is_one_function_of_counts(
 
 
 @pytest.mark.parametrize("principal", [None, "ada"])
-def test_without_a_token_nobody_gets_a_longer_ttl_than_the_server_gives(
+def test_without_a_token_no_client_gets_a_longer_ttl_than_the_servers(
     principal: Optional[str],
 ) -> None:
     site = Site(SharedMemory(), "site")
@@ -493,7 +494,9 @@ def test_messages_to_all_processes_are_bounded_in_bytes(
     assert sum(len(data) for _, data in events) < 4 * processes.MAX_LOG_BYTES
 
 
-def test_what_waits_for_a_store_that_is_away_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_writes_that_wait_for_an_unavailable_store_are_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     told = processes.Processes(SharedMemory(), "site")
     monkeypatch.setattr(told, "start", lambda: None)
     for number in range(2 * processes.MAX_LOG_MESSAGES):
@@ -576,7 +579,7 @@ def test_questions_of_a_process_that_has_ended_are_forgotten(opens: Callable[[],
 # ------------------------------------------------------------ streams
 
 
-def test_what_a_session_can_come_back_for_is_bounded_in_bytes(opens: Callable[[], Store]) -> None:
+def test_resumable_events_of_a_session_are_bounded_in_bytes(opens: Callable[[], Store]) -> None:
     with one_site(opens) as (one, two):
         client = Shaken(one.core)
         other = Shaken(one.core)
@@ -616,7 +619,7 @@ def test_many_small_streams_are_counted_and_forgotten_when_their_time_is_over(
     assert not written_streams(events)
 
 
-def test_who_follows_a_stream_that_is_dropped_gets_an_error(opens: Callable[[], Store]) -> None:
+def test_a_client_of_a_dropped_stream_gets_an_error(opens: Callable[[], Store]) -> None:
     with one_site(opens) as (one, two):
         client = Shaken(one.core)
         held = client.begin("tools/call", {"name": "hold"}, id="h")
@@ -829,9 +832,9 @@ def test_a_session_that_could_not_be_read_back_is_not_written(
         deep: Any = []
         for _ in range(400):
             deep = [deep]
-        assert session.peer is not None and session.peer.session is not None
-        session.peer.session["deep"] = deep
+        assert session.peer is not None and session.peer.session_data is not None
+        session.peer.session_data["deep"] = deep
         session.before_answer()
         assert "the record of a session was not written" in caplog.text
-        del session.peer.session["deep"]
+        del session.peer.session_data["deep"]
         assert client.request("ping").status == 200

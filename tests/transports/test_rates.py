@@ -395,7 +395,7 @@ def test_whatever_runs_the_handler(executor: str) -> None:
 
 
 @pytest.mark.parametrize("over_http", [False, True])
-def test_a_call_that_comes_back_with_answers_is_the_same_call(over_http: bool) -> None:
+def test_a_retry_with_answers_counts_as_the_same_call(over_http: bool) -> None:
     made = Counted()
     running = made.server.start_http() if over_http else None
     target: Any = made.server if running is None else running.url
@@ -511,7 +511,7 @@ def noisy() -> Iterator[Server]:
 
 @requirement("PROG-10", "M:PROG-6")
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_the_newest_report_comes_before_the_result(noisy: Server, revision: str) -> None:
+def test_the_newest_progress_precedes_the_result(noisy: Server, revision: str) -> None:
     told: List[float] = []
     with minimcp.connect(noisy, revision=revision, timeout=WAIT) as client:
         on_progress: Callable[[Any], Any] = lambda report: told.append(report.progress)  # noqa: E731

@@ -1,4 +1,4 @@
-"""What a client sends to prove who it is: cleaned, sent to one origin only, and never shown."""
+"""Credentials of a client: they are cleaned, sent to one origin only, and never shown."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WITHIN = ["{}\nX: y", "{}\r\nX: y", "{}\n y", "{}\0x", "{}\u20acx", "{}\rx"]
 
 
 class Key(requests.auth.AuthBase):
-    """Sets a header as it is told."""
+    """Sets a given header."""
 
     def __init__(self, value: str, name: str = "Authorization") -> None:
         self.value, self.name = value, name
@@ -66,7 +66,7 @@ WAYS: Dict[str, Callable[[str], Dict[str, Any]]] = {
 
 
 class Told:
-    """All that anybody may see: exceptions with their causes, log records, the trace."""
+    """Everything that others can see: exceptions with their causes, log records, the trace."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.DEBUG)
@@ -264,7 +264,7 @@ def repeating(status: int, kind: str, form: Callable[[str], str]) -> Callable[[H
     (401, "text/plain"), (403, "text/html"), (400, "application/json"), (500, "text/plain"), (429, "text/plain"),
     (200, "application/json"), (200, "text/plain"), (404, "text/plain"), (302, "text/plain"),
 ])  # fmt: skip
-def test_what_a_server_repeats_is_masked(
+def test_secrets_that_a_server_repeats_are_masked(
     status: int, kind: str, way: str, form: str, told: Told
 ) -> None:
     say = repeating(status, kind, FORMS[form])
@@ -320,7 +320,7 @@ SETTINGS: Mapping[str, Any] = {
     ("GET", "https://h.example:8443/x", False), ("GET", "http://h.example/x", False), ("POST", "https://sub.h.example/token", False),
     ("GET", "https://h.example.evil.example/x", False),
 ])  # fmt: skip
-def test_which_settings_go_with_a_request_that_the_library_adds(
+def test_settings_of_requests_that_the_library_adds(
     method: str, url: str, is_own: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: List[Dict[str, Any]] = []
@@ -432,8 +432,8 @@ SECRET_NAME = re.compile(
     r"proxies|assertion|credentials?|env)$"
 )
 
-# Parameters with such a name that take no secret of this program: what comes from a peer, and the
-# names of header parameters of a tool.
+# Parameters with such a name that hold no secret of this program: data of a peer, and names of
+# header parameters of a tool.
 HARMLESS = {
     ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.admit", "headers"), ("HttpRequest", "headers"),
     ("HttpResponse", "headers"), ("Progress", "progress_token"), ("Server.tool", "headers"), ("Server.add_tool", "headers"),

@@ -57,7 +57,7 @@ PROGRESS = {"_meta": {"progressToken": 1}}
 
 
 class SharedMemory(MemoryStore):
-    """As if it lay elsewhere."""
+    """A store in memory that claims to be shared."""
 
     shared = True
 
@@ -105,7 +105,7 @@ class Site:
 
         @server.tool
         def hold(ctx: Context) -> str:
-            """Report, and go on when the test says so, or the client has cancelled."""
+            """Report progress, and continue when the test allows it or the client has cancelled."""
             ctx.progress(1)
             ctx.on_cancel(self.cancelled.set)
             self.begun.set()
@@ -128,8 +128,8 @@ class Site:
         return self.cores[-1]
 
     def kill(self, core: Endpoint) -> None:
-        """Have a process be one that was killed: it does not say that it runs any more, and nobody
-        hears it."""
+        """Make a process look killed: it no longer reports that it runs, and other processes cannot
+        reach it."""
         place = self.cores.index(core)
         shared = core.session_store
         assert shared is not None
@@ -145,14 +145,14 @@ def mailbox_of(one: processes.Processes) -> str:
 
 
 def has_told_all(server: Server) -> bool:
-    """Whether what a process has told others is where they read it."""
+    """Return whether the messages of a process have arrived where the others read them."""
     return not config_of(server).processes.now(0)[1]
 
 
 def hears_late(
     monkeypatch: pytest.MonkeyPatch, until: threading.Event, *late: processes.Processes
 ) -> None:
-    """Have the threads of processes (without any: of all) begin to hear when the test says so."""
+    """Let the listening threads of processes (without any: of all) start when the test allows it."""
     hold = processes.Processes.hold
 
     def held(self: processes.Processes) -> None:
@@ -227,7 +227,7 @@ class Roaming(Shaken):
 
     @core.setter
     def core(self, core: Endpoint) -> None:
-        """That is chosen for each request."""
+        """Ignored, because each request chooses a process."""
 
     def at(self, core: Endpoint) -> Shaken:
         """The same client, at one process."""
@@ -277,7 +277,7 @@ def test_an_answer_reaches_the_process_that_has_asked(site: Site) -> None:
     assert client.at(site.cores[2]).send(answer).status == 202, "a second one is for nobody"
 
 
-def test_no_answer_is_taken_of_another_session_or_for_no_process(site: Site) -> None:
+def test_a_response_of_another_session_or_for_no_process_is_ignored(site: Site) -> None:
     client, other = Roaming(site.cores, elicitation={}), Roaming(site.cores, elicitation={})
     asked = client.at(site.cores[0]).begin("tools/call", {"name": "ask"})
     asked.writer.wait_for(lambda: asked.writer.messages)
@@ -309,7 +309,7 @@ def test_a_cancellation_reaches_the_process_that_runs_the_request(site: Site) ->
     assert not held.finished().messages
 
 
-def test_a_cancellation_reaches_a_process_that_has_just_begun_to_hear(
+def test_a_cancellation_reaches_a_process_that_has_just_started_listening(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()
@@ -374,7 +374,7 @@ def test_changes_reach_the_streams_of_all_processes(site: Site) -> None:
     listening.finished()
 
 
-def test_changes_reach_who_listens_where_no_process_serves_sessions(site: Site) -> None:
+def test_changes_reach_listeners_without_sessions(site: Site) -> None:
     assert serve(site.cores[2], alone("tools/list")).status == 200
     filter = {"notifications": {"toolsListChanged": True, "resourceSubscriptions": ["notes://one"]}}
     listening = Served(site.cores[0], alone("subscriptions/listen", filter))
@@ -390,7 +390,7 @@ def test_changes_reach_who_listens_where_no_process_serves_sessions(site: Site) 
 
 
 @pytest.mark.redis
-def test_who_listens_while_redis_is_away_is_served(
+def test_a_listener_during_an_outage_of_redis_is_served(
     far: Site, redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     redis.stop()
@@ -408,7 +408,7 @@ def test_who_listens_while_redis_is_away_is_served(
     listening.finished()
 
 
-def test_what_changes_while_there_is_no_stream_is_told_on_the_next_one(site: Site) -> None:
+def test_changes_without_a_stream_are_sent_on_the_next_one(site: Site) -> None:
     client = Roaming(site.cores)
     assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
     site.servers[2].resource_updated("notes://one")
@@ -432,7 +432,7 @@ def uris(stream: Any) -> List[str]:
     return [each["params"]["uri"] for each in stream.writer.messages]
 
 
-def test_what_is_heard_late_is_told_on_one_stream_only(
+def test_a_change_that_is_read_late_is_sent_on_one_stream_only(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The thread that reads the log of changes has read nothing yet as the first stream opens."""
@@ -465,7 +465,7 @@ def test_what_is_heard_late_is_told_on_one_stream_only(
     second.finished()
 
 
-def test_what_is_told_on_a_stream_is_not_told_again_by_the_process_that_takes_it(
+def test_a_sent_change_is_not_sent_again_by_the_process_that_takes_the_stream(
     site: Site,
 ) -> None:
     roaming = Roaming(site.cores)
@@ -485,10 +485,10 @@ def test_what_is_told_on_a_stream_is_not_told_again_by_the_process_that_takes_it
     second.finished()
 
 
-def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
+def test_a_position_that_is_read_during_a_change_is_after_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mark of an event that is written at once says that the change in it was told."""
+    """The mark of an event that is written at once shows that its change was sent."""
     positions: List[Any] = []
     post = SharedSession.post
 
@@ -496,7 +496,7 @@ def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
         post(self, line)
         if self.unsolicited is not None:
             positions.append(Task(self.position))
-            # It waits until this change was told. Else it would return now, which takes no time.
+            # Wait until this change was sent. Otherwise this would return at once.
             positions[0].thread.join(0.5)
 
     monkeypatch.setattr(SharedSession, "post", posted)
@@ -515,11 +515,11 @@ def test_a_position_that_is_read_while_a_change_is_told_is_behind_it(
 
 
 @pytest.mark.parametrize("when", ["before", "behind", "here"])
-def test_what_changes_just_as_a_stream_opens_is_told_on_it_once(
+def test_a_change_at_the_moment_a_stream_opens_is_sent_on_it_once(
     site: Site, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    """A change of another process is passed on while the stream is known, and before it has caught
-    up, or behind; one of this process ("here") is sent at once."""
+    """A change of another process is forwarded while the stream is open, before or after it has
+    caught up. A change of this process ("here") is sent at once."""
     changing = site.servers[0 if when == "here" else 1]
     heard, opened, hear = (
         threading.Event(),
@@ -561,7 +561,7 @@ def test_what_changes_just_as_a_stream_opens_is_told_on_it_once(
     stream.finished()
 
 
-def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
+def test_a_change_that_a_process_reports_as_a_stream_opens_there_is_sent_on_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told = threading.Event()
@@ -578,7 +578,7 @@ def test_what_a_process_has_told_as_a_stream_opens_there_is_told_on_it(
     stream.finished()
 
 
-def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(
+def test_a_change_that_is_being_read_as_a_stream_opens_is_sent_on_it(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard, opened, hear = (
@@ -604,7 +604,7 @@ def test_what_is_being_heard_as_a_stream_opens_is_told_on_it(
     stream.finished()
 
 
-def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -> None:
+def test_a_stream_of_unsolicited_messages_resumes_at_another_process(site: Site) -> None:
     client = Roaming(site.cores)
     client.request("resources/subscribe", {"uri": "notes://one"})
     first = client.at(site.cores[0]).listen()
@@ -626,7 +626,7 @@ def test_a_stream_for_what_belongs_to_no_request_goes_on_elsewhere(site: Site) -
     again.finished()
 
 
-def test_a_stream_that_goes_on_by_another_connection_is_known_to_be_there(
+def test_a_stream_resumed_on_another_connection_counts_as_open(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old connection leaves after the new one has come, and is the last of its thread."""
@@ -659,7 +659,7 @@ def test_a_stream_that_goes_on_by_another_connection_is_known_to_be_there(
 
 
 @requirement("SHTTP-43", "SHTTP-44")
-def test_a_call_goes_on_at_another_process_by_the_id_of_its_last_event(site: Site) -> None:
+def test_a_call_resumes_at_another_process_by_the_id_of_its_last_event(site: Site) -> None:
     client = Roaming(site.cores)
     held = client.at(site.cores[0]).begin("tools/call", {"name": "hold", **PROGRESS})
     held.writer.wait_for(lambda: held.writer.messages)
@@ -682,7 +682,7 @@ def test_a_call_goes_on_at_another_process_by_the_id_of_its_last_event(site: Sit
     )
 
 
-def test_a_call_that_goes_on_at_another_process_ends_with_its_token(
+def test_a_call_resumed_at_another_process_ends_with_its_token(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream there ends. The call does not, and another token fetches the rest."""
@@ -713,7 +713,7 @@ def test_a_call_that_goes_on_at_another_process_ends_with_its_token(
     held.finished()
 
 
-def test_who_resumes_a_call_of_a_killed_process_gets_an_error(site: Site) -> None:
+def test_resuming_a_call_of_a_killed_process_is_an_error(site: Site) -> None:
     client = Roaming(site.cores)
     held = client.at(site.cores[0]).begin("tools/call", {"name": "hold", **PROGRESS}, id="h")
     held.writer.wait_for(lambda: held.writer.messages)
@@ -727,7 +727,7 @@ def test_who_resumes_a_call_of_a_killed_process_gets_an_error(site: Site) -> Non
     held.finished()
 
 
-def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
+def test_a_session_is_only_for_its_principal(site: Site) -> None:
     client = Roaming(site.cores)
     core = site.cores[1]
     stolen = post(message("ping"), client.headers)
@@ -744,7 +744,7 @@ def test_a_session_is_only_for_who_has_opened_it(site: Site) -> None:
             )
 
 
-def test_what_is_no_session_in_the_store_is_refused(
+def test_an_invalid_session_in_the_store_is_rejected(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Roaming(site.cores)
@@ -767,11 +767,10 @@ def test_what_is_no_session_in_the_store_is_refused(
     assert client.request("ping").status == 200
 
 
-def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
+def test_a_replaced_session_record_is_not_overwritten(
     site: Site, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As of a newer version of this library, in a process that begins while this one serves a
-    request."""
+    """A newer version of this library has written the record while this process serves a request."""
     client, look, looked = Shaken(site.cores[0]), SharedSessions.look, list[Any]()
     ((session, store),) = (
         (each, config_of(site.servers[0]).store) for each in site.cores[0].sessions.values()
@@ -782,7 +781,7 @@ def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
         return len(looked) < 9 and look(self, session)
 
     monkeypatch.setattr(SharedSessions, "look", bounded)
-    session.peer.session["key"] = "value"  # type: ignore[union-attr,index]
+    session.peer.session_data["key"] = "value"  # type: ignore[union-attr,index]
     store.put(f"/site/session/-:{session.key}", b'{"newer": true}')
     session.before_answer()
     assert len(looked) == 1 and "cannot be read, and is ignored" in caplog.text
@@ -791,7 +790,7 @@ def test_what_takes_the_place_of_a_session_ends_what_is_written_of_it(
 
 
 @pytest.mark.parametrize("kind", ["object", "long"])
-def test_what_cannot_be_kept_of_a_session_is_logged(
+def test_session_data_that_cannot_be_stored_is_logged(
     site: Site, kind: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     client = Roaming(site.cores)
@@ -821,7 +820,7 @@ def test_members_that_two_processes_change_at_once_are_both_kept(site: Site) -> 
     assert sorted(json.loads(entry.value)["uris"]) == sorted(uris)
 
 
-def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
+def test_changes_of_a_request_survive_a_concurrent_update_of_the_copy(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process has changed the session, and while this one takes that in, a request here
@@ -851,18 +850,18 @@ def test_what_a_request_changes_while_a_copy_is_brought_up_to_date_stays(
     assert record["rank"] == 4
 
 
-def test_what_a_handler_keeps_while_a_copy_is_brought_up_to_date_stays(
+def test_data_of_a_handler_survives_a_concurrent_update_of_the_copy(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = site.cores[:2]
     client = Roaming(site.cores)
     assert client.at(here).request("ping").status == client.at(there).request("ping").status == 200
     (session,) = here.sessions.values()
-    assert session.peer is not None and session.peer.session is not None
+    assert session.peer is not None and session.peer.session_data is not None
     client.at(there).request("tools/call", {"name": "count"})
 
     def copied(changed: Any) -> Any:
-        session.peer.session["kept"] = "by a handler"  # type: ignore[union-attr,index]
+        session.peer.session_data["kept"] = "by a handler"  # type: ignore[union-attr,index]
         return dict(changed)
 
     monkeypatch.setattr("minimcp.stores.sessions.deepcopy", copied)
@@ -890,7 +889,7 @@ def test_no_two_questions_of_a_session_have_one_id(site: Site) -> None:
     assert ids[0] != ids[1]
 
 
-def test_a_process_keeps_copies_of_so_many_sessions_alone(
+def test_a_process_keeps_a_bounded_number_of_copies(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minimcp.stores.sessions.UNUSED_SECONDS", -1.0)
@@ -916,7 +915,7 @@ def test_all_processes_together_open_max_sessions(site: Site) -> None:
     assert len(limited.sessions) == 1, "the rejected one is not kept"
 
 
-def test_a_copy_that_is_dropped_as_a_request_finds_it_is_made_anew(
+def test_a_copy_that_is_dropped_as_a_request_finds_it_is_loaded_again(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minimcp.stores.sessions.UNUSED_SECONDS", -1.0)
@@ -953,7 +952,7 @@ def test_a_copy_that_a_request_has_found_is_not_dropped(
     assert text_of(held[0].finished()) == "held"
 
 
-def test_a_copy_that_was_dropped_does_not_come_back_as_its_stream_ends(
+def test_a_dropped_copy_stays_dropped_when_its_stream_ends(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minimcp.stores.sessions.UNUSED_SECONDS", -1.0)
@@ -975,7 +974,7 @@ def test_a_copy_that_was_dropped_does_not_come_back_as_its_stream_ends(
     assert client.request("resources/subscribe", {"uri": "notes://one"}).answer["result"] == {}
 
 
-def test_what_is_told_of_a_session_as_its_copy_is_made_is_for_no_half_one(
+def test_a_message_for_a_session_waits_until_its_copy_is_complete(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, client, shared = SharedSession.begin, Shaken(site.cores[0]), site.cores[1].session_store
@@ -1004,7 +1003,7 @@ def test_the_second_round_goes_to_another_process(site: Site) -> None:
     assert second.answer["result"]["content"][0]["text"] == "Ada"
 
 
-def test_health_is_told_whatever_the_host_is(site: Site) -> None:
+def test_health_is_reported_for_any_host(site: Site) -> None:
     probe = HttpRequest("GET", "/healthz", {"Host": "10.0.0.7:81"})
     assert (serve(site.cores[0], probe).status, serve(site.cores[0], probe).body) == (200, b"ok\n")
     assert (
@@ -1035,7 +1034,7 @@ def is_refused(response: Recording) -> bool:
 
 @pytest.mark.parametrize("how", ["stopped", "paused"])
 @pytest.mark.redis
-def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
+def test_during_an_outage_of_redis_only_sessions_are_rejected(
     far: Site, redis: RedisServer, how: str
 ) -> None:
     client = Roaming(far.cores)
@@ -1067,7 +1066,7 @@ def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
         )
     far.go.set()
     assert text_of(held.finished()) == "held", "what runs goes on"
-    far.servers[0].resource_updated("notes://one")  # never blocks, and is told later
+    far.servers[0].resource_updated("notes://one")  # never blocks, and is sent later
     if how == "stopped":
         redis.start()
         assert eventually(lambda: client.request("ping").status == 404), "it has forgotten all"
@@ -1088,7 +1087,7 @@ def test_while_redis_is_away_sessions_are_refused_and_all_else_goes_on(
 
 
 @pytest.mark.redis
-def test_when_redis_was_flushed_clients_begin_anew(far: Site, redis: RedisServer) -> None:
+def test_after_a_flush_of_redis_clients_open_new_sessions(far: Site, redis: RedisServer) -> None:
     client = Roaming(far.cores)
     stream = client.at(far.cores[0]).listen()
     stream.writer.wait_for(lambda: stream.writer.streamed)
@@ -1107,7 +1106,7 @@ def test_when_redis_was_flushed_clients_begin_anew(far: Site, redis: RedisServer
     stream.finished()
 
 
-def test_what_answers_rubbish_counts_as_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_reply_counts_as_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever listens there: nothing but `StoreUnavailable` is raised."""
     monkeypatch.setattr("minimcp.stores.redis.ANSWER_SECONDS", 0.1)
     listener = socket.create_server(("127.0.0.1", 0))
@@ -1177,7 +1176,7 @@ def test_a_slow_redis_costs_a_request_one_round_trip(
     assert asked == ["get", "put"], "what has changed is written before the answer leaves"
 
 
-def test_messages_that_are_none_are_refused(site: Site, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_messages_are_rejected(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     client = Roaming(site.cores)
     client.request("ping")
     shared = site.cores[0].session_store
@@ -1216,7 +1215,7 @@ def test_one_receiver_that_fails_keeps_no_other_from_hearing(
     assert eventually(lambda: "a message of another process failed" in caplog.text)
 
 
-def test_a_process_with_nothing_to_hear_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_without_messages_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     store, waited = SharedMemory(), threading.Event()
     first, second = (processes.Processes(store, "site") for _ in range(2))
     first.hold()
@@ -1234,7 +1233,7 @@ def test_a_process_with_nothing_to_hear_waits(monkeypatch: pytest.MonkeyPatch) -
     assert changed[0] is False
 
 
-def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_queued_messages_are_sent_before_a_process_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     store, waits, ends = SharedMemory(), threading.Event(), threading.Event()
     told = processes.Processes(store, "site")
 
@@ -1254,7 +1253,7 @@ def test_what_was_told_is_sent_before_a_process_ends(monkeypatch: pytest.MonkeyP
     ]
 
 
-def test_a_thread_that_ends_late_takes_nothing_from_the_next_one(
+def test_a_thread_that_ends_late_does_not_disturb_the_next_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(processes, "STOP_SECONDS", 0.01)

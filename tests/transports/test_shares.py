@@ -1,4 +1,4 @@
-"""What one client may use of a server over HTTP, and what is released when it disconnects."""
+"""Resources of an HTTP server that one client may use, and their release when it disconnects."""
 
 from __future__ import annotations
 
@@ -252,7 +252,7 @@ def test_none_switches_the_share_off(stages: Any) -> None:
     assert {each.finished().status for each in running} == {200}
 
 
-def test_in_an_array_only_what_is_too_much_is_rejected(stages: Any) -> None:
+def test_in_an_array_only_the_requests_above_the_limit_are_rejected(stages: Any) -> None:
     stage = stages(limits=Limits(requests=8))
     core = core_of(stage.server)
     client = Shaken(core, "2025-03-26")
@@ -352,7 +352,7 @@ class Jobs:
         return serve(self.core, alone("tools/call", params, with_token(token), capabilities=able))
 
     def begins(self, *tokens: str) -> bool:
-        """Whether a task begins for each of these."""
+        """Return whether a task starts for each of these."""
         return [self.begin(token).status for token in tokens] == [200] * len(tokens)
 
     def refuses(self, token: str) -> bool:
@@ -671,7 +671,7 @@ def test_the_answer_can_be_fetched_by_a_client_that_has_seen_the_stream(stages: 
 def test_a_question_that_no_client_can_see_ends(
     stages: Any, sees: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client has left before anything was sent, or nothing is kept of what was sent."""
+    """The client has left before anything was sent, or nothing that was sent is kept."""
     monkeypatch.setattr(responses, "UNSEEN_SECONDS", 0.2)
     stage = stages(http=HttpOptions(event_store=None if sees == "nothing" else False))
     with stage.server.start_http() as running:

@@ -108,7 +108,7 @@ def test_a_handler_sees_the_headers_of_the_stream(server: Server, sse: SseServer
 
 
 @requirement("HSSE-05")
-def test_clients_do_not_hear_each_other(server: Server, sse: SseServer) -> None:
+def test_clients_do_not_receive_messages_of_each_other(server: Server, sse: SseServer) -> None:
     one, two = Old(sse), Old(sse)
     for client in (one, two):
         client.open()
@@ -164,7 +164,7 @@ def test_strangers_are_turned_away_on_both_paths(
         ("POST", "/messages?session_id=x", {}, 404),
     ],
 )
-def test_what_is_not_served(
+def test_requests_that_are_not_served(
     sse: SseServer, verb: str, path: str, headers: Any, status: int
 ) -> None:
     writer = Recording()
@@ -172,12 +172,12 @@ def test_what_is_not_served(
     assert writer.status == status
 
 
-def test_bodies_are_looked_at(server: Server) -> None:
+def test_bodies_are_checked(server: Server) -> None:
     sse = sse_of(server, body_bytes=100)
     client = Old(sse)
     assert client.post(b"x", **{"Content-Type": "text/plain"}).status == 415
     assert client.post(b" " * 101).status == 413
-    assert client.post(b"{").status == 202  # what it says is the session's business
+    assert client.post(b"{").status == 202  # the session checks its contents
     client.writer.wait_for(lambda: "-32700" in str(client.said()))
     sse.close()
     client.stream.finished()
@@ -197,7 +197,7 @@ def test_streams_are_limited_and_get_comments(server: Server) -> None:
     assert eventually(lambda: not open_sse(sse))
 
 
-def test_while_it_closes_nobody_is_let_in(sse: SseServer) -> None:
+def test_no_client_is_admitted_while_it_closes(sse: SseServer) -> None:
     client = Old(sse)
     sse.close()
     client.stream.finished()

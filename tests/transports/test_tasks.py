@@ -1,5 +1,4 @@
-"""Tasks over HTTP: whose they are, what their headers say, which responses are streams, and streams
-that are lost."""
+"""Tasks over HTTP: their owners, their headers, which responses are streams, and lost streams."""
 
 from __future__ import annotations
 
@@ -59,7 +58,7 @@ def guarded(stage: Stage) -> Iterator[Server]:
 
 @pytest.mark.requirement("TASK-38", "TASK-31", "TASK-32", "PAGE-09", "M:TASK-27")
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-def test_a_task_belongs_to_who_has_the_token(
+def test_a_task_belongs_to_the_principal_of_its_token(
     guarded: Server, stage: Stage, revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tasks, "PAGE_SIZE", 2)

@@ -1,9 +1,9 @@
-"""``python -m tests.typed WHEEL``: programs as users write them, under ``mypy --strict`` and
-pyright in strict mode.
+"""``python -m tests.typed WHEEL``: check programs of users with ``mypy --strict`` and pyright in
+strict mode.
 
 They are checked against the wheel, in an environment of their own. A line that ends in ``# wrong:
-...`` has to have an error in both, and no other line may have one; ``assert_type`` says what a type
-is. Exit code 1 when that is not so.
+...`` must have an error in both, and no other line may have one. ``assert_type`` asserts a type.
+The exit code is 1 if a check fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SECONDS = 300
 
 Lines = Set[Tuple[str, int]]
 
-# Not of what is shown here: these programs keep what the library does not say to themselves.
+# Strict, except for rules that do not apply to programs that export nothing.
 PYRIGHT: Dict[str, Any] = {
     "typeCheckingMode": "strict",
     "reportUnusedFunction": False,
@@ -42,7 +42,7 @@ def expected() -> Lines:
 
 
 def run(*command: str, cwd: Path) -> str:
-    """What a program prints."""
+    """Return the output of a program."""
     done = subprocess.run(
         command,
         cwd=cwd,

@@ -1,16 +1,14 @@
-"""One request to a feature, without a connection: the exchange is there, and what it sends is
-remembered."""
+"""One request to a feature, without a connection. The sent messages are recorded."""
 
 from __future__ import annotations
 
 import json
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
-from minimcp.engine.calls import Calls
 from minimcp.engine.incoming import IncomingRequest, Route
 from minimcp.engine.limits import Limits
 from minimcp.protocol.lifecycle import Offer, Peer
-from minimcp.protocol.messages import Failure, Request
+from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
 from minimcp.server.registered import ServerConfig
 from minimcp.server.registry import Registry
@@ -50,13 +48,13 @@ def exchange(
 
 
 def sent(made: IncomingRequest) -> Any:
-    """What the request has sent."""
+    """Return the lines that the request has sent."""
     sink: Any = made.sink
     return [json.loads(line) for line in sink.lines]
 
 
 def answers(made: Any) -> Any:
-    """What it was answered."""
+    """Return the responses to the request."""
     return [json.loads(line) for line, _ in made.sink.answers]
 
 
@@ -66,46 +64,14 @@ def read(result: Any) -> Dict[str, Any]:
     return found
 
 
-class AnsweringSink(RecordingOutlet):
-    """A sink whose peer answers each question at once, by a script.
-
-    Args:
-        answer: From a request to its result, an error as ``{"error": ...}``, or None for silence.
-    """
-
-    def __init__(self, answer: Callable[[Dict[str, Any]], Optional[Dict[str, Any]]]) -> None:
-        super().__init__()
-        self.asked: List[Dict[str, Any]] = []
-        self._answer = answer
-        self._calls = Calls("unit", self._post, self.lines.append)
-
-    def asking(self) -> Calls:
-        return self._calls
-
-    def _post(self, lines: bytes, deadline: Any = None) -> bool:
-        requests = [json.loads(line) for line in lines.splitlines()]
-        self.asked += requests
-        for request in requests:
-            found = self._answer(request)
-            if found is not None:
-                error = found.get("error")
-                ending: Any = (
-                    found
-                    if error is None
-                    else Failure(request["id"], error["code"], error["message"])
-                )
-                self._calls.settle(request["id"], ending)
-        return True
-
-
 def answered(made: Any, method: str, params: Any = None, **options: Any) -> Dict[str, Any]:
-    """The result of a request to a registry.
+    """Return the result of a request to a registry.
 
     Args:
         made: The registry.
-        method: Of the request.
-        params: Of the request.
-        options: As for `exchange`.
+        method: The method of the request.
+        params: The params of the request.
+        options: The options of `exchange`.
     """
     asked = exchange(method, params, of=made.config, **options)
     return read(made.route(asked.request, asked.peer).handle(asked))

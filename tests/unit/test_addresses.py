@@ -55,7 +55,7 @@ def test_the_reach_of_an_address(
 @pytest.mark.parametrize(
     "address", ["", "a", "1.2.3", "0x7f.1", "[::1]", "1.2.3.4:80", "localhost"]
 )
-def test_what_is_not_an_address_is_not_connected_to(address: str) -> None:
+def test_an_invalid_address_is_not_connected_to(address: str) -> None:
     with pytest.raises(ValueError):
         reach_of(address)
     assert not may_lead_to("127.0.0.1", address)
@@ -66,6 +66,6 @@ def test_what_is_not_an_address_is_not_connected_to(address: str) -> None:
     ("10.0.0.1", {PUBLIC, PRIVATE}), ("127.0.0.1", {PUBLIC, PRIVATE}), ("::ffff:10.0.0.1", {PUBLIC, PRIVATE}),
     ("169.254.1.1", set(Reach)), ("fe80::1%eth0", set(Reach)),
 ])  # fmt: skip
-def test_what_a_server_may_lead_to(origin: str, allowed: Any) -> None:
+def test_addresses_that_a_server_may_name(origin: str, allowed: Any) -> None:
     examples = {PUBLIC: "1.1.1.1", PRIVATE: "192.168.0.1", LINK: "169.254.169.254"}
     assert {reach for reach in Reach if may_lead_to(origin, examples[reach])} == allowed

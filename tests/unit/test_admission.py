@@ -57,7 +57,7 @@ class Sessions:
         self.kept.append(session)
 
     def admit(self, request: Request) -> Tuple[Peer, Route]:
-        """As a role does."""
+        """Admit a request like a role."""
         if request.method == "shutdown":
             raise InvalidRequest("this session was shut down")
         return Peer(HANDSHAKES[-1]), ROUTE
@@ -141,9 +141,17 @@ def test_a_request_with_metadata_is_stateless(admission: Make, sessions: Session
     ("request_", "given", "said"),
     [
         (stateless(), {"method": "tools/list"}, "MCP-Protocol-Version is missing"),
-        (stateless(), {"version": OLD, "method": "tools/list"}, "not the revision of the body"),
+        (
+            stateless(),
+            {"version": OLD, "method": "tools/list"},
+            "differs from the revision in the body",
+        ),
         (stateless(), {"version": NEW}, "Mcp-Method is missing"),
-        (stateless(), {"version": NEW, "method": "ping"}, "Mcp-Method is not what the body says"),
+        (
+            stateless(),
+            {"version": NEW, "method": "ping"},
+            "Mcp-Method differs from the value in the body",
+        ),
         (
             stateless("prompts/get", name="brief"),
             {"version": NEW, "method": "prompts/get"},
@@ -162,12 +170,12 @@ def test_a_request_with_metadata_is_stateless(admission: Make, sessions: Session
         (
             stateless("tools/call", name="add", arguments={"where": "eu"}),
             {"version": NEW, "method": "tools/call", "name": "add", "region": "us"},
-            "is not what the argument where is",
+            "differs from the argument where",
         ),
         (
             stateless("tools/call", name="add", arguments={}),
             {"version": NEW, "method": "tools/call", "name": "add", "region": "us"},
-            "its argument is not",
+            "its argument is missing",
         ),
     ],
 )

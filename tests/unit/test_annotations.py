@@ -1,6 +1,6 @@
 # ruff: noqa: E501
-"""What the table of types does not show: refusals at registration, results that do not fit, values
-of no known type."""
+"""Cases that the table of types does not contain: rejections at registration, invalid results,
+values of unknown types."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class NoMembers(enum.Enum):
         (complex, ["complex has no JSON form", "dataclass"]),
         (Holder, ["field 'data' of Holder", "bytes"]),
         (NoMembers, ["NoMembers has no members"]),
-        (Set[List[int]], ["a set cannot hold a list", "list[...]"]),
+        (Set[List[int]], ["a set cannot contain a list", "list[...]"]),
         (Dict[float, int], ["a dict key cannot be a number"]),
         (
             collections.OrderedDict,
@@ -155,7 +155,9 @@ def test_names_in_strings() -> None:
         ("Set[Decimal]", {Decimal("1E+2")}, None),
     ],
 )
-def test_a_result_of_another_type_is_told(text: str, value: Any, message: Optional[str]) -> None:
+def test_a_result_of_another_type_is_reported(
+    text: str, value: Any, message: Optional[str]
+) -> None:
     made = kind(text, writing=True)
     if message is None:
         made.write(value)
@@ -198,7 +200,7 @@ def test_ambiguous_unions_do_not_double_their_work_per_level() -> None:
     assert "child" in refused(made.read, value)
 
 
-def test_what_a_constructor_refuses_does_not_fit() -> None:
+def test_a_value_that_a_constructor_rejects_does_not_fit() -> None:
     even = kind("List[Even]")
     assert even.read([{"number": 2}])
     assert (
@@ -281,7 +283,7 @@ class Unknown:
         (SPACE["Model"](a=1), {"a": 1, "b": [], "when": None}),
     ],
 )
-def test_values_nobody_declared_are_written_by_their_own_type(value: Any, written: Any) -> None:
+def test_undeclared_values_are_written_by_their_own_type(value: Any, written: Any) -> None:
     assert write_any(value) == written
     assert kind_of(Any).write(value) == written
     json.dumps(written)
@@ -302,7 +304,7 @@ def test_values_without_json_form_are_refused() -> None:
     ]
 
 
-def test_numbers_that_all_have_one_hash_are_no_members_of_a_set_or_dict() -> None:
+def test_numbers_with_one_hash_are_rejected_in_a_set_or_dict() -> None:
     """A set of 20,000 of them takes ten seconds, and one of 200,000 a quarter of an hour."""
     alike = [number * sys.hash_info.modulus for number in range(200)]
     for annotation, value in (
@@ -347,7 +349,7 @@ class Branch:
     branches: "List[Branch]"
 
 
-def test_definitions_that_stay_stand_behind_those_that_they_refer_to() -> None:
+def test_remaining_definitions_follow_the_ones_that_they_refer_to() -> None:
     """Clients exist that make their classes of the definitions in this order."""
     assert "$defs" not in kind_of(List[Outer]).schema
     assert [*kind_of(List[Branch]).schema["$defs"]] == ["Leaf", "Branch"]

@@ -25,7 +25,7 @@ def chart() -> str:
 
 
 def sales() -> str:
-    """What was sold."""
+    """Sales so far."""
     return "much"
 
 
@@ -107,9 +107,7 @@ def server() -> Server:
         ("ui://a", {"mime_type": "text/html"}, TypeError, "an app has no option mime_type="),
     ],
 )
-def test_what_an_app_cannot_be(
-    server: Server, uri: str, options: Any, kind: Any, words: str
-) -> None:
+def test_invalid_apps(server: Server, uri: str, options: Any, kind: Any, words: str) -> None:
     def other() -> str:
         """Another page."""
         return ""
@@ -130,19 +128,19 @@ def test_what_an_app_cannot_be(
         ({"visibility": []}, ValueError, "visibility is empty"),
     ],
 )
-def test_what_a_tool_cannot_say(server: Server, options: Any, kind: Any, words: str) -> None:
+def test_invalid_options_of_a_tool(server: Server, options: Any, kind: Any, words: str) -> None:
     with pytest.raises(kind, match=words):
         server.add_tool(sales, **options)
 
 
-def test_a_resource_that_is_no_app_is_no_page(server: Server) -> None:
+def test_a_resource_that_is_not_an_app_is_not_a_page(server: Server) -> None:
     server.add_resource(chart, "ui://plain", name="plain")
     with pytest.raises(ValueError, match="no earlier app is registered as 'ui://plain'"):
         server.add_tool(sales, ui="ui://plain")
 
 
 @pytest.mark.parametrize("options", [{"ui": URI}, {"visibility": "app"}], ids=["ui", "visibility"])
-def test_a_server_without_the_extension_says_what_to_write(options: Any) -> None:
+def test_the_error_without_the_extension_says_what_to_write(options: Any) -> None:
     server = Server("plain")
     with pytest.raises(ValueError, match=r"extensions=\[Apps\(\)\]"):
         server.add_tool(sales, **options)
@@ -184,7 +182,7 @@ def test_the_options_are_explained() -> None:
         assert f"{name}: " in (Server.app.__doc__ or "")
 
 
-def test_the_page_explains_what_the_script_defines() -> None:
+def test_the_page_documents_the_functions_of_the_script() -> None:
     page = (ROOT / "examples" / "apps.rst").read_text(encoding="utf-8")
     terms = re.findall(r"^``app\..*", page, re.M)
     explained = re.findall(r"``app\.(\w+)", "\n".join(terms))
@@ -195,6 +193,6 @@ def test_the_page_explains_what_the_script_defines() -> None:
     )
 
 
-def test_the_script_is_small_and_can_stand_in_a_page() -> None:
+def test_the_script_is_small_and_can_be_part_of_a_page() -> None:
     assert len(script().encode()) < 3000
     assert not re.search("</script|<!--", script(), re.IGNORECASE)

@@ -1,4 +1,5 @@
-"""What a client believes of what a server says about its authorization, and what it refuses."""
+"""The statements of a server about its authorization: which ones a client trusts, and which ones it
+rejects."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def test_no_header_is_too_much_for_it(header: str) -> None:
     ],
 )
 @requirement("AUTH-46", "M:AUTH-5")
-def test_whose_metadata_it_is(url: str, resource: str, is_it: bool) -> None:
+def test_metadata_belongs_to_its_server(url: str, resource: str, is_it: bool) -> None:
     assert is_part_of(url, resource) is is_it
 
 
@@ -106,7 +107,7 @@ def exchange(url: str) -> Exchange:
     ],
 )
 @requirement("AUTH-64", "M:AUTH-37")
-def test_which_addresses_may_be_asked(server: str, address: str, allowed: bool) -> None:
+def test_addresses_that_may_be_requested(server: str, address: str, allowed: bool) -> None:
     assert may_ask(exchange(server), address) is allowed
 
 
@@ -258,7 +259,7 @@ def test_a_hostile_document_is_refused_and_nothing_is_opened(change: Callable[[A
 
 @requirement("AUTH-34", "AUTH-38")
 @requirement("AUTH-37", "AUTH-65", "AUTH-36", "M:AUTH-6", "AUTH-40", "AUTH-41")
-def test_where_documents_are_looked_for() -> None:
+def test_places_of_the_documents() -> None:
     with Hostile() as peer:
         auth = SignIn(
             store=TokenMemory(),
@@ -276,7 +277,7 @@ def test_where_documents_are_looked_for() -> None:
         ]
         peer.asked.clear()
         peer.prm["authorization_servers"] = [f"{peer.url}/tenant"]
-        with pytest.raises(AuthorizationError, match="no metadata of the authorization server"):
+        with pytest.raises(AuthorizationError, match="no metadata for the authorization server"):
             minimcp.connect(f"{peer.url}/mcp", auth=auth)
         assert [each.path for each in peer.asked if "well-known" in each.path] == [
             f"{PROTECTED}/mcp",
@@ -287,7 +288,7 @@ def test_where_documents_are_looked_for() -> None:
         peer.asked.clear()
         peer.prm["authorization_servers"] = [peer.url]
         peer.faults[METADATA] = lambda handler: handler.answer(404, {})  # type: ignore[attr-defined]
-        with pytest.raises(AuthorizationError, match="no metadata of the authorization server"):
+        with pytest.raises(AuthorizationError, match="no metadata for the authorization server"):
             minimcp.connect(f"{peer.url}/mcp", auth=auth)
         assert [each.path for each in peer.asked if "well-known" in each.path] == [
             f"{PROTECTED}/mcp",
@@ -303,7 +304,7 @@ def test_where_documents_are_looked_for() -> None:
 # ------------------------------------------------------------ what a browser opens, what a user gives
 
 
-def test_what_a_browser_is_given_is_written_anew() -> None:
+def test_urls_for_a_browser_are_written_again() -> None:
     assert (
         safe_to_open("HTTPS://Example.com/$(a)?c='d\"&e=%20")
         == "https://example.com/%24%28a%29?c=%27d%22&e=%20"
@@ -359,7 +360,7 @@ def test_a_secret_is_percent_encoded_in_basic() -> None:
         {"access_token": "a b", "issuer": "i", "resource": "r", "scopes": []},
     ],
 )
-def test_a_record_of_another_kind_is_no_token(record: Any) -> None:
+def test_a_record_of_another_kind_is_not_a_token(record: Any) -> None:
     assert Token.from_record(record) is None
 
 
@@ -370,7 +371,7 @@ def test_a_token_survives_its_record() -> None:
     assert not [secret for secret in ("abc", "refresh", "PEM") if secret in repr(token)]
 
 
-def test_a_proof_has_what_it_needs() -> None:
+def test_members_of_a_proof() -> None:
     import jwt
 
     key = ProofKey()
@@ -390,5 +391,5 @@ def test_a_proof_has_what_it_needs() -> None:
     )
     assert claims["ath"] == "PEaenWxYddN6Q_NT1PiOYfz4EsZu7jRXRlpAsNpBU-A"
     assert "nonce" not in jwt.decode(key.proof("POST", url), options={"verify_signature": False})
-    with pytest.raises(AuthorizationError, match="not a key on the curve"):
+    with pytest.raises(AuthorizationError, match="not a P-256 key"):
         ProofKey("no key")

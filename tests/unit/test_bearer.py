@@ -1,4 +1,4 @@
-"""`Bearer`: which requests are let in, what the others are told, and the metadata of the protected
+"""`Bearer`: which requests it accepts, the errors for others, and the metadata of the protected
 resource."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def challenge(bearer: Bearer, headers: Headers) -> str:
 
 
 @pytest.mark.requirement("AUTH-22", "M:AUTH-47")
-def test_a_token_that_is_verified_becomes_what_is_known_by_it() -> None:
+def test_a_verified_token_is_admitted_with_its_claims() -> None:
     found = taking({**GOOD, "exp": time.time() + 60, "team": "x"}).admit(sent())
     assert (found.subject, found.client_id, found.issuer) == ("ada", "app", ISSUER)
     assert (found.scopes, found.audience, found.claims["team"]) == (
@@ -100,7 +100,7 @@ def test_claims_of_another_type_are_a_fault_of_the_server(claims: Any, caplog: A
     assert "a token cannot be verified: TypeError: the claim" in caplog.text
 
 
-def test_what_a_verifier_raises_is_logged_without_the_token(caplog: Any) -> None:
+def test_an_exception_of_a_verifier_is_logged_without_the_token(caplog: Any) -> None:
     def verify(token: str) -> None:
         raise OSError(f"no connection for {token}")
 
@@ -115,7 +115,7 @@ def test_what_a_verifier_raises_is_logged_without_the_token(caplog: Any) -> None
     ("http://127.0.0.1:8000/x/mcp", "http://127.0.0.1:8000/.well-known/oauth-protected-resource/x/mcp"),
     ("https://a.example/mcp?v=1", "https://a.example/.well-known/oauth-protected-resource/mcp?v=1"),
 ])  # fmt: skip
-def test_the_well_known_part_comes_between_host_and_path(resource: str, metadata: str) -> None:
+def test_the_well_known_part_is_between_host_and_path(resource: str, metadata: str) -> None:
     assert f'resource_metadata="{metadata}"' in challenge(
         taking(GOOD, resource=resource), Headers()
     )
@@ -194,7 +194,7 @@ def test_the_published_scopes(make: Any, options: Any, published: Any) -> None:
     server.close()
 
 
-def test_published_scopes_follow_what_is_registered() -> None:
+def test_published_scopes_follow_the_registered_tools() -> None:
     server = Server("x", auth=VERIFIERS["static"]())
 
     def published() -> Any:
@@ -223,7 +223,7 @@ def test_scopes_supported_are_scopes(given: Any, error: Any) -> None:
             make(scopes_supported=given)
 
 
-def test_principals_are_told_apart() -> None:
+def test_principals_are_distinguished() -> None:
     given = [
         {},
         {"sub": "ada"},
@@ -255,15 +255,15 @@ def test_nothing_shows_a_token() -> None:
     ({"resource": "http://mcp.example.com"}, "https"), ({"resource": RESOURCE + "#x"}, "no fragment"),
     ({"authorization_servers": ISSUER}, "authorization_servers must be a list"),
     ({"authorization_servers": ["ftp://x"]}, "http"), ({"scopes": "read"}, "scopes must be a list"),
-    ({"scopes": ['a"b']}, "must not have blanks or quotes"), ({"scopes": ["offline_access"]}, "offline_access"),
+    ({"scopes": ['a"b']}, "must not contain spaces or quotes"), ({"scopes": ["offline_access"]}, "offline_access"),
     ({"verify": None}, "verify must be a function"), ({"audience": [1]}, "audience must be a list"),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused(options: Any, problem: str) -> None:
+def test_invalid_options_are_rejected(options: Any, problem: str) -> None:
     with pytest.raises((TypeError, ValueError), match=problem):
         Bearer(**{"verify": lambda token: None, **PUBLISHED, **options})
 
 
 @pytest.mark.parametrize("tokens", ["", "a b", {}, {"a": "b"}, 5, {1: {}}, ["a"]])
-def test_what_is_no_fixed_token_is_refused(tokens: Any) -> None:
+def test_an_invalid_fixed_token_is_rejected(tokens: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="a token must|tokens must"):
         Bearer.static(tokens)

@@ -1,5 +1,5 @@
-"""What in an exchange breaks the specification: each breach is found, and none in an exchange that
-is sound."""
+"""Breaches of the specification in an exchange: each breach is found, and none in a correct
+exchange."""
 
 from __future__ import annotations
 
@@ -330,12 +330,12 @@ SOUND["limits of ours"].pop(-2)
 
 
 @for_each("name", list(SOUND))
-def test_a_sound_exchange_has_none(name: str) -> None:
+def test_a_correct_exchange_has_no_breach(name: str) -> None:
     assert found(*SOUND[name]) == []
     assert found(*map(back, SOUND[name])) == []
 
 
-def test_what_was_not_read_accuses_nobody() -> None:
+def test_unread_messages_are_not_breaches() -> None:
     transcript = Transcript(judge=True)
     for arrow, message in session():
         transcript(arrow, json.dumps(message))

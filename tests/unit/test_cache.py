@@ -1,5 +1,5 @@
-"""What a client keeps of results: for how long, for which requests, how much, and the calls that
-look there first."""
+"""The cache of a client: how long it keeps results, for which requests, how many, and which calls
+read it."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def uris(cache: Cache, *all: str) -> List[str]:
 
 
 @pytest.mark.requirement("M:CACHE-8")
-def test_each_change_evicts_what_it_is_about() -> None:
+def test_each_change_evicts_the_results_that_it_affects() -> None:
     lists = CACHEABLE.keys() - {"resources/read"}
     gone: Dict[str, Any] = {
         "tools_list_changed": {"tools/list"},
@@ -129,7 +129,7 @@ def test_each_change_evicts_what_it_is_about() -> None:
         (None, []),
     ],
 )
-def test_an_update_evicts_the_resource_and_what_lies_above_and_below(
+def test_an_update_evicts_the_resource_and_the_resources_above_and_below(
     uri: Optional[str], left: List[str]
 ) -> None:
     cache = Cache(now=Hand())
@@ -144,7 +144,9 @@ def test_an_update_evicts_the_resource_and_what_lies_above_and_below(
     assert cached(cache) == 0
 
 
-def test_there_is_a_limit_and_what_was_used_last_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded_and_keeps_the_most_recently_used_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(module, "MAX_ENTRIES", 3)
     cache = Cache(now=Hand())
     for uri in "abc":
@@ -302,7 +304,9 @@ def test_one_of_a_kind_is_neither_kept_nor_served(connected: Callable[..., Conne
 
 
 @pytest.mark.requirement("M:CACHE-8", "M:CACHE-13", "M:SUB-23")
-def test_a_notice_evicts_before_the_host_hears_of_it(connected: Callable[..., Connected]) -> None:
+def test_a_notification_evicts_before_the_host_receives_it(
+    connected: Callable[..., Connected],
+) -> None:
     seen: List[Any] = []
     heard = threading.Event()
 
@@ -408,7 +412,7 @@ def test_a_cursor_that_is_refused_starts_the_list_over(
 
 
 @pytest.mark.requirement("M:CACHE-9")
-def test_there_is_no_timer(connected: Callable[..., Connected]) -> None:
+def test_the_cache_needs_no_timer(connected: Callable[..., Connected]) -> None:
     before = set(threading.enumerate())
     client, server = connected({"tools/list": tools("a", ttl=1)})
     running = set(threading.enumerate())

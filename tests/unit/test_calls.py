@@ -34,7 +34,7 @@ async def late(report: Any) -> None:
     raise NotImplementedError
 
 
-def test_a_time_a_token_and_a_callback_that_are_none() -> None:
+def test_invalid_timeouts_tokens_and_callbacks() -> None:
     client, server = connected({"tools/call": result(content=[])})
     wrong: List[Any] = [
         ({"timeout": "1"}, "timeout must be a number of seconds or None, not the str '1'"),
@@ -74,7 +74,7 @@ def test_no_call_can_forge_the_envelope_or_the_token() -> None:
 
 
 @pytest.mark.requirement("M:VER-C1", "M:VER-C2")
-def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
+def test_rejected_calls_of_a_batch_are_sent_again_once() -> None:
     refused = error(-32022, "not that one", {"supported": [R5]})
 
     def one(text: str) -> Any:
@@ -92,7 +92,7 @@ def test_what_is_refused_of_a_batch_is_asked_again_once() -> None:
         assert len(sent(server, "tools/call")) == 4 + 6
 
 
-def test_a_timeout_names_the_seconds_the_tool_and_what_came_instead() -> None:
+def test_a_timeout_names_the_seconds_the_tool_and_other_output() -> None:
     client, server = connected(
         {"tools/call": silence, "tools/list": [result(tools=[], nextCursor="2"), silence]}
     )
@@ -143,7 +143,7 @@ class Mirror:
 
 
 @pytest.mark.parametrize("lists", [result(tools=[TOOL]), error(-32603, "no list")])
-def test_many_calls_of_a_tool_that_nobody_listed_are_made_once_more(lists: Any) -> None:
+def test_many_calls_of_an_unlisted_tool_are_sent_once_more(lists: Any) -> None:
     listed = lists({"id": 1}).get("result") is not None
 
     def call(message: Any) -> Any:

@@ -49,14 +49,14 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 @pytest.mark.parametrize(("arguments", "error", "words"), [
     (("python server.py",), TypeError, "must be a list"), (([],), ValueError, "is empty"),
-    ((["a", 5],), TypeError, "command must hold str, not int"),
+    ((["a", 5],), TypeError, "command must contain only str, not int"),
 ])  # fmt: skip
 def test_a_command_is_a_list_of_words(arguments: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=words):
         StdioServer(*arguments)
 
 
-def test_what_becomes_of_stderr_is_said_to_connect() -> None:
+def test_the_error_for_stderr_of_a_server_names_the_option_of_connect() -> None:
     with pytest.raises(
         TypeError, match=r"no option stderr=: write connect\(\.\.\., stderr=\.\.\.\)"
     ):
@@ -68,7 +68,7 @@ def test_a_server_keeps_its_environment_secret(tmp_path: Path) -> None:
     assert server.environment()["TOKEN"] == "secret" and "PATH" in server.environment()
     assert StdioServer(["a"], env={"A": "b"}, inherit_env=False).environment() == {"A": "b"}
     assert "TOKEN" in repr(server) and "secret" not in repr(server)
-    with pytest.raises(TypeError, match="env must hold str"):
+    with pytest.raises(TypeError, match="env must contain only str"):
         StdioServer(["a"], env={"A": 5})  # type: ignore[dict-item]
 
 
@@ -91,7 +91,7 @@ def test_without_threads_nothing_is_left_behind(monkeypatch: pytest.MonkeyPatch)
     assert not child_processes() and len(os.listdir("/proc/self/fd")) == before
 
 
-def test_where_another_thread_takes_the_last_descriptor_nothing_is_left_behind(
+def test_nothing_is_left_behind_if_another_thread_takes_the_last_descriptor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before, dup, left = open_descriptors(), os.dup, [1, 2]
@@ -109,8 +109,8 @@ def test_where_another_thread_takes_the_last_descriptor_nothing_is_left_behind(
     assert not child_processes() and open_descriptors() == before
 
 
-def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
-    lost = start("import minimcp\nserver = minimcp.Server('s')\nserver.tool(lambda a: a)").lost("x")
+def test_the_authors_lines_of_a_traceback_are_shown(start: Start) -> None:
+    lost = start("import minimcp\nserver = minimcp.Server('s')\nserver.tool(lambda a: a)").loss("x")
     shown = str(lost).partition("its stderr ended with:\n")[2]
     assert (
         "TypeError: <lambda>" in shown
@@ -119,25 +119,25 @@ def test_of_a_traceback_the_lines_of_the_author_are_shown(start: Start) -> None:
     )
 
 
-def test_how_it_ended_and_what_it_said_last(start: Start) -> None:
+def test_the_exit_status_and_the_last_output(start: Start) -> None:
     transport = start("import sys; print('\\x1b[2Jlast words', file=sys.stderr); sys.exit(3)")
     assert transport.receive() == []
-    lost = transport.lost("the peer closed the connection")
+    lost = transport.loss("the peer closed the connection")
     assert lost.exit_code == 3 and lost.signal is None and lost.stderr_tail == "\x1b[2Jlast words\n"
     assert "exited with code 3\nits stderr ended with:\n    \\x1b[2Jlast words" in str(lost)
     assert not transport.peer_has_read() or transport.sent
     killed = start("import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)")
     killed.send(b"x\n", 0)
-    assert killed.receive() == [] and killed.lost("x").signal == 9 and killed.peer_has_read()
+    assert killed.receive() == [] and killed.loss("x").signal == 9 and killed.peer_has_read()
     assert "exited with code 3" in repr(transport) and "was killed by signal" in repr(killed)
 
 
-def test_one_that_never_read_what_was_sent(start: Start) -> None:
+def test_a_child_that_never_read_its_input(start: Start) -> None:
     transport = start("import time; time.sleep(600)")
     transport.send(b"unread\n", 0)
     os.kill(transport.pid, signal.SIGKILL)
     assert transport.receive() == []
-    transport.lost("x")
+    transport.loss("x")
     assert not transport.peer_has_read()
 
 
@@ -217,7 +217,7 @@ class Bare:
         self.got += data
 
 
-def test_what_came_to_stderr_is_kept_though_the_thread_that_reads_it_is_slow(
+def test_output_on_stderr_is_kept_even_if_its_reader_is_slow(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_read = threading.Event()
@@ -226,7 +226,7 @@ def test_what_came_to_stderr_is_kept_though_the_thread_that_reads_it_is_slow(
         def wait(self, timeout: Optional[float] = None) -> bool:
             if (
                 timeout != child.STDERR_SECONDS
-            ):  # `close` has waited for the end, and now looks at what has come
+            ):  # `close` has waited for the exit, and now reads the remaining output
                 may_read.set()
             return super().wait(timeout)
 
@@ -258,7 +258,7 @@ def test_stderr_goes_to_our_own_by_default() -> None:
     assert subprocess.run(closed, cwd=ROOT, timeout=WAIT).returncode == 0
 
 
-def test_a_consumer_that_raises_or_never_returns_holds_up_nobody(
+def test_a_consumer_that_raises_or_never_returns_blocks_nothing(
     start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines: List[str] = []
@@ -318,7 +318,7 @@ def run(command: List[str], **options: Any) -> Any:
     return subprocess.run(command, stderr=subprocess.PIPE, cwd=ROOT, timeout=WAIT, **options)
 
 
-def test_nothing_else_uses_the_streams_while_they_are_taken() -> None:
+def test_no_other_code_uses_the_streams_while_a_server_has_them() -> None:
     each = "print('printed'); os.write(1, b'written\\n'); assert sys.stdin.read() == ''"
     done = run(
         serve(each, "os.write(1, b'back\\n'); print('after')"),
@@ -382,7 +382,7 @@ def test_a_fork_puts_nothing_back() -> None:
     assert done.stdout == b"one!\nafter\n"
 
 
-def test_a_stdout_of_somebody_elses_is_left_alone() -> None:
+def test_a_foreign_stdout_is_not_changed() -> None:
     code = (
         "import io, sys\nsys.stdout = own = io.StringIO()\n"
         + serve("print('own')", "assert sys.stdout is own")[2]
@@ -393,7 +393,7 @@ def test_a_stdout_of_somebody_elses_is_left_alone() -> None:
     )
 
 
-def test_without_descriptors_nothing_is_taken() -> None:
+def test_without_descriptors_the_streams_are_not_changed() -> None:
     code = (
         "import os, resource\nfrom minimcp.stdio.streams import StandardStreams\n"
         "resource.setrlimit(resource.RLIMIT_NOFILE, (4, 4))\n"
@@ -430,14 +430,14 @@ def test_without_descriptors_nothing_is_left_behind() -> None:
     assert run([sys.executable, "-c", code], stdout=subprocess.PIPE).stdout == b"True\nTrue\n"
 
 
-def test_a_lost_child_says_so_to_who_writes(start: Start) -> None:
+def test_writing_to_a_lost_child_raises(start: Start) -> None:
     transport = start("import os; os.close(0); import time; time.sleep(0.01)")
     assert transport.receive() == []
     with pytest.raises(ConnectionLost, match="cannot send"):
         transport.send(b"x\n", 0)
 
 
-def test_a_logger_gets_what_a_server_says_without_what_a_terminal_obeys(
+def test_a_logger_gets_server_output_without_control_characters(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -37,7 +37,7 @@ def wrapping(*lists: Any) -> Answering:
     )
 
 
-def test_a_wrapped_value_is_unwrapped_though_nobody_listed_the_tools() -> None:
+def test_a_wrapped_value_is_unwrapped_even_if_no_caller_listed_the_tools() -> None:
     server = wrapping()
     with minimcp.connect(server, revision=R4, timeout=WAIT) as client:
         assert [client.call_tool(name).value for name in ("mine", "foreign", "mine")] == [
@@ -77,7 +77,7 @@ def test_a_result_is_kept_when_the_tools_cannot_be_listed(
     assert len(caplog.records) == 1 and "mine" in caplog.text
 
 
-def test_what_is_no_call_is_told_before_anything_is_sent() -> None:
+def test_an_invalid_call_fails_before_anything_is_sent() -> None:
     pairs = "call_tools takes pairs of a tool's name and its arguments"
     wrong: Any = [
         (lambda client: client.call_tools(["x"]), f"{pairs}.*not 'x'"),
@@ -151,7 +151,7 @@ def test_a_program_that_forgets_to_close_ends_quietly(tmp_path: Any) -> None:
 
 @pytest.mark.requirement("SEED-01")
 @pytest.mark.parametrize("answer", [result(), error(-32601), result(odd=1), silence])
-def test_a_client_says_farewell_where_it_is_told_to(
+def test_a_client_sends_shutdown_if_configured(
     answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "SHUTDOWN_SECONDS", 0.05 if answer is silence else WAIT)

@@ -1,4 +1,4 @@
-"""What a URL is taken for, by what the server answers, and HTTP+SSE from the client's end."""
+"""How a client finds out what kind of server a URL has, and HTTP+SSE from the client's side."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ TO_THE_HANDSHAKE: Dict[str, Any] = {
 
 @pytest.mark.requirement("M:VER-C15", "M:VER-C16", "M:VER-C7", "M:VER-C8")
 @pytest.mark.parametrize("probe", TO_THE_HANDSHAKE)
-def test_what_leads_to_the_handshake(probe: str) -> None:
+def test_responses_that_lead_to_the_handshake(probe: str) -> None:
     with (
         Peer({"server/discover": TO_THE_HANDSHAKE[probe]}, handshake=True) as peer,
         connect(peer) as client,
@@ -69,7 +69,7 @@ NO_VERDICT: Dict[str, Any] = {
     "HTTP 401": lambda heard, wire: wire.whole(401),
     "HTTP 403": lambda heard, wire: wire.whole(403),
     "the connection broke": lambda heard, wire: wire.cut(),
-    "speaks 1999-01-01": lambda heard, wire: wire.error(
+    "supports 1999-01-01": lambda heard, wire: wire.error(
         UNSUPPORTED, data={"supported": ["1999-01-01"]}
     ),
     "header": lambda heard, wire: wire.error(-32020, "header"),
@@ -79,7 +79,7 @@ NO_VERDICT: Dict[str, Any] = {
 
 @pytest.mark.requirement("M:VER-C6", "M:VER-C16", "M:VER-C17")
 @pytest.mark.parametrize("words", NO_VERDICT)
-def test_what_is_no_verdict_is_raised(words: str) -> None:
+def test_responses_without_a_verdict_raise(words: str) -> None:
     with Peer({"server/discover": NO_VERDICT[words]}, handshake=True) as peer:
         with pytest.raises(minimcp.McpError, match=words):
             connect(peer)
@@ -87,7 +87,7 @@ def test_what_is_no_verdict_is_raised(words: str) -> None:
 
 
 @pytest.mark.requirement("M:VER-C17")
-def test_silence_is_no_verdict_over_http() -> None:
+def test_silence_is_not_a_verdict_over_http() -> None:
     def hang(heard: Heard, wire: Wire) -> None:
         wire.sock.recv(1)
 
@@ -98,7 +98,7 @@ def test_silence_is_no_verdict_over_http() -> None:
 
 
 @pytest.mark.requirement("M:VER-C19")
-def test_what_wants_the_handshake_is_not_probed_again() -> None:
+def test_a_server_that_wants_the_handshake_is_not_probed_again() -> None:
     with Peer(handshake=True) as peer:
         for _ in range(2):
             with connect(peer):
@@ -151,7 +151,8 @@ class Old:
 
     def get(self, heard: Heard, wire: Wire) -> None:
         wire.stream()
-        self.streams.append(wire)  # first: whoever reads the endpoint posts at once
+        # first, because the client posts as soon as it has read the endpoint
+        self.streams.append(wire)
         wire.event(self.endpoint, event="endpoint")
         wire.sock.recv(1)
 
@@ -212,7 +213,7 @@ def test_messages_go_where_the_first_endpoint_says() -> None:
         assert [client.call_tool("t").text for _ in range(2)] == ["/messages?session=1"] * 2
 
 
-def test_a_connection_is_used_again_when_what_was_posted_is_accepted(
+def test_a_connection_is_reused_after_an_accepted_post(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     read, old = threading.Semaphore(0), Old()
@@ -282,7 +283,7 @@ def test_the_header_of_the_revision_goes_with_every_later_message(version: str) 
 def test_an_endpoint_elsewhere_is_refused_at_once(
     endpoint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is elsewhere is told by the table of `same_origin` in test_fetch.py."""
+    """The table of `same_origin` in test_fetch.py defines which endpoints are on another origin."""
     monkeypatch.setattr(client_sse, "ENDPOINT_SECONDS", 2 * WAIT)
     old = Old()
     with Peer(old.said()) as peer:
@@ -301,7 +302,7 @@ def test_no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with Peer({**Old().said(), "GET": silent}) as peer:
         with pytest.raises(
-            minimcp.ConnectionFailed, match="the server named no endpoint within 0.1 s"
+            minimcp.ConnectionFailed, match="the server did not name an endpoint within 0.1 s"
         ):
             connect(peer)
 

@@ -1,5 +1,5 @@
-"""What a client listens to: how streams begin, what comes out of them, how they end, and what they
-may cost."""
+"""Subscriptions of a client: how streams begin, which changes they yield, how they end, and their
+limits."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ FAULTS: Dict[str, Any] = {
     ),
     "nonsense": (lambda id: [{"jsonrpc": "2.0", "id": id}], ProtocolViolation, "result"),
 }
-"""What a server does about a listen, and what comes of it."""
+"""The server's answer to a listen, and the resulting exception."""
 
 
 def failed(id: Any, code: int, text: str) -> Dict[str, Any]:
@@ -119,7 +119,7 @@ def test_a_stream_that_is_given_up_before_it_begins(session: bool) -> None:
 
 
 @pytest.mark.parametrize("session", [True, False])
-def test_wrong_arguments_are_told_before_anything_is_sent(session: bool) -> None:
+def test_wrong_arguments_fail_before_anything_is_sent(session: bool) -> None:
     host = Host(session=session)
     with opened(host, revision=R4 if session else "auto") as client:
         before = len(host.pipe.messages)
@@ -146,7 +146,7 @@ def listened(client: Any) -> Any:
     return session_of(client).subscriptions.listened
 
 
-def test_what_a_session_subscribes_to_is_shared() -> None:
+def test_streams_of_a_session_share_subscriptions() -> None:
     host = Host(session=True)
     with opened(host, revision=R4) as client:
         client.subscribe("a://1")
@@ -166,7 +166,7 @@ def test_what_a_session_subscribes_to_is_shared() -> None:
         assert not listened(client) and not session_of(client).subscriptions.uris
 
 
-def test_what_cannot_be_unsubscribed_keeps_nothing_else_subscribed() -> None:
+def test_a_failed_unsubscribe_does_not_keep_other_subscriptions() -> None:
     host = Host(session=True, **{"resources/unsubscribe": [error(-32603), result(), result()]})
     with opened(host, revision=R4) as client:
         with client.listen(resource_subscriptions=["a://1", "a://2", "a://3"]):
@@ -183,7 +183,7 @@ def test_a_call_that_waits_for_an_earlier_one_may_be_given_up() -> None:
         first, second = CancelToken(), CancelToken()
         slow = Task(lambda: client.subscribe("a://1", cancel=first))
         assert eventually(lambda: host.subscriptions())
-        with pytest.raises(RequestTimeout, match="an earlier change of the subscriptions"):
+        with pytest.raises(RequestTimeout, match="an earlier change to the subscriptions"):
             client.subscribe("a://2", timeout=0.02)
         waiting = Task(lambda: client.unsubscribe("a://1", cancel=second))
         assert eventually(lambda: waits_on(session_of(client).subscriptions))
@@ -270,7 +270,7 @@ def test_a_subscription_that_is_not_honoured_leaves_the_old_stream() -> None:
 
 
 @pytest.mark.requirement("M:SUB-11")
-def test_a_stream_that_the_server_ends_is_opened_again_and_the_gap_is_told() -> None:
+def test_a_stream_that_the_server_ends_is_reopened_and_the_gap_is_reported() -> None:
     host, heard = Host(), Heard()
     host.answers[LISTEN] = [
         host.agree,
@@ -292,7 +292,7 @@ def test_a_stream_that_the_server_ends_is_opened_again_and_the_gap_is_told() -> 
 
 
 @pytest.mark.requirement("M:SUB-9")
-def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_just_then(
+def test_a_stream_ended_by_its_server_is_over_even_if_the_connection_is_lost_just_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked, wait_until = threading.Event(), module.wait_until
@@ -318,7 +318,7 @@ def test_a_stream_that_its_server_ended_is_over_though_the_connection_was_lost_j
         assert list(changes) == []
 
 
-def test_the_pause_grows_and_begins_anew_after_a_long_life(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pause_grows_and_is_reset_after_a_long_life(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_PAUSE_SECONDS", 0.02)
     host, heard = Host(), Heard()
     with opened(host, **heard.callbacks) as client:
@@ -373,7 +373,7 @@ def test_a_callback_may_subscribe_and_unsubscribe_and_close() -> None:
 @pytest.mark.parametrize(
     "answer", [error(-32601, "none"), error(-32603, "full"), result(), silence]
 )
-def test_a_server_that_gives_no_stream_is_connected_all_the_same(
+def test_a_server_without_streams_can_still_be_connected(
     answer: Answer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "BACKGROUND_SECONDS", 0.05)
@@ -420,12 +420,12 @@ def told(changes: Changes, count: int) -> List[Any]:
         {"notifications": {"resourceSubscriptions": [5]}},
     ],
 )
-def test_what_is_not_understood_is_not_honoured(params: Any) -> None:
+def test_an_invalid_filter_honors_nothing(params: Any) -> None:
     assert Filter.from_wire(params) == Filter()
 
 
 @pytest.mark.requirement("M:SUB-17", "M:SUB-7", "M:STD-6", "M:SUB-18", "M:SUB-12")
-def test_two_streams_on_one_connection_are_told_apart() -> None:
+def test_two_streams_on_one_connection_are_distinguished() -> None:
     host = Host(None)
     host.answers[LISTEN] = [
         # The acknowledgement and the first changes arrive in one piece.
@@ -473,7 +473,9 @@ def test_two_streams_on_one_connection_are_told_apart() -> None:
         assert client.ping() >= 0
 
 
-def test_what_has_no_place_on_a_stream_is_ignored(caplog: pytest.LogCaptureFixture) -> None:
+def test_messages_that_do_not_belong_on_a_stream_are_ignored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "minimcp.client")
     host = Host()
     with minimcp.connect(host) as client, client.listen(**ALL) as changes:
@@ -585,7 +587,7 @@ def test_a_stream_that_cannot_be_opened_leaves_nothing(
         assert not session.streams and not session.calls.pending()
 
 
-def test_a_stream_that_another_call_keeps_from_unsubscribing_holds_nothing(
+def test_a_stream_that_another_call_keeps_from_unsubscribing_blocks_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "UNSUBSCRIBE_SECONDS", 0.02)
@@ -601,7 +603,7 @@ def test_a_stream_that_another_call_keeps_from_unsubscribing_holds_nothing(
         assert host.subscriptions()[-1] == ("unsubscribe", "a://1")
 
 
-def test_what_may_be_subscribed_to_after_all_is_unsubscribed() -> None:
+def test_a_subscription_that_may_have_succeeded_is_cancelled() -> None:
     host = Host(session=True, **{"resources/subscribe": silence})
     with opened(host, revision=R4) as client:
         with pytest.raises(RequestTimeout):

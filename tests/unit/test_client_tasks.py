@@ -51,8 +51,8 @@ class Script(Answering):
     """A server where requests stand alone, with one task.
 
     Args:
-        answers: Of `tasks/get`, one after the other.
-        more: Of other methods.
+        answers: The answers to `tasks/get`, one after the other.
+        more: The answers to other methods.
     """
 
     def __init__(self, *answers: Any, **more: Any) -> None:
@@ -168,7 +168,7 @@ def test_a_task_that_was_cancelled_may_be_gone() -> None:
         assert script.pipe.methods().count("tasks/cancel") == 2
 
 
-def test_what_has_ended_stays_so(sleeps: List[float]) -> None:
+def test_an_ended_task_stays_ended(sleeps: List[float]) -> None:
     script = Script(state("completed", result=DONE), state("working"))
     with opened(script) as client:
         task = client.start_task("work")
@@ -177,7 +177,7 @@ def test_what_has_ended_stays_so(sleeps: List[float]) -> None:
         assert task.result().text == "done"
 
 
-def test_a_task_that_had_ended_when_it_was_told_of(sleeps: List[float]) -> None:
+def test_a_task_that_ended_before_it_was_announced(sleeps: List[float]) -> None:
     done = state("completed", "task")
     with opened(Script(state("completed", result=DONE), **{"tools/call": done})) as client:
         assert client.call_tool("work").text == "done"
@@ -199,7 +199,7 @@ def test_a_result_at_once_is_a_task_that_has_ended() -> None:
     state("resting"), state("completed", result=5), state("completed"), state("failed", error={"code": "x"}),
     result(resultType="complete", taskId="another", status="completed", result=DONE), result(resultType="complete"),
 ])  # fmt: skip
-def test_what_makes_no_sense_is_refused(answer: Any, sleeps: List[float]) -> None:
+def test_invalid_results_are_rejected(answer: Any, sleeps: List[float]) -> None:
     script = Script(answer)
     with opened(script) as client:
         with pytest.raises(ProtocolViolation):
@@ -252,11 +252,11 @@ def test_with_a_handshake_it_polls_until_the_end(sleeps: List[float]) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-06-18", R4, R5])
-def test_a_task_where_there_are_none(revision: str) -> None:
+def test_a_task_from_a_server_without_tasks(revision: str) -> None:
     handshake = initialized(revision, tools={})
     script = Script(**{"initialize": handshake, "server/discover": discovered()})
     told = {
-        "2025-06-18": "2025-06-18 does not have tasks",
+        "2025-06-18": "2025-06-18 does not support tasks",
         R4: "does not declare the capability tasks",
         R5: f"does not declare the extension {ID}$",
     }
@@ -290,7 +290,9 @@ def waits(client: Client, script: Script, polls: int) -> bool:
 
 @pytest.mark.requirement("TASK-30", "TASK-29")
 @pytest.mark.parametrize("revision", [R4, R5])
-def test_a_notice_shortens_the_wait_for_the_next_look_and_is_no_look(revision: str) -> None:
+def test_a_notification_shortens_the_wait_for_the_next_poll_and_does_not_replace_it(
+    revision: str,
+) -> None:
     looks = [state("working", pollInterval=60000, pollIntervalMs=60000)] * 2 + [
         state("completed", result=DONE)
     ]
@@ -330,7 +332,7 @@ def test_notices_do_not_have_a_client_poll_without_a_pause(monkeypatch: pytest.M
     assert (pauses, script.polls()) == ([tasks.NOTICE_SECONDS] * 2, 3)
 
 
-def test_what_has_ended_while_an_earlier_answer_is_read_stays_so() -> None:
+def test_a_task_that_ends_while_an_earlier_answer_is_read_stays_ended() -> None:
     task = tasks.Task(None, "t1")  # type: ignore[arg-type]
     take, reading = task._take, task._changed
 

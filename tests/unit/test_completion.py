@@ -1,4 +1,4 @@
-"""Completers: what may be given for one, how it is called, and what is done with what it returns."""
+"""Completers: their forms, their arguments, and their results."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Cities:
         return ["static " + value]
 
 
-def test_which_forms_there_are() -> None:
+def test_forms_of_a_completer() -> None:
     def one(value: str) -> List[str]:
         return [value]
 
@@ -85,7 +85,7 @@ def test_which_forms_there_are() -> None:
     assert completers(tone=[])["tone"]("", {}).values == [], "what is given comes first"
 
 
-def test_what_is_refused() -> None:
+def test_rejected_completers() -> None:
     async def waits(value: str) -> List[str]:
         return []
 
@@ -156,7 +156,7 @@ def test_at_most_a_hundred() -> None:
     }
 
 
-def test_what_a_completer_may_not_return() -> None:
+def test_results_that_a_completer_must_not_return() -> None:
     for found in ("Oslo", b"Oslo", None, 5, {"Oslo": 1}, ["Oslo", 5], [None], ["x"] * 50 + [b"y"]):
         with pytest.raises(
             TypeError, match=r"prompt .x.: the completer of .city. (must return|returned)"

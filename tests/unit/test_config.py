@@ -1,4 +1,5 @@
-"""Config files of hosts: what is read, what stands for what, and what a wrong one is told."""
+"""Config files of hosts: how they are read, what their variables mean, and the errors for invalid
+ones."""
 
 from __future__ import annotations
 
@@ -146,7 +147,7 @@ WRONG: Dict[str, Any] = {
 
 
 @pytest.mark.parametrize("problem", WRONG)
-def test_what_a_wrong_entry_is_told(problem: str, tmp_path: Path) -> None:
+def test_errors_for_wrong_entries(problem: str, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_text(json.dumps({"mcpServers": {"it": WRONG[problem], "fine": {"command": "x"}}}))
     with pytest.raises(ValueError, match=f"^{file}: server 'it': {problem}"):
@@ -182,14 +183,14 @@ def test_names() -> None:
         (b'{"servers": {"a": {}, "b": {}, "a": {}}}', "the member 'a' is repeated"),
     ],
 )
-def test_what_is_no_config(data: bytes, problem: str, tmp_path: Path) -> None:
+def test_invalid_configs(data: bytes, problem: str, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     file.write_bytes(data)
     with pytest.raises(ValueError, match=f"^{file}: .*{problem}"):
         read_servers(file)
 
 
-def test_what_is_no_file(tmp_path: Path) -> None:
+def test_paths_that_are_not_files(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="none.json"):
         read_servers(tmp_path / "none.json")
     for wrong in (["mcp.json"], 5, b"mcp.json"):
@@ -277,7 +278,7 @@ FILTERS: Any = [
 
 
 @pytest.mark.parametrize("members, offered", FILTERS)
-def test_which_tools_are_offered(members: Any, offered: Any, tmp_path: Path) -> None:
+def test_offered_tools(members: Any, offered: Any, tmp_path: Path) -> None:
     offers = one_entry({"command": "x", **members}).offers
     assert [name for name in "abc" if offers is None or offers(name)] == offered
     file = tmp_path / "mcp.json"
@@ -361,7 +362,7 @@ def test_members_of_hosts_that_are_wrong(members: Any, problem: str) -> None:
         one({"command": "x", **members})
 
 
-def test_what_is_off_is_not_opened() -> None:
+def test_a_disabled_server_is_not_opened() -> None:
     off = [{"disabled": True}, {"enabled": False}, {"enabled": True, "disabled": True}]
     servers = {str(at): {"command": "x", **each} for at, each in enumerate(off)}
     assert read_servers({**servers, "on": {"command": "x", "enabled": True}}).names == ["on"]
@@ -538,7 +539,7 @@ def test_a_failure_names_the_file_and_the_variable(
     file.write_text(json.dumps({"mcpServers": {"docs": {"command": "${DOCS_COMMAND}"}}}))
     with pytest.raises(minimcp.ConnectionFailed) as caught:
         minimcp.connect("docs", config=file)
-    said = f"the server 'docs' of {file}: command from the environment variable DOCS_COMMAND: "
+    said = f"the server 'docs' in {file}: command from the environment variable DOCS_COMMAND: "
     assert said in str(caught.value) and "no-such-program" in str(caught.value)
     group = minimcp.connect_all(file)
     assert said in str(group.errors["docs"])

@@ -1,5 +1,4 @@
-"""`connect`: what it takes a target for, what it says when that fails, and which options do not
-apply."""
+"""`connect`: how it interprets a target, its error messages, and options that do not apply."""
 
 from __future__ import annotations
 
@@ -117,7 +116,7 @@ def test_a_program_comes_before_a_file_of_that_name(
             read_target(line)
 
 
-def test_a_script_with_arguments_is_no_program(
+def test_a_script_with_arguments_is_not_a_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -150,7 +149,7 @@ def test_a_file_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert read_target("gone.py", cwd="folder").object.command == (sys.executable, "gone.py")
 
 
-def test_what_names_no_server() -> None:
+def test_targets_that_name_no_server() -> None:
     for target, kind, text in (
         (Server, TypeError, "class"),
         (5, TypeError, "int"),
@@ -234,7 +233,7 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
     with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
         assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
     with pytest.raises(
-        minimcp.ConnectionFailed, match=f"as the server 'dead' of {file}: .*no such program"
+        minimcp.ConnectionFailed, match=f"as the server 'dead' in {file}: .*no such program"
     ):
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
@@ -324,7 +323,7 @@ def test_a_connection_that_gets_no_threads_leaves_nothing_open(
     assert server.pipe.closed
 
 
-def test_closing_again_what_a_token_has_ended_raises_nothing() -> None:
+def test_closing_a_client_that_a_token_has_ended_does_not_raise() -> None:
     server = Answering({"initialize": silence})
     session = ClientSession.over(server.open_pipe(), Host(), Limits())
     session.stop(minimcp.Cancelled("enough"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
@@ -22,6 +22,7 @@ from minimcp.errors import (
 )
 from minimcp.protocol.messages import Request
 
+from ..rows import for_each
 from ..scripted import (
     ScriptedPipe,
     ScriptedRole,
@@ -55,9 +56,11 @@ def by_id(lines: List[Any]) -> Dict[Any, Any]:
 def test_an_array_is_answered_by_an_array() -> None:
     with open_channel() as (connection, pipe, role):
         role.serve("work", lambda request: {"n": 1})
-        role.serve(
-            "full", lambda request: {}, start=lambda request: request.refuse(InternalError("full"))
-        )
+
+        def full(request: Any) -> None:
+            raise InternalError("full")
+
+        role.serve("full", lambda request: {}, start=full)
         role.serve("wait", lambda request: request.sleep(WAIT))
         items = [
             request(1, "work"), request(2, "initialize"), request(3, "nobody"), 5, notice("notifications/x"),
@@ -83,13 +86,19 @@ def test_an_array_is_answered_by_an_array() -> None:
 
 
 class Client(ConnectionRole):
-    """What a client is: it answers nothing that it cannot read."""
+    """The role of a client, which does not answer unreadable messages."""
 
     def admit(self, request: Request) -> Any:
         return None
 
 
-def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(
+def client_channel() -> Tuple[Connection, ScriptedPipe]:
+    """Return an open connection of a client, and its pipe. The test closes it."""
+    pipe = ScriptedPipe()
+    return Connection(pipe, Client(), pool=Pool(None, "test")).open(), pipe
+
+
+def test_a_server_responds_to_an_invalid_message_and_a_client_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with open_channel() as (connection, pipe, _):
@@ -99,8 +108,7 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(
         with pytest.raises(ProtocolViolation):
             connection.calls.wait(call, Deadline(WAIT))
         assert pipe.lines(2)[1]["error"]["code"] == -32700
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    connection, pipe = client_channel()
     pipe.give(*[b"I am no server %d" % number for number in range(8)])
     pipe.give(request(0, "dropped"), {**request(1, "x"), "params": 5})
     assert pipe.lines(1)[0]["id"] == 1
@@ -116,7 +124,7 @@ def test_what_is_no_message_is_answered_by_a_server_and_shown_by_a_client(
     assert len(shown) == 5
 
 
-def test_a_line_that_is_too_long_ends_the_call_that_it_answers_or_all() -> None:
+def test_an_oversized_line_ends_the_call_that_it_answers_or_all() -> None:
     with open_channel() as (connection, pipe, _):
         first, second = (connection.calls.start("work", no_params) for _ in range(2))
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":%d,"result":{' % first.id, b"}"))
@@ -141,7 +149,7 @@ def give_pool(connection: Connection, pool: Pool) -> None:
     connection.writer._pool = pool
 
 
-def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_writer() -> None:
+def test_a_small_line_is_written_by_its_own_thread_and_others_by_the_writer() -> None:
     with open_channel() as (connection, pipe, _):
         threads: List[str] = []
         send = pipe.send
@@ -171,7 +179,7 @@ def test_a_small_line_is_written_by_the_thread_that_has_it_and_others_by_the_wri
         pool.close()
 
 
-def test_threads_that_send_while_another_one_writes_come_behind_it_with_whole_lines() -> None:
+def test_lines_sent_while_another_thread_writes_follow_it_whole() -> None:
     with open_channel() as (connection, pipe, _):
         begun, release = threading.Event(), threading.Event()
         send = pipe.send
@@ -198,7 +206,7 @@ def test_threads_that_send_while_another_one_writes_come_behind_it_with_whole_li
         assert numbers == list(range(9))
 
 
-def test_a_cancellation_goes_behind_its_request_that_is_queued() -> None:
+def test_a_cancellation_follows_its_queued_request() -> None:
     with open_channel(room=0) as (connection, pipe, _):
         connection.post(b'{"method":"stuck"}\n')
         wait_for(pipe.stuck)
@@ -209,21 +217,7 @@ def test_a_cancellation_goes_behind_its_request_that_is_queued() -> None:
         assert methods == ["stuck", "work", "notifications/cancelled"]
 
 
-def test_while_jobs_wait_lines_are_joined_in_their_order() -> None:
-    with open_channel() as (connection, pipe, _):
-        release, begun = threading.Event(), threading.Event()
-        pool = Pool(1, "full")
-        give_pool(connection, pool)
-        pool.submit(lambda: (begun.set(), release.wait(WAIT)), bool)
-        wait_for(begun)
-        for number in (1, 2, 3):
-            connection.send(b"[%d]\n" % number)
-        assert connection.writer.flush(WAIT) and pipe.sent == b"[1]\n[2]\n[3]\n"
-        release.set()
-        pool.close()
-
-
-def test_every_line_is_traced_whoever_writes_it() -> None:
+def test_every_line_is_traced_by_whichever_thread_writes_it() -> None:
     seen: List[Any] = []
     with open_channel(trace=lambda *told: seen.append(told)) as (connection, pipe, _):
         connection.send(b"[1]\n[2]\n")
@@ -233,7 +227,7 @@ def test_every_line_is_traced_whoever_writes_it() -> None:
     assert seen == [("-->", line) for line in (b"[1]", b"[2]", b"[3]", b"[4]")]
 
 
-def test_what_is_posted_by_others_holds_no_reader_up() -> None:
+def test_lines_posted_by_other_threads_do_not_block_the_reader() -> None:
     with open_channel(room=0) as (connection, pipe, role):
         connection.post(b'"%s"\n' % (b"x" * connection_module.READER_BYTES))
         for number in (1, 2):
@@ -242,7 +236,7 @@ def test_what_is_posted_by_others_holds_no_reader_up() -> None:
         pipe.take(None)
 
 
-def test_what_the_reader_answers_itself_is_written_by_the_writer() -> None:
+def test_responses_of_the_reader_are_written_by_the_writer() -> None:
     with open_channel() as (_, pipe, role):
         threads: List[str] = []
         send = pipe.send
@@ -300,7 +294,7 @@ def test_many_lines_are_joined_into_one_write() -> None:
         assert len(sizes) <= 4 and max(sizes) <= connection_module.JOINED_BYTES + 1003
 
 
-def test_who_sends_more_than_the_peer_takes_waits_with_a_deadline() -> None:
+def test_a_sender_waits_with_a_deadline_for_a_slow_peer() -> None:
     with open_channel(room=0, backlog_bytes=10) as (connection, pipe, _):
         assert connection.send(b'{"first":1}\n')
         assert not connection.send(b'{"second":2}\n', Deadline(0.01))
@@ -312,7 +306,7 @@ def test_who_sends_more_than_the_peer_takes_waits_with_a_deadline() -> None:
         assert sending.result() and pipe.lines(2) == [{"first": 1}, {"third": 3}]
 
 
-def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_does() -> None:
+def test_no_request_starts_while_the_peer_does_not_read_and_all_start_when_it_does() -> None:
     with open_channel(room=0, backlog_bytes=2000, requests=None) as (connection, pipe, role):
         ran: List[Any] = []
         role.serve("work", lambda request: ran.append(request.request.id) or {})
@@ -328,7 +322,7 @@ def test_nothing_is_begun_for_a_peer_that_takes_nothing_and_all_of_it_when_it_do
         assert connection.writer.flush(WAIT), "what it was asked to call is not counted"
 
 
-def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
+def test_a_peer_that_reads_nothing_is_lost_in_time() -> None:
     with open_channel(room=0, write_timeout=0.02) as (connection, pipe, role):
         waiting = Task(connection.calls.wait, connection.calls.start("work", no_params), NEVER)
         with pytest.raises(ConnectionLost, match="the peer accepted no bytes for 0.02 s"):
@@ -338,7 +332,7 @@ def test_a_peer_that_takes_no_byte_is_lost_in_time() -> None:
             connection.send(b"{}\n")
 
 
-def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
+def test_a_reader_with_too_many_queued_bytes_continues_when_the_peer_reads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
@@ -360,7 +354,7 @@ def test_a_reader_that_owes_more_than_a_mebibyte_goes_on_when_the_peer_takes_it(
         assert len(pipe.lines(101)) == 101
 
 
-def test_a_peer_that_takes_no_answers_of_the_reader_is_lost(
+def test_a_peer_that_does_not_read_the_readers_responses_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection_module, "READER_BYTES", 1000)
@@ -380,9 +374,9 @@ def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
         connection.calls.start("work", no_params)
 
 
-def test_a_failed_write_waits_for_what_the_reader_knows() -> None:
+def test_a_failed_write_reports_the_cause_that_the_reader_knows() -> None:
     class Leaving(ScriptedPipe):
-        def lost(self, reason: str) -> ConnectionLost:
+        def loss(self, reason: str) -> ConnectionLost:
             return ConnectionLost(f"exit code 3: {reason}")
 
     pipe = Leaving()
@@ -398,7 +392,9 @@ def test_a_failed_write_waits_for_what_the_reader_knows() -> None:
     connection.close()
 
 
-def test_an_answer_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_response_that_cannot_be_written_ends_only_the_connection(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("DEBUG")
     with open_channel() as (connection, pipe, role):
         role.serve("work", lambda request: {"x": "y"})
@@ -412,7 +408,9 @@ def test_an_answer_that_cannot_be_written_hurts_nobody(caplog: pytest.LogCapture
 # ------------------------------------------------------------ the end
 
 
-def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_request_that_does_not_finish_in_time_is_abandoned_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with open_channel(drain_grace=0.01) as (connection, pipe, role):
         begun, over = threading.Event(), threading.Event()
         role.serve(
@@ -426,7 +424,7 @@ def test_what_does_not_finish_in_time_is_left_and_logged(caplog: pytest.LogCaptu
         assert "1 requests are still running after 0.01 s" in caplog.text and pipe.sent == b""
 
 
-def test_close_tells_the_peer_of_calls_and_cancels_what_runs() -> None:
+def test_close_cancels_calls_and_running_requests() -> None:
     with open_channel() as (connection, pipe, role):
         reasons: List[Any] = []
         begun = threading.Event()
@@ -444,21 +442,6 @@ def test_close_tells_the_peer_of_calls_and_cancels_what_runs() -> None:
         assert eventually(lambda: reasons == ["the connection is closed"]) and len(role.losses) == 1
 
 
-@pytest.mark.parametrize("reason", [None, "the server was told to end"])
-def test_close_with_a_grace_waits_for_answers(reason: Any) -> None:
-    with open_channel() as (connection, pipe, role):
-        begun, release = threading.Event(), threading.Event()
-        role.serve("work", lambda request: (
-            request.on_cancel(release.set), begun.set(), wait_for(release)) and {"reason": request.token.reason})  # fmt: skip
-        pipe.give(request(1, "work"))
-        wait_for(begun)
-        closing = Task(connection.close, WAIT, reason)
-        if reason is None:
-            release.set()
-        closing.result()
-        assert pipe.lines(1)[0]["result"] == {"reason": reason}
-
-
 def test_close_from_its_own_threads_and_of_one_that_was_never_opened() -> None:
     role = ScriptedRole()
     connection = Connection(ScriptedPipe(), role, pool=Pool(None, "test"))
@@ -474,7 +457,9 @@ def test_close_from_its_own_threads_and_of_one_that_was_never_opened() -> None:
 
 
 @pytest.mark.parametrize("part", ["reader", "writer"])
-def test_close_may_come_while_its_threads_begin(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_may_happen_while_its_threads_start(
+    part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start, connection = (
         threading.Thread.start,
         Connection(ScriptedPipe(), ScriptedRole(), pool=Pool(1, "x")),
@@ -508,55 +493,22 @@ def test_threads_that_do_not_end_are_named(
         release.set()
 
 
-def test_a_fault_of_the_reader_ends_in_a_loss(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("thread", ["reader", "writer"])
+def test_a_fault_of_a_thread_ends_in_a_loss(thread: str) -> None:
     with open_channel() as (connection, pipe, role):
-        role.noticed = lambda notification: {}["missing"]
         call = connection.calls.start("work", no_params)
-        pipe.give(notice("notifications/x"))
-        with pytest.raises(ConnectionLost, match="the reader failed: KeyError"):
-            connection.calls.wait(call, Deadline(WAIT))
-        assert connection.wait_until_ended(WAIT)
-
-
-def test_a_fault_of_the_writer_ends_in_a_loss() -> None:
-    with open_channel() as (connection, pipe, _):
-        call = connection.calls.start("work", no_params)
-        pipe.failing = KeyError("missing")
-        connection.post(b"{}\n")
-        with pytest.raises(ConnectionLost, match="the writer failed: KeyError"):
-            connection.calls.wait(call, Deadline(WAIT))
-        assert connection.wait_until_ended(WAIT)
-
-
-@pytest.mark.requirement("M:CAN-6", "M:SUB-9", "M:SUB-10")
-@pytest.mark.parametrize("end", ["of the input", "by a signal", "by a signal, without a grace"])
-def test_open_streams_end_politely_alone_and_in_an_array(end: str) -> None:
-    class Streams(ScriptedRole):
-        def on_draining(self, sink: Any) -> None:
-            while streams:
-                stream = streams.pop(0)
-                assert stream.sink is sink and not stream.token.cancelled
-                stream.sink.respond(stream, b'{"ended":%d}\n' % stream.request.id, False)
-                stream.sink.post(stream.sink.closing_message(stream.request.id))
-
-    streams: List[Any] = []
-    with open_channel(Streams()) as (connection, pipe, role):
-        role.serve("listen", lambda request: streams.append(request) or DEFERRED)
-        pipe.give(request(1, "listen"))
-        assert eventually(lambda: streams)
-        pipe.give(dumps([request(2, "listen")]))
-        assert eventually(lambda: len(streams) == 2)
-        if end == "of the input":
-            pipe.end()
+        if thread == "reader":
+            role.noticed = lambda notification: {}["missing"]
+            pipe.give(notice("notifications/x"))
         else:
-            grace = 0.0 if "without" in end else LONG
-            Task(connection.close, grace, "the server was told to end").result()
-        lines = pipe.lines(4)
-        assert lines[0] == {"ended": 1} and lines[2] == [{"ended": 2}]
-        assert [line["params"]["requestId"] for line in lines[1::2]] == [1, 2]
+            pipe.failing = KeyError("missing")
+            connection.post(b"{}\n")
+        with pytest.raises(ConnectionLost, match=f"the {thread} failed: KeyError"):
+            connection.calls.wait(call, Deadline(WAIT))
+        assert connection.wait_until_ended(WAIT)
 
 
-def test_what_comes_while_a_signal_ends_it_is_refused() -> None:
+def test_requests_that_arrive_while_a_signal_ends_it_are_rejected() -> None:
     """Else a stream that is opened now would be waited for."""
 
     class Late(ScriptedRole):
@@ -607,13 +559,13 @@ UNREADABLE = [
     b'{"jsonrpc":"2.0","id":%d,"result":{"a":"' + b"x" * 100_000 + b'\t"}}',
     b'{"jsonrpc":"2.0","id":%d,"result":[1]}',
     b'{"id":%d,"result":{}}',
+    b"{'id': %d, 'error': {'id': 4}}",
 ]
 
 
-@pytest.mark.parametrize("line", UNREADABLE, ids=range(len(UNREADABLE)))
+@for_each("line", UNREADABLE)
 def test_a_response_that_cannot_be_read_ends_the_one_call_whose_id_it_has(line: bytes) -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+    connection, pipe = client_channel()
     first, second = (connection.calls.start("work", no_params) for _ in range(2))
     pipe.give(line % first.id)
     with pytest.raises(ProtocolViolation) as caught:
@@ -624,7 +576,7 @@ def test_a_response_that_cannot_be_read_ends_the_one_call_whose_id_it_has(line: 
     connection.close()
 
 
-# Lines that may not end any call: nobody can tell whose they are, or they are no response.
+# Lines that must not end any call, because they belong to no certain call or are not responses.
 UNCLEAR = [
     b'{"jsonrpc":"2.0","id":99,"result":{"id":1,"a":NaN}}',
     b'{"jsonrpc":"2.0","result":{"x":{"id":1},"y":{"id":2},"a":NaN}}',
@@ -634,13 +586,16 @@ UNCLEAR = [
     b'working on "id": 1 now',
     b'"id": 1.5, "result": x',
     b'{"result":NaN}',
+    b"{'id': 1, 'method': 'm', 'result': {}}",
+    b"{'id': 1}",
+    b"{'id': 01, 'result': 1}",
+    b'{"id": "\\ud800", "result": x}',
 ]
 
 
-@pytest.mark.parametrize("line", UNCLEAR, ids=range(len(UNCLEAR)))
-def test_a_line_that_nobody_can_assign_ends_no_call(line: bytes) -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+@for_each("line", UNCLEAR)
+def test_a_line_that_belongs_to_no_certain_call_ends_none(line: bytes) -> None:
+    connection, pipe = client_channel()
     calls = [connection.calls.start("work", no_params) for _ in range(2)]
     assert [call.id for call in calls] == [1, 2]
     pipe.give(line, {"jsonrpc": "2.0", "id": 2, "result": {"a": 1}})
@@ -649,10 +604,9 @@ def test_a_line_that_nobody_can_assign_ends_no_call(line: bytes) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize("ending", [{"result": {"a": 1}}, {"error": {"code": 1, "message": "x"}}])
-def test_an_id_that_comes_back_as_text_means_the_number(ending: Any) -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+@for_each("ending", [{"result": {"a": 1}}, {"error": {"code": 1, "message": "x"}}])
+def test_an_id_returned_as_text_means_the_number(ending: Any) -> None:
+    connection, pipe = client_channel()
     call = connection.calls.start("work", no_params)
     for other in ("01", " 1", "+1", "1.0", "one", ""):
         pipe.give({"jsonrpc": "2.0", "id": other, **ending})
@@ -662,9 +616,8 @@ def test_an_id_that_comes_back_as_text_means_the_number(ending: Any) -> None:
     connection.close()
 
 
-def test_null_beside_a_result_or_an_error_counts_as_absent() -> None:
-    pipe = ScriptedPipe()
-    connection = Connection(pipe, Client(), pool=Pool(None, "test")).open()
+def test_null_next_to_a_result_or_an_error_counts_as_absent() -> None:
+    connection, pipe = client_channel()
     first, second, third = (connection.calls.start("work", no_params) for _ in range(3))
     failed = {"code": 1, "message": "x"}
     pipe.give(
@@ -679,5 +632,5 @@ def test_null_beside_a_result_or_an_error_counts_as_absent() -> None:
     connection.close()
 
 
-def test_a_role_pings_nobody_unless_it_says_how() -> None:
+def test_a_role_has_no_ping_by_default() -> None:
     assert ConnectionRole().ping() is None

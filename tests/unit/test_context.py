@@ -1,4 +1,4 @@
-"""What a handler sees and says through its Context, without a connection."""
+"""The attributes and methods of Context in a handler, without a connection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def context(**options: Any) -> "tuple[Context, Any]":
     return Context(made), made
 
 
-def test_what_is_known_of_the_request() -> None:
+def test_attributes_of_the_request() -> None:
     owner = object()
     ctx, made = context(
         params={"name": "x", "_meta": {"a": 1}},
@@ -73,7 +73,7 @@ def test_reading_a_resource_of_the_same_server() -> None:
     assert len(seen) == 1
 
 
-def test_a_stream_is_closed_only_where_a_client_can_come_back() -> None:
+def test_a_stream_is_closed_only_if_a_client_can_resume_it() -> None:
     ctx = testing.context()
     assert ctx.close_stream() is False
     ctx.cancel()

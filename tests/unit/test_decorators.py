@@ -105,7 +105,7 @@ def test_a_subclass_inherits_marks_and_may_take_methods_away() -> None:
         assert client.call_tool("kind").text == "Counted"
 
 
-def test_what_cannot_be_registered_is_taken_back_whole() -> None:
+def test_a_failed_registration_of_an_object_registers_nothing() -> None:
     class Half:
         @minimcp.resource("half://a")
         def page(self) -> str:
@@ -134,7 +134,7 @@ def test_what_cannot_be_registered_is_taken_back_whole() -> None:
         assert client.list_tools() == client.list_resources() == client.list_prompts() == []
 
 
-def test_what_is_no_object_with_marks() -> None:
+def test_values_without_decorated_methods() -> None:
     for wrong in (
         lambda: minimcp.tool("name"),
         lambda: minimcp.prompt("name"),
@@ -170,7 +170,7 @@ def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
-    """The classes for type checkers, what `help` says, and what is checked are the same."""
+    """The classes for type checkers, the output of `help` and the run-time checks agree."""
     extensions = [Apps(), Tasks()]
     server = Server("x", extensions=extensions)
     features = [feature_of(server, name) for name in ("prompts", "resources", "access")]

@@ -275,7 +275,7 @@ FORGED = "m\x1b]0;PWNED\x07\x1b[2J\nERROR:root:forged\r\x9b1m\u2028\u202e\ud800 
 
 
 def logged(message: str, *args: Any, error: Any = None) -> str:
-    """What one record of the package's loggers writes, without its last line end."""
+    """Return the text of one record of the package's loggers, without the final line end."""
     stream, log = io.StringIO(), errors.logger("minimcp.tests.logged")
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter(logging.BASIC_FORMAT))
@@ -348,7 +348,7 @@ def test_a_logger_is_guarded_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.count("Traceback") == 1
 
 
-def test_what_is_clean_is_logged_as_it_is_and_what_is_long_is_cut() -> None:
+def test_clean_text_is_logged_unchanged_and_long_text_is_cut() -> None:
     assert (
         logged("%s: %d %r", "T\xe9st", 5, "a'b")
         == """ERROR:minimcp.tests.logged:T\xe9st: 5 "a'b\""""
@@ -359,7 +359,7 @@ def test_what_is_clean_is_logged_as_it_is_and_what_is_long_is_cut() -> None:
     )
 
 
-def test_a_traceback_stands_apart_and_holds_nothing_that_a_terminal_obeys() -> None:
+def test_a_traceback_is_separate_and_has_no_control_characters() -> None:
     try:
         try:
             raise KeyError(FORGED)

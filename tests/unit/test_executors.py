@@ -1,4 +1,4 @@
-"""Where handlers run: queues of requests, who leaves them how, and whose thread takes them out."""
+"""Executors: the queues of requests, how requests leave them, and which thread runs them."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     assert [line["result"] for line in answers(made)] == [{"n": 1}]
 
 
-def test_what_refuses_it_keeps_it_out(kept: Kept) -> None:
+def test_a_rejected_request_is_not_queued(kept: Kept) -> None:
     made = exchange(limit=0)
     kept.start(made)
     assert "requests are already running" in answers(made)[0]["error"]["message"]
     assert kept.jobs == [] and repr(kept) == "<Kept 0 waiting>"
 
 
-def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: Kept) -> None:
+def test_ctrl_c_in_a_handler_reaches_the_main_thread_after_the_response(kept: Kept) -> None:
     here, there = exchange(interrupt), exchange(interrupt)
     kept.start(here)
     kept.start(there)
@@ -88,7 +88,7 @@ def test_ctrl_c_in_a_handler_goes_on_to_the_main_thread_after_the_answer(kept: K
 
 
 class Queue:
-    """Somebody's queue: each look at its method makes a new object."""
+    """A user's queue. Each access to its method returns a new object."""
 
     def post(self, job: Callable[[], None]) -> None:
         job()
@@ -130,11 +130,11 @@ def test_it_cannot_run_inside_itself() -> None:
 
     main.start(exchange(inside))
     assert main.pump() == 1 and main.pump() == 0
-    assert errors == ["this thread is already pumping: a pumped handler cannot pump"]
+    assert errors == ["this thread is already pumping, and a pumped handler cannot pump"]
 
 
 def told(made: IncomingRequest) -> int:
-    """Have what runs aside for this request run; how much it was."""
+    """Run the postponed work of this request, and return how many functions that were."""
     sink: Any = made.sink
     work, sink.aside = sink.aside, []
     for each in work:
@@ -142,7 +142,7 @@ def told(made: IncomingRequest) -> int:
     return len(work)
 
 
-def test_the_author_is_told_once_between_two_pumps(caplog: pytest.LogCaptureFixture) -> None:
+def test_on_pump_needed_is_called_once_between_two_pumps(caplog: pytest.LogCaptureFixture) -> None:
     rung: List[int] = []
 
     def ring() -> None:
@@ -164,7 +164,7 @@ def test_the_author_is_told_once_between_two_pumps(caplog: pytest.LogCaptureFixt
     assert told(late) == 1 and main.pump() == 1, "also of what comes while it pumps"
 
 
-def test_clear_cancels_what_waits_and_lets_those_go_who_wait() -> None:
+def test_clear_cancels_queued_requests_and_wakes_waiting_threads() -> None:
     main, made = Main(), exchange()
     main.start(made)
     main.clear("closing")

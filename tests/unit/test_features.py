@@ -18,7 +18,8 @@ from ..support import ROOT, WAIT
 
 
 class Guard(minimcp.Extension):
-    """Hides what is called secret, rejects the argument "stop", and marks what it has seen."""
+    """Hides the feature named secret, rejects the argument "stop", and marks the requests that it
+    has seen."""
 
     identifier = "com.example/guard"
 
@@ -114,7 +115,7 @@ def test_a_mounted_entry_passes_the_features_of_the_server_that_mounts_it() -> N
 
 
 @pytest.mark.parametrize("revision", [R4, R5])
-def test_what_is_not_offered_is_not_served(revision: str) -> None:
+def test_features_that_are_not_offered_are_not_served(revision: str) -> None:
     server = Server("bare")
     methods = {"prompts/list": "prompts", "resources/read": "resources", "tools/list": "tools"}
     with minimcp.connect(server, revision=revision, timeout=WAIT) as client:

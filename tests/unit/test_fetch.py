@@ -1,4 +1,4 @@
-"""One request over HTTP: what it is made of, how it is given up, and what is said when it fails."""
+"""One HTTP request: its parts, its cancellation, and its error messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..support import WAIT, eventually, run_python
 from ..web import Heard, Peer, Wire
 
 
-def test_without_the_package_it_says_what_to_install() -> None:
+def test_the_error_without_the_package_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['requests'] = None\n"
         "import minimcp\n"
@@ -40,7 +40,7 @@ def test_without_the_package_it_says_what_to_install() -> None:
 
 
 class TinyPieces:
-    """A response whose body comes in so many pieces of two bytes."""
+    """Return a response whose body arrives in this many pieces of two bytes."""
 
     status, headers = 200, {}  # type: Any, Any
 
@@ -63,7 +63,7 @@ def test_a_body_in_tiny_pieces_costs_no_more_than_its_bytes() -> None:
     assert peak < 400_000  # a list of pieces would take 1.6 MB
 
 
-def test_who_keeps_the_refusal_does_not_keep_the_body() -> None:
+def test_keeping_the_error_does_not_keep_the_body() -> None:
     with pytest.raises(ProtocolViolation, match="longer than 100000 bytes") as caught:
         FetchResponse("a test", TinyPieces(10**9)).body(100_000)
     [body] = [
@@ -95,7 +95,7 @@ def test_each_address_of_a_name_is_tried(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_request_knows_the_address_that_its_connection_led_to(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What the name leads to by now is another question; and a proxy's address says nothing."""
+    """The present address of the name does not matter, and neither does the address of a proxy."""
     with Peer({"GET": lambda heard, wire: wire.whole(200, b"x", "text/plain")}) as peer:
         found = [("127.0.0.1", peer.port)]
         monkeypatch.setattr(
@@ -104,7 +104,7 @@ def test_a_request_knows_the_address_that_its_connection_led_to(
             lambda *_, **__: [(socket.AF_INET, socket.SOCK_STREAM, 6, "", each) for each in found],
         )
         fetcher = Fetcher("http://several.example/mcp")
-        for _ in range(2):  # the second one uses the connection that there is
+        for _ in range(2):  # the second request uses the open connection
             request = AbortableRequest()
             assert request.address == ""
             assert fetcher.send(request, "GET", {}).body(None) == b"x"
@@ -187,7 +187,7 @@ def test_agreeing_on_tls_can_be_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
                 task.result()
 
 
-def test_what_was_given_up_before_is_not_sent() -> None:
+def test_a_request_cancelled_before_is_not_sent() -> None:
     with Peer() as peer:
         fetcher, sending = Fetcher(peer.url), AbortableRequest()
         sending.abort()
@@ -246,9 +246,9 @@ def test_a_connection_that_was_idle_is_not_used_again(
         b"HTTP/1.0 200 OK\r\n\r\nx",
     ],
 )
-def test_whoever_waits_is_woken_and_the_server_sees_it(said: bytes) -> None:
-    """Also where no other request will use the connection: of that one `http.client` knows nothing
-    any more."""
+def test_a_waiting_thread_is_woken_and_the_server_notices(said: bytes) -> None:
+    """Holds also if no other request will use the connection, because `http.client` has already
+    forgotten it."""
     waits, gone = threading.Event(), threading.Event()
 
     def hang(heard: Heard, wire: Wire) -> None:
@@ -289,7 +289,7 @@ def test_two_threads_may_close_it_at_once() -> None:
     fetcher.close()
 
 
-def test_cookies_come_back_so_that_balancers_find_the_way() -> None:
+def test_cookies_are_returned_for_load_balancers() -> None:
     with Peer(
         {"GET": lambda heard, wire: wire.whole(200, b"x", Set_Cookie="route=7; Path=/")}
     ) as peer:
@@ -358,7 +358,7 @@ URL_PIECES = [
 ]
 
 
-def test_readers_of_urls_agree_about_the_host_of_what_is_taken() -> None:
+def test_parsers_of_urls_agree_about_the_host_of_accepted_urls() -> None:
     """Drawn by a seed and not by hypothesis, which takes ten times as long for as many."""
     chance, taken = random.Random(9), 0
     for _ in range(6000):
@@ -405,11 +405,11 @@ def test_readers_of_urls_agree_about_the_host_of_what_is_taken() -> None:
         ("ht\ttp://a.example/", None),
     ],
 )
-def test_where_a_server_may_send_a_client(location: str, target: Any) -> None:
+def test_urls_that_a_server_may_redirect_a_client_to(location: str, target: Any) -> None:
     assert same_origin("http://me:secret@a.example:80/a", location) == target
 
 
-def test_an_error_tells_of_the_connection_and_not_of_what_its_caller_was_handling() -> None:
+def test_an_error_has_the_context_of_the_connection_not_of_its_caller() -> None:
     with Peer({"GET": lambda heard, wire: wire.cut()}) as peer:
         fetcher = Fetcher(peer.url)
         try:

@@ -1,4 +1,4 @@
-"""Forms: what an author may write, what a client is sent, and what is made of what it answers."""
+"""Forms: the notations of an author, the schema for a client, and the conversion of its answer."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_schema_that_defines_its_parts() -> None:
         (schema(a={"type": "string", "oneOf": [{"const": "a"}]}), r"oneOf\[0\].title is missing"),
     ],
 )
-def test_what_is_no_form(given: Any, words: str) -> None:
+def test_invalid_forms(given: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
         form_of(given)
 
@@ -252,7 +252,7 @@ def test_what_is_no_form(given: Any, words: str) -> None:
     ("given", "words"),
     [
         (schema(("b",), a={"type": "boolean"}), "requires 'b'"),
-        (schema(a={"type": "string", "enum": ["a"], "oneOf": TITLED}), "give the choices once"),
+        (schema(a={"type": "string", "enum": ["a"], "oneOf": TITLED}), "list the choices once"),
         (schema(a={"type": "string", "enum": ["a"], "enumNames": []}), "a name for each"),
         (schema(a={"type": "integer", "default": "x"}), "its default does not match"),
         (schema(a={"type": "string", "enum": ["a"], "default": "b"}), "its default does not match"),
@@ -260,7 +260,7 @@ def test_what_is_no_form(given: Any, words: str) -> None:
         (schema(a={"type": "string", "enumNames": ["a"]}), "a name for each"),
         (
             {"type": "string"},
-            "that of a flat object with properties: type: expected 'object', got the string 'string'",
+            "a flat object with properties: type: expected 'object', got the string 'string'",
         ),
         ({"type": ["object", "null"]}, "type: expected 'object', got a list of 2"),
         ({**schema(a={"type": "boolean"}), "allOf": []}, "unknown field 'allOf'"),
@@ -270,13 +270,13 @@ def test_what_is_no_form(given: Any, words: str) -> None:
         ({**schema(a={"type": "boolean"}), "required": [5]}, r"required\[0\]: expected a string"),
     ],
 )
-def test_what_contradicts_itself(given: Any, words: str) -> None:
+def test_contradictory_forms(given: Any, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         form_of(given)
 
 
 @pytest.mark.requirement("ELIC-20", "M:ELI-8")
-def test_who_asks_for_a_secret_is_warned(caplog: pytest.LogCaptureFixture) -> None:
+def test_asking_for_a_secret_logs_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     form_of({"password": str})
     assert "request secrets by URL" in caplog.text
     caplog.clear()

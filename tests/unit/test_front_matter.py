@@ -54,7 +54,7 @@ READ = [
 
 @pytest.mark.parametrize(("text", "found"), READ, ids=[str(number) for number in range(len(READ))])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
-def test_what_is_read(text: str, found: Any, end: str) -> None:
+def test_accepted_front_matter(text: str, found: Any, end: str) -> None:
     whole = f"---\n{text}\n---\n# body\n---\n"
     got = read_front_matter(whole.replace("\n", end))
     assert got == found
@@ -113,7 +113,7 @@ REFUSED = [
 @pytest.mark.parametrize(
     ("text", "line", "why"), REFUSED, ids=[str(number) for number in range(len(REFUSED))]
 )
-def test_what_is_refused(text: str, line: str, why: str) -> None:
+def test_rejected_front_matter(text: str, line: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{line}: .*{why}"):
         read_front_matter(f"---\n{text}\n---\n")
 
@@ -121,7 +121,7 @@ def test_what_is_refused(text: str, line: str, why: str) -> None:
 @pytest.mark.parametrize("text", [
     "", "# no front matter", " ---\na: 1\n---", "---\na: 1", "---\n" + "a" * MAX_CHARACTERS + "\n---",
 ])  # fmt: skip
-def test_what_has_none(text: str) -> None:
+def test_files_without_front_matter(text: str) -> None:
     with pytest.raises(ValueError, match="^line 1: front matter"):
         read_front_matter(text)
 
@@ -149,22 +149,22 @@ def test_no_text_is_expensive(bomb: str) -> None:
     assert time.process_time() - begun < 5
 
 
-def test_what_a_skill_has_to_say() -> None:
+def test_required_fields_of_a_skill() -> None:
     check_front_matter({"name": "a-2", "description": "x", "more": [1]}, "a-2")
 
 
 @pytest.mark.parametrize(("name", "folder", "why"), [
-    ("a", "b", "that of the folder"), (None, "a", "that of the folder"), (1, "a", "that of the folder"),
+    ("a", "b", "the name of the folder"), (None, "a", "the name of the folder"), (1, "a", "the name of the folder"),
     ("A", "A", "a-z"), ("", "", "a-z"), ("a--b", "a--b", "a-z"), ("-a", "-a", "a-z"), ("a\n", "a\n", "a-z"),
     ("a" * 65, "a" * 65, "64"),
 ])  # fmt: skip
-def test_a_name_that_is_none(name: Any, folder: str, why: str) -> None:
+def test_invalid_names(name: Any, folder: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         check_front_matter({"name": name, "description": "x"}, folder)
 
 
 @pytest.mark.parametrize("description", [None, "", " \n", 1, ["x"]])
-def test_a_description_that_is_none(description: Any) -> None:
+def test_invalid_descriptions(description: Any) -> None:
     with pytest.raises(ValueError, match="description"):
         check_front_matter({"name": "a", "description": description}, "a")
 
@@ -182,5 +182,5 @@ def test_values_nest_as_deep_as_may_be_and_no_deeper(
     nested: Callable[[int], str], most: int
 ) -> None:
     read_front_matter(f"---\n{nested(most)}\n---\n")
-    with pytest.raises(ValueError, match="16 deep"):
+    with pytest.raises(ValueError, match="16 levels deep"):
         read_front_matter(f"---\n{nested(most + 1)}\n---\n")

@@ -43,7 +43,7 @@ def names(group: Group) -> List[str]:
     return [each.name for each in group.list_tools()]
 
 
-def test_a_handler_is_told_which_connection_asks_by_the_hosts_own_name() -> None:
+def test_a_handler_receives_the_hosts_name_of_the_connection() -> None:
     bank = Server("bank", version="1")
 
     @bank.tool
@@ -119,7 +119,7 @@ def test_the_longest_server_counts() -> None:
         assert caught.value.__cause__ is group.errors["dead__a"]
 
 
-def test_what_an_unknown_name_is_told() -> None:
+def test_the_error_for_an_unknown_name() -> None:
     with opened({"git": answering("log", "status"), "db": answering("query")}) as group:
 
         def told(name: str) -> str:
@@ -167,7 +167,7 @@ def test_strict_raises_the_first_and_closes_the_rest(name: str, tmp_path: Path) 
     assert all(each.pipe is None or each.pipe.closed for each in (fine, hanging))
 
 
-def test_a_mistake_of_the_caller_is_no_servers_error() -> None:
+def test_a_mistake_of_the_caller_is_not_a_server_error() -> None:
     fine = Answering()
     with pytest.raises(TypeError, match="stderr does not apply"):
         opened({"fine": fine}, stderr=print)
@@ -243,8 +243,8 @@ def test_a_token_ends_the_opening_of_all() -> None:
 
 
 def interrupt() -> None:
-    """Ctrl-C. A signal that comes right before a wait does not end it: whoever sends it has the
-    wait end as well."""
+    """Send a Ctrl-C. A signal just before a wait does not end the wait, so this function ends it,
+    too."""
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
@@ -254,7 +254,7 @@ def one_is_open_and_one_waits(fine: Answering, hanging: Answering) -> None:
         assert eventually(lambda: server.pipe and method in server.pipe.methods())  # noqa: B023, in this round
 
 
-def test_ctrl_c_while_servers_are_opened_closes_those_that_are() -> None:
+def test_ctrl_c_while_servers_are_opened_closes_the_open_ones() -> None:
     fine, hanging = Answering(), Answering({"initialize": silence})
 
     def strike(message: Dict[str, Any]) -> Any:
@@ -270,7 +270,7 @@ def test_ctrl_c_while_servers_are_opened_closes_those_that_are() -> None:
     assert fine.pipe.closed and hanging.pipe.closed
 
 
-def test_ctrl_c_before_the_last_server_is_begun_closes_those_that_are(
+def test_ctrl_c_before_the_last_server_starts_closes_the_open_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fine, hanging, last = Answering(), Answering({"initialize": silence}), Answering()

@@ -42,7 +42,7 @@ def marked(name: Any, kind: Any = "string") -> dict[str, Any]:
             for kind in ("number", "object", "array", "null", ["string", "null"], None)
         ],
         *[
-            ("is not at an argument", {"type": "object", **where})
+            ("must be in a property of the arguments", {"type": "object", **where})
             for where in (
                 {"items": marked("A")},
                 {"anyOf": [schema(a=marked("A"))]},
@@ -62,13 +62,13 @@ def test_annotations_that_are_wrong(words: str, wrong: Any) -> None:
         header_params(wrong)
 
 
-def test_a_schema_that_is_too_large_is_not_looked_through() -> None:
+def test_a_schema_that_is_too_large_is_not_searched() -> None:
     with pytest.raises(ValueError, match="more than 100,000 parts"):
         header_params(schema(**{f"a{n}": {"type": "string"} for n in range(50_001)}))
 
 
 @pytest.mark.figures
-def test_32_000_properties_are_looked_through_at_once() -> None:
+def test_32_000_properties_are_searched_quickly() -> None:
     wide = schema(**{f"a{n}": marked(f"H{n}") for n in range(32_000)})
     began = time.process_time()
     assert len(header_params(wide)) == 32_000
@@ -110,7 +110,7 @@ def test_values_are_written_and_read(value: Any, written: str) -> None:
     assert text == value or text == written and not isinstance(value, str)
 
 
-def test_what_is_not_written_or_read() -> None:
+def test_values_that_are_not_written_or_read() -> None:
     assert [header_value(value) for value in (None, 1.5, float("inf"), [], {})] == [None] * 5, (
         "these get no header"
     )

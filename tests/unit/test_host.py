@@ -1,4 +1,5 @@
-"""A host's functions: how they are gathered and declared, what they get, and what the server hears."""
+"""A host's functions: how they are collected and declared, their arguments, and the responses to
+the server."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ FORM: Dict[str, Any] = {
 
 
 def ask(method: str, params: Dict[str, Any], *, revision: str = R4, **host: Any) -> Any:
-    """What the server hears when it asks once."""
+    """Return the client's response to one request of the server."""
     server = Answering({"initialize": initialized(revision)})
     with minimcp.connect(server, revision=revision, **host):
         server.pipe.ask(method, **params)
@@ -46,7 +47,7 @@ def ask(method: str, params: Dict[str, Any], *, revision: str = R4, **host: Any)
 
 
 def elicited(returned: Any, *, revision: str = R4, schema: Any = FORM, **params: Any) -> Any:
-    """What the server hears when `elicit` returns this, or raises it."""
+    """Return the client's response if `elicit` returns this value, or raises it."""
 
     def elicit(request: Any) -> Any:
         if isinstance(returned, BaseException):
@@ -58,7 +59,7 @@ def elicited(returned: Any, *, revision: str = R4, schema: Any = FORM, **params:
 
 
 def sampled(returned: Any, *, revision: str = R4, sampling: Any = (), **params: Any) -> Any:
-    """What the server hears when `sample` returns this, or raises it."""
+    """Return the client's response if `sample` returns this value, or raises it."""
 
     def sample(request: Any) -> Any:
         if isinstance(returned, BaseException):
@@ -80,7 +81,7 @@ class Odd:
 
 
 @pytest.mark.requirement("ELIC-16", "ELIC-17", "ELIC-18", "ELIC-19", "M:ELI-5", "M:ELI-7")
-def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
+def test_results_of_elicit(caplog: pytest.LogCaptureFixture) -> None:
     good: List[Any] = [
         ({"name": "Ada"}, {"action": "accept", "content": {"age": 7, "name": "Ada"}}),
         ({"name": "Ada", "age": 3}, {"action": "accept", "content": {"age": 3, "name": "Ada"}}),
@@ -133,7 +134,7 @@ def test_what_elicit_may_return(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.requirement("ELIC-06", "ELIC-22", "M:ELI-15")
-def test_what_elicit_gets() -> None:
+def test_arguments_of_elicit() -> None:
     seen: List[Any] = []
 
     def elicit(request: Any) -> None:
@@ -177,7 +178,7 @@ def test_a_url_is_shown_whole_and_answered_without_content() -> None:
 
 
 @pytest.mark.requirement("ELIC-04", "SEC-09")
-def test_questions_that_are_none_are_refused(caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_questions_are_rejected(caplog: pytest.LogCaptureFixture) -> None:
     form = {"message": "?", "requestedSchema": FORM}
     wrong: List[Any] = [
         ({}, "message is missing"),
@@ -282,7 +283,7 @@ def test_without_a_checker_an_answer_is_sent_unchecked(
 
 
 @pytest.mark.requirement("SAMP-05", "SAMP-07", "SAMP-08", "SAMP-12", "M:SAM-8")
-def test_what_sample_may_return() -> None:
+def test_results_of_sample() -> None:
     text, other = {"type": "text", "text": "ho"}, {"type": "text", "text": "x"}
     said = {"role": "assistant", "content": text, "model": "unknown", "stopReason": "endTurn"}
     own = SampleResult("ho", "m", stop_reason="bored")
@@ -361,7 +362,7 @@ def test_refusals_and_failures_are_two_things(caplog: pytest.LogCaptureFixture) 
 @pytest.mark.requirement(
     "ROOT-05", "SAMP-01", "SAMP-14", "ELIC-01", "BASE-18", "M:SAM-10", "SEC-04"
 )
-def test_what_was_not_declared_is_unknown() -> None:
+def test_undeclared_methods_are_unknown() -> None:
     for method in ("sampling/createMessage", "elicitation/create", "roots/list", "tools/list"):
         assert ask(method, {"message": "?"})[0] == -32601
     assert (
@@ -433,7 +434,7 @@ def test_a_question_that_the_server_takes_back(caplog: pytest.LogCaptureFixture)
 
 
 @pytest.mark.requirement("M:CAN-7")
-def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_is_paused_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     begun, gate, moved = threading.Event(), threading.Event(), MovedTime()
     monkeypatch.setattr(deadlines, "time", moved)
 
@@ -490,7 +491,7 @@ def test_a_handler_calls_back_and_its_own_calls_have_an_end() -> None:
 
 
 @pytest.mark.requirement("SAMP-16", "M:SAM-15")
-def test_what_is_asked_and_said_stays_out_of_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_questions_and_answers_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "minimcp")
     sampled("hush", messages=[{"role": "user", "content": {"type": "text", "text": "hush"}}])
     sampled(Refused("hush"))
@@ -509,7 +510,7 @@ class Functions:
 
 
 class Late:
-    """Nobody would wait for what this makes."""
+    """A handler whose coroutine no caller would await."""
 
     async def elicit(self, request: Any) -> None:
         raise NotImplementedError
@@ -533,8 +534,8 @@ def test_an_object_and_keywords_are_one_set() -> None:
     )
     assert Host().functions == {}
     wrong: List[Any] = [
-        (host, {"on_log": print}, "on_log is given twice"),
-        (host, {"sample": print}, "sample is given twice"),
+        (host, {"on_log": print}, "on_log is passed twice"),
+        (host, {"sample": print}, "sample is passed twice"),
         (Functions, {}, "Functions is a class"),
         ({"elicit": repr}, {}, r"a mapping: write \*\*handlers"),
         (
@@ -545,17 +546,17 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
         (None, {"on_log": Late().elicit}, "^on_log is async"),
         (None, {"elicit": 5}, "must be callable, not int"),
-        (None, {"list_roots": list, "roots": []}, "exclude each other"),
+        (None, {"list_roots": list, "roots": []}, "cannot be combined"),
         (None, {"roots": "/tmp"}, "a list of paths"),
         (None, {"roots": 5}, "a list of paths"),
         (None, {"roots": {"/tmp": "name"}}, "a list of paths"),
         (None, {"roots": [5]}, "a root must be a path"),
-        (None, {"sampling": ["tools"]}, "describes sample=, which is missing"),
+        (None, {"sampling": ["tools"]}, "applies only together with sample=, which is missing"),
         (host, {"sampling": "tools"}, r"did you mean \('tools',\)"),
         (
             None,
             {"elicitation": repr},
-            "elicitation must be names of what elicit supports: did you mean elicit=",
+            "elicitation must list the features that elicit supports: did you mean elicit=",
         ),
         (None, {"sample": repr, "sampling": repr}, "did you mean sample="),
         (
@@ -569,7 +570,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
         with pytest.raises(TypeError, match=text):
             gathered(handlers, **keywords)
     for keywords in ({"sampling": ("form",)}, {"elicitation": ("x",)}, {"elicitation": ()}):
-        with pytest.raises(ValueError, match="elicitation must name|has the parts"):
+        with pytest.raises(ValueError, match="elicitation must name|can contain"):
             gathered(host, **keywords)
 
 
@@ -596,7 +597,7 @@ FULL: Dict[str, Any] = {"sample": repr, "elicit": repr, "list_roots": list}
 
 @pytest.mark.requirement("ROOT-01", "SAMP-01", "SAMP-17", "ELIC-01", "ELIC-02")
 @pytest.mark.requirement("M:ELI-1", "M:SAM-1", "M:ROOT-1", "M:ROOT-4", "M:META-19")
-def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
+def test_declared_capabilities_follow_the_options_and_the_revision() -> None:
     def declared(**options: Any) -> List[Any]:
         handlers = Host(None, FULL, **options)
         return [handlers.capabilities(revision) for revision in REVISIONS]
@@ -623,7 +624,7 @@ def test_what_is_declared_is_what_is_given_and_the_revision_has() -> None:
 
 
 @pytest.mark.requirement("ROOT-02", "ROOT-04", "M:ROOT-4")
-def test_a_server_hears_of_other_roots_and_gets_them(tmp_path: Path) -> None:
+def test_a_server_is_notified_of_changed_roots_and_can_list_them(tmp_path: Path) -> None:
     server = Answering()
     with minimcp.connect(server, revision=R4, roots=["file:///a"]) as client:
         server.pipe.ask("roots/list", id=1)

@@ -1,5 +1,5 @@
-"""Bytes to requests and responses to bytes: what has one meaning only is taken, everything else is
-refused."""
+"""From bytes to requests and from responses to bytes: unambiguous input is accepted, everything
+else is rejected."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ KEEPING = [
 
 
 @for_each("rest, kept", KEEPING)
-def test_who_keeps_the_connection_alive(rest: bytes, kept: bool) -> None:
+def test_requests_that_keep_the_connection_alive(rest: bytes, kept: bool) -> None:
     assert parse_head(b"GET / " + rest).keep_alive is kept
 
 
@@ -147,11 +147,11 @@ def test_headers_that_are_refused(
 
 
 @for_each("host", [b"a b", b"a/b", b"a:b", b"a:80:b", b"u@a", b"[a", b"a\\b", b"a#b"])
-def test_hosts_that_are_none(host: bytes) -> None:
+def test_invalid_hosts(host: bytes) -> None:
     assert refusal(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n") == 400
 
 
-def test_what_differs_in_http_1_0() -> None:
+def test_differences_in_http_1_0() -> None:
     assert refusal(b"GET / HTTP/1.1\r\n\r\n") == 400
     assert refusal(b"GET / HTTP/1.0\r\n\r\n") is None
     assert refusal(b"POST / HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n") == 400
@@ -177,7 +177,7 @@ def test_chunks_that_are_refused(status: int, chunks: bytes, size: Optional[int]
     assert refusal(CHUNKED + chunks, size and max(size, len(chunks) // 1000)) == status
 
 
-def test_a_body_in_tiny_chunks_is_taken_up_to_a_point() -> None:
+def test_a_body_in_tiny_chunks_is_read_up_to_a_limit() -> None:
     """Each costs more time than a byte of it is worth."""
     parser = RequestParser(body_bytes=None)
     parser.feed(CHUNKED + b"1\r\n!\r\n" * 10_000 + b"8000\r\n" + b"x" * 0x8000 + b"\r\n0\r\n\r\n")
@@ -216,13 +216,13 @@ ENDLESS = [
 
 @for_each("status, data", ENDLESS)
 @for_each("size", [None, 1])
-def test_what_can_be_no_request_is_refused_before_its_end(
+def test_an_invalid_request_is_rejected_before_its_end(
     status: int, data: bytes, size: Optional[int]
 ) -> None:
     assert refusal(data, size) == status
 
 
-def test_nothing_in_a_refusal_comes_from_the_peer() -> None:
+def test_a_rejection_contains_no_text_of_the_peer() -> None:
     for _, line in REQUEST_LINES + HEADERS:
         with pytest.raises(HttpError) as caught:
             requests(POST + b"X-Secret: <script>\r\n" + line + b"\r\n\r\n\x00")
@@ -278,6 +278,6 @@ def test_the_date_is_this_second(monkeypatch: pytest.MonkeyPatch) -> None:
     "name, value",
     [("X", "a\r\nY: b"), ("X", "a\n"), ("X", "\x00"), ("X Y", "a"), ("", "a"), ("X\r", "")],
 )
-def test_response_headers_that_would_be_two_or_none(name: str, value: str) -> None:
+def test_invalid_response_headers(name: str, value: str) -> None:
     with pytest.raises(ValueError):
         head(headers=[(name, value)])

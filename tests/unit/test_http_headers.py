@@ -54,7 +54,7 @@ def test_representations_show_no_values() -> None:
         (["application/jsonevil"], False),
     ],
 )
-def test_what_a_client_accepts(accept: list[str], taken: bool) -> None:
+def test_media_types_that_a_client_accepts(accept: list[str], taken: bool) -> None:
     assert accepts(Headers([("Accept", value) for value in accept]), "application/json") is taken
 
 
@@ -131,7 +131,7 @@ def status(policy: HostPolicy, host: Optional[str], origin: Optional[str] = None
         ("localhost", "null", 403),
     ],
 )
-def test_only_this_machine_is_let_in_by_default(
+def test_only_this_machine_is_admitted_by_default(
     host: Optional[str], origin: Optional[str], code: Optional[int]
 ) -> None:
     assert status(HostPolicy(), host, origin) == code
@@ -154,7 +154,7 @@ def test_allowed_origins_are_exact() -> None:
     assert status(HostPolicy(["a.example"], ["*"]), "a.example", "null") is None
 
 
-def test_where_any_host_is_taken_a_page_may_ask_its_own() -> None:
+def test_if_any_host_is_allowed_a_page_may_request_its_own() -> None:
     policy = HostPolicy(["*"])
     assert status(policy, None) is None and status(policy, "a.example", "https://a.example") is None
     assert (
@@ -173,7 +173,7 @@ def test_two_hosts_or_two_origins_are_not_one_and_a_refusal_names_the_setting() 
     )
     assert two == (
         403,
-        "pages of 'http://evil.example' may not send requests: name the origin in allowed_origins",
+        "pages from 'http://evil.example' may not send requests: name the origin in allowed_origins",
     )
     assert "allowed_hosts" in refusal(HostPolicy(), ("Host", "x.example"))[1]
 

@@ -74,7 +74,7 @@ def test_a_server_does_not_import_the_client_nor_a_client_the_server(
     )
 
 
-def test_what_tests_of_a_server_need_is_there_after_one_import() -> None:
+def test_one_import_provides_everything_for_tests_of_a_server() -> None:
     done = run_python(
         [
             "-c",

@@ -162,7 +162,7 @@ def test_questions_win_over_whatever_else_the_handler_did(caplog: pytest.LogCapt
         caplog.clear()
         assert set(Call(handler).once()["inputRequests"]) == keys
         assert (
-            f"tools/call t {did} although a question is pending: let Suspend pass, and catch Exception"
+            f"tools/call t {did} although a question is pending: let Suspend propagate, and catch Exception"
             in caplog.text
         )
     caplog.clear()
@@ -194,10 +194,13 @@ def test_a_handler_that_asks_something_else_the_second_time_is_found_out(
             return "nothing happened"
 
     for handler, words in (
-        (rewords, "another question when .*: keep the values that it depends on with ctx.step"),
-        (renames, "but not now"),
-        (forgets, "but not now"),
-        (swallows, "another question"),
+        (
+            rewords,
+            "a different question in an earlier run: store the values that it depends on with ctx.step",
+        ),
+        (renames, "but not in this run"),
+        (forgets, "but not in this run"),
+        (swallows, "different question"),
     ):
         for revision in (R4, R5):
             runs: List[int] = []

@@ -126,10 +126,10 @@ def test_a_section_is_kept_or_dropped_as_a_whole(section: str, header: str, body
         ("Do it.\n\nArgs:\n- b: c\n\nReturns:\n- d: e\n", "Do it.\n\nReturns:\n- d: e"),
     ],
 )
-def test_what_belongs_to_a_section(text: str, description: str) -> None:
+def test_lines_of_a_section(text: str, description: str) -> None:
     assert read_docstring(text)[0] == description
 
 
-def test_a_docstring_that_is_no_string_says_nothing() -> None:
+def test_a_docstring_that_is_not_a_string_is_ignored() -> None:
     for other in (property.__dict__["__doc__"], 5, b"Text.", ["Text."]):
         assert read_docstring(other) == ("", {})

@@ -26,10 +26,10 @@ from minimcp.protocol.lifecycle import (
     SERVER_KEY,
     VERSION_KEY,
     Handshake,
+    Negotiation,
     Offer,
     Peer,
     PerRequest,
-    ServerSession,
     judge_probe,
     lacks,
     log_rank,
@@ -46,7 +46,7 @@ MODERN, HANDSHAKES = R5.name, [revision.name for revision in OLD]
 INFO = {"name": "someone", "version": "1"}
 
 ODD: list[Any] = [..., None, 5, []]
-"""In the place of a text or an object; `...` leaves the member out."""
+"""Values instead of a string or an object; `...` leaves the member out."""
 
 
 def without_gaps(members: dict[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,9 @@ def test_a_capability_is_an_object_or_a_part_that_is_true() -> None:
         "<Peer 'someone'"
     )
     assert (
-        Peer(R5).session is None and Peer(R4).session == {} and Peer(R4).session is not peer.session
+        Peer(R5).session_data is None
+        and Peer(R4).session_data == {}
+        and Peer(R4).session_data is not peer.session_data
     )
 
 
@@ -148,8 +150,8 @@ def test_log_levels_have_a_rank() -> None:
 # ---------------------------------------------------------------- a server's session
 
 
-def session(names: Optional[list[str]] = None, **options: Any) -> ServerSession:
-    return ServerSession(Offer(choose(names), **options))
+def session(names: Optional[list[str]] = None, **options: Any) -> Negotiation:
+    return Negotiation(Offer(choose(names), **options))
 
 
 def initialize(protocolVersion: Any = "2025-06-18", **changes: Any) -> Request:
@@ -186,7 +188,7 @@ def weight(value: Any) -> int:
     "junk",
     [{}, [], "x" * 50, "\U0001f600" * 9, {"a": 1}, [[[]]], 10**200, 1.5, {"b": ["c", {"d": None}]}],
 )
-def test_what_is_kept_of_a_client_is_bounded_in_memory(junk: Any) -> None:
+def test_data_of_a_client_is_bounded_in_memory(junk: Any) -> None:
     many = {str(number): junk for number in range(1000)}
     described = {**many, "icons": [junk] * 1000, **INFO, "description": "x" * 9000}
     declared = {
@@ -306,7 +308,9 @@ def test_a_request_before_initialize_is_refused(
         ),
     ],
 )
-def test_an_envelope_names_what_is_wrong_in_it(changes: dict[str, Any], message: str) -> None:
+def test_the_error_for_an_envelope_names_the_wrong_member(
+    changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(InvalidParams) as caught:
         session().admit(enveloped(**changes))
     assert str(caught.value) == message
@@ -329,7 +333,7 @@ def test_the_key_of_the_version_makes_an_envelope(params: dict[str, Any]) -> Non
 
 
 @pytest.mark.requirement("M:META-5", "M:META-9", "M:META-10", "M:LOG-1", "M:LOG-2")
-def test_an_envelope_may_say_who_the_client_is_and_what_it_logs() -> None:
+def test_an_envelope_may_have_client_info_and_a_log_level() -> None:
     for info in (*ODD, "me"):
         assert session().admit(enveloped(**{CLIENT_KEY: info})).info == {}
     assert session().admit(enveloped(**{LOG_LEVEL_KEY: "error"})).log_rank == 4
@@ -438,7 +442,7 @@ def modern(**envelope: Any) -> PerRequest:
     )
 
 
-def test_an_envelope_says_who_the_client_is_if_it_wants_to() -> None:
+def test_an_envelope_has_client_info_only_if_given() -> None:
     envelope = {VERSION_KEY: MODERN, CAPABILITIES_KEY: {"roots": {}}}
     assert PerRequest.envelope_for(R5, None, {"roots": {}}) == envelope
     assert PerRequest.envelope_for(R5, INFO, {"roots": {}}) == {**envelope, CLIENT_KEY: INFO}
@@ -544,20 +548,20 @@ def test_the_table_of_verdicts(answer: Any, wanted: Any, verdict: str, revision:
 @for_each(
     ("answer", "message"),
     [
-        (None, "the server does not seem to speak 2026-07-28: it did not answer server/discover"),
+        (None, "the server does not seem to support 2026-07-28: it did not answer server/discover"),
         (
             {},
-            "the server does not seem to speak 2026-07-28: its answer to server/discover is invalid",
+            "the server does not seem to support 2026-07-28: its answer to server/discover is invalid",
         ),
         (error_from_peer(-32601, "what?"), "it answered server/discover with: what? (-32601)"),
         (
             discovered("2025-11-25", "a\nb"),
-            "the server speaks 2025-11-25, a\\nb; this client speaks 2026-07-28",
+            "the server supports 2025-11-25, a\\nb; this client supports 2026-07-28",
         ),
-        (refused(), "the server speaks unknown revisions; this client speaks 2026-07-28"),
+        (refused(), "the server supports unknown revisions; this client supports 2026-07-28"),
     ],
 )
-def test_a_failed_probe_says_what_either_side_speaks(answer: Any, message: str) -> None:
+def test_the_error_for_a_failed_probe_names_both_sides_revisions(answer: Any, message: str) -> None:
     error: Any = judge_probe(answer, NEW).error
     assert type(error) is UnsupportedRevision and not error.from_peer and message in str(error)
     if "this client" in message:
@@ -570,7 +574,7 @@ def test_a_failed_probe_says_what_either_side_speaks(answer: Any, message: str) 
 
 
 @pytest.mark.requirement("M:META-10")
-def test_a_result_says_in_one_place_who_made_it() -> None:
+def test_a_result_names_its_server_in_one_place() -> None:
     assert server_info({"_meta": {SERVER_KEY: {"name": "s", "version": "1"}}}) == {
         "name": "s",
         "version": "1",

@@ -20,6 +20,8 @@ from minimcp.engine.limits import check_number
     ("requests", -1, ValueError, "requests must be at least 1, not -1"),
     ("write_timeout", math.nan, ValueError, "write_timeout must be a number of seconds or None, not nan"),
     ("write_timeout", math.inf, ValueError, "write_timeout must be a number of seconds or None, not inf"),
+    ("waiting_handlers", -1, ValueError, "waiting_handlers must be at least 0, not -1"),
+    ("waiting_handlers", "16", TypeError, "waiting_handlers must be a whole number or None, not '16'"),
     ("drain_grace", None, TypeError, "drain_grace must be a number of seconds, not None"),
     ("drain_grace", -0.1, ValueError, "drain_grace must be at least 0, not -0.1"),
     ("ask_timeout", 0, ValueError, "ask_timeout must be more than 0 seconds, not 0"),
@@ -31,12 +33,12 @@ from minimcp.engine.limits import check_number
     ("notification_rate", 0.0, ValueError, "notification_rate must be more than 0 per second, .*"),
     ("notification_rate", [], TypeError, "notification_rate must be a number per second or None, .*"),
 ])  # fmt: skip
-def test_what_is_no_limit(name: str, value: Any, error: Any, words: str) -> None:
+def test_invalid_limits(name: str, value: Any, error: Any, words: str) -> None:
     with pytest.raises(error, match=f"^{words}$"):
         Limits(**{name: value})
 
 
-def test_what_is_one() -> None:
+def test_valid_limits() -> None:
     nothing: Any = {each.name: None for each in fields(Limits) if each.name != "drain_grace"}
     assert (
         Limits(**nothing).workers is None

@@ -410,9 +410,7 @@ def test_a_server_does_not_ping_while_a_call_runs(
     assert failures() == []
 
 
-def test_a_server_does_not_ping_where_requests_stand_alone(
-    serving: Serving, clock: ScriptedClock
-) -> None:
+def test_a_server_does_not_ping_stateless_clients(serving: Serving, clock: ScriptedClock) -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": R5,
         "io.modelcontextprotocol/clientCapabilities": {},
@@ -499,7 +497,7 @@ def test_a_stream_that_was_left_is_not_pinged(clock: ScriptedClock, failures: An
     server.close()
 
 
-def test_requests_that_stand_alone_have_no_session(clock: ScriptedClock) -> None:
+def test_stateless_requests_have_no_session(clock: ScriptedClock) -> None:
     server = Server("web", ping_interval=INTERVAL)
     core = core_of(server)
     assert serve(core, alone("server/discover")).status == 200
@@ -507,7 +505,7 @@ def test_requests_that_stand_alone_have_no_session(clock: ScriptedClock) -> None
     core.close()
 
 
-def test_the_response_may_come_to_another_process(clock: ScriptedClock, failures: Any) -> None:
+def test_the_response_may_arrive_at_another_process(clock: ScriptedClock, failures: Any) -> None:
     store = SharedMemory()
     servers = [Server("web", ping_interval=INTERVAL, store=store) for _ in range(2)]
     cores = [core_of(each) for each in servers]

@@ -151,7 +151,7 @@ class LosingOutlet(RecordingOutlet):
         raise minimcp.ConnectionLost("gone")
 
 
-def test_it_never_raises_and_never_comes_back(
+def test_it_never_raises_and_never_recurses(
     logger: logging.Logger, request_here: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     handler = logger.handlers[0]

@@ -35,7 +35,7 @@ class Waiting:
         self.host = urlsplit(self.listener.redirect_uri).netloc
 
     def visit(self, target: str, host: Optional[str] = None, method: str = "GET") -> bytes:
-        """What it answers, as it stands on the wire."""
+        """Return the response, as raw bytes."""
         return self.send(
             f"{method} {target} HTTP/1.1\r\nHost: {host or self.host}\r\n\r\n".encode()
         )
@@ -58,7 +58,7 @@ def waiting() -> Iterator[Waiting]:
     found.close()
 
 
-def test_the_browser_is_awaited_and_told_that_the_page_may_be_closed(waiting: Waiting) -> None:
+def test_the_browser_is_awaited_and_shows_that_the_page_may_be_closed(waiting: Waiting) -> None:
     uri = waiting.listener.redirect_uri
     assert uri == f"http://127.0.0.1:{waiting.listener.server_address[1]}/callback"
     answer = waiting.visit(f"/callback?code=c%26d&state={STATE}&iss=https%3A%2F%2Fx")
@@ -68,7 +68,7 @@ def test_the_browser_is_awaited_and_told_that_the_page_may_be_closed(waiting: Wa
     assert waiting.came.result(WAIT) == f"{uri}?code=c%26d&state={STATE}&iss=https%3A%2F%2Fx"
 
 
-def test_the_page_loads_nothing_and_tells_nobody_where_it_was(waiting: Waiting) -> None:
+def test_the_page_loads_nothing_and_sends_no_referrer(waiting: Waiting) -> None:
     answer = waiting.visit(f"/callback?code=a-code&state={STATE}").decode()
     for header in (
         "Cache-Control: no-store",
@@ -85,7 +85,7 @@ def test_the_page_loads_nothing_and_tells_nobody_where_it_was(waiting: Waiting) 
     "/callback?code=x&state=%ff%00", f"/callback?state=other&state={STATE}", "/callback?" + "&".join("a" * 200),
     f"http://[/callback?state={STATE}",
 ])  # fmt: skip
-def test_any_other_page_is_refused_and_the_wait_goes_on(waiting: Waiting, target: str) -> None:
+def test_any_other_page_is_rejected_and_the_wait_continues(waiting: Waiting, target: str) -> None:
     answer = waiting.visit(target)
     assert answer.startswith(b"HTTP/1.0 404 ")
     assert b"No program is waiting for this page" in answer
@@ -100,7 +100,7 @@ def test_a_name_that_was_rebound_to_this_machine_gets_nothing(waiting: Waiting, 
     assert not waiting.came.done()
 
 
-def test_other_methods_and_what_is_no_http_are_refused(waiting: Waiting) -> None:
+def test_other_methods_and_invalid_http_are_rejected(waiting: Waiting) -> None:
     assert b"501" in waiting.visit(f"/callback?code=x&state={STATE}", method="POST").splitlines()[0]
     assert b"414" in waiting.send(b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\n\r\n").splitlines()[0]
     assert (
@@ -110,7 +110,7 @@ def test_other_methods_and_what_is_no_http_are_refused(waiting: Waiting) -> None
     assert not waiting.came.done()
 
 
-def test_what_comes_is_in_no_log(waiting: Waiting, capfd: "pytest.CaptureFixture[str]") -> None:
+def test_requests_are_not_logged(waiting: Waiting, capfd: "pytest.CaptureFixture[str]") -> None:
     waiting.visit("/x?code=a-code")
     waiting.visit(f"/callback?code=a-code&state={STATE}")
     assert waiting.came.result(WAIT)
@@ -126,7 +126,7 @@ def test_connections_that_say_nothing_do_not_keep_the_browser_out(waiting: Waiti
         each.close()
 
 
-def test_of_many_connections_the_oldest_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_of_many_connections_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loopback, "MAX_CONNECTIONS", 2)
     waiting = Waiting()
     silent: List[socket.socket] = []
@@ -180,7 +180,7 @@ def test_a_connection_that_sends_single_bytes_ends(monkeypatch: pytest.MonkeyPat
     assert not waiting.listener._open
 
 
-def test_nobody_comes_and_the_wait_ends() -> None:
+def test_the_wait_ends_without_a_visitor() -> None:
     listener = LoopbackListener()
     assert listener.wait(STATE, 0) is None
     assert listener.wait(STATE, 0.1) is None
@@ -189,7 +189,7 @@ def test_nobody_comes_and_the_wait_ends() -> None:
         socket.create_connection(listener.server_address[:2], timeout=WAIT)
 
 
-def test_before_anybody_waits_nothing_is_taken() -> None:
+def test_no_request_is_accepted_before_the_wait() -> None:
     listener = LoopbackListener()
     assert not listener.is_awaited("/callback?code=x&state=")
     assert not listener.is_awaited("/callback?code=x")
@@ -253,7 +253,7 @@ def test_a_browser_leaves_the_usual_port_out(monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.parametrize("uri", [
     "https://127.0.0.1:1/x", "http://127.0.0.1.example.com/", "http://localhost@example.com/", "http://0.0.0.0:1/x",
 ])  # fmt: skip
-def test_elsewhere_nobody_listens(uri: str) -> None:
+def test_no_other_address_is_listened_on(uri: str) -> None:
     with pytest.raises(ValueError):
         LoopbackListener(uri)
 
@@ -261,7 +261,7 @@ def test_elsewhere_nobody_listens(uri: str) -> None:
 # ------------------------------------------------------------ the browser
 
 
-def test_a_browser_is_opened_with_the_url_written_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_browser_is_opened_with_the_url_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     opened: List[str] = []
     monkeypatch.setattr(webbrowser, "open", lambda url: not opened.append(url))
     open_browser("HTTPS://Example.com/a%20b?c=$(d)&e='")
@@ -282,7 +282,7 @@ def test_anything_else_is_never_opened(
     assert capsys.readouterr() == ("", "")
 
 
-def test_without_a_browser_it_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_without_a_browser_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(webbrowser, "open", lambda url: False)
     with pytest.raises(AuthorizationError, match="--no-browser"):
         open_browser("https://example.com/")

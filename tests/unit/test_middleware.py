@@ -1,5 +1,5 @@
-"""What runs round a handler: what it may return and raise, and what it is made of; test_mounting.py
-has its order."""
+"""Middleware around a handler: what it may return and raise, and which objects it may be. Its order
+is tested in test_mounting.py."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Layer:
         return call_next()
 
 
-def test_what_can_be_middleware() -> None:
+def test_valid_and_invalid_middleware() -> None:
     def plain(ctx: Context, call_next: Callable[[], Any], more: int = 0) -> Any: ...
 
     @functools.wraps(plain)
@@ -65,8 +65,7 @@ def test_what_can_be_middleware() -> None:
 
 
 def served() -> Server:
-    """A server with one thing of each kind, and middleware that does what the call's ``_meta``
-    says."""
+    """A server with one feature of each kind, and middleware that follows the call's ``_meta``."""
     server = Server("served", mask_errors=False)
 
     @server.middleware
@@ -151,7 +150,7 @@ CALLS = {
 
 
 def said(client: minimcp.Client, what: str, do: str, **change: Any) -> Any:
-    """What comes of a call: its essence, or the code and the message of an error."""
+    """Return the essence of a call's result, or the code and the message of its error."""
     method, params = CALLS[what]
     try:
         result = client.request(method, {**params, **change, "_meta": {"example.com/do": do}})
@@ -170,7 +169,7 @@ def said(client: minimcp.Client, what: str, do: str, **change: Any) -> Any:
 
 
 @pytest.mark.parametrize("revision", [R3, R5])
-def test_it_stands_in_for_every_kind_of_handler(revision: str) -> None:
+def test_it_can_replace_the_result_of_every_kind_of_handler(revision: str) -> None:
     server: Any = served()
     server.seen = []
     usual = {

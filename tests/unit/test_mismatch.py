@@ -91,14 +91,14 @@ class Dumped:
         (1j, "due is a complex, 1j: pass a str, a number, True, False, None, a list or a dict"),
     ],
 )
-def test_what_to_write_instead(value: Any, words: str) -> None:
+def test_the_error_says_what_to_write_instead(value: Any, words: str) -> None:
     found = unwritable({"fine": [1, 1.5, None, "x", (True,)], "due": value})
     assert found is not None
     with pytest.raises(TypeError, match=words):
         raise TypeError(found)
 
 
-def test_where_it_stands() -> None:
+def test_the_error_names_the_place() -> None:
     day = datetime.date(2026, 1, 2)
     for value, where in (
         ({"todos": [{"due": 1}, {"due": day}]}, "todos[1].due is a date"),
@@ -146,7 +146,7 @@ def test_a_call_says_where_and_what() -> None:
         assert client.call_tool("import", {"todos": [{}]}).value == 1, "the connection is as it was"
 
 
-def test_an_option_that_there_is_not() -> None:
+def test_an_unknown_option() -> None:
     def connect(**options: Any) -> None:
         minimcp.connect(minimcp.Server("x"), **options)
 

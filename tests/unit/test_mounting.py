@@ -1,5 +1,5 @@
-"""One server that offers what another has: what is seen of it, which options hold, and what is
-refused."""
+"""One server that offers the features of another: which ones are visible, which options apply, and
+what is rejected."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..support import WAIT, eventually
 
 
 def text() -> str:
-    """Some text."""
+    """A short text."""
     return "text"
 
 
@@ -34,7 +34,7 @@ def fail() -> str:
 
 
 def about(ctx: Context) -> Dict[str, Any]:
-    """Who serves this, and what it can read."""
+    """Return the name of the server and a resource that it can read."""
     return {"server": ctx.server.name, "read": ctx.read_resource("a:own").text}
 
 
@@ -65,7 +65,7 @@ def library() -> Server:
 
 
 @pytest.mark.parametrize("revision", [R1, R4, R5])
-def test_what_is_seen_of_a_mounted_server(revision: str) -> None:
+def test_visible_features_of_a_mounted_server(revision: str) -> None:
     host, below = Server("host"), library()
     host.add_tool(other)
     host.add_resource(text, "a:own")
@@ -125,7 +125,7 @@ def test_the_options_of_the_mounting_server_hold() -> None:
             client.call_tool("strict", {"number": "x"})
 
 
-def test_middleware_of_each_server_on_the_way() -> None:
+def test_middleware_of_each_server_between_client_and_handler() -> None:
     top, middle, low = Server("top"), Server("middle"), library()
     seen: List[str] = []
 
@@ -158,7 +158,7 @@ def test_middleware_of_each_server_on_the_way() -> None:
         assert seen == ["middle", "library"]
 
 
-def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
+def test_servers_that_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING, "minimcp")
     a, b, c = Server("a"), Server("b"), Server("c")
     with pytest.raises(ValueError, match="into itself"):
@@ -209,7 +209,7 @@ def test_what_cannot_be_mounted(caplog: pytest.LogCaptureFixture) -> None:
         assert client.call_tool("lib__later").text == "text", "until it goes"
 
 
-def test_who_mounts_is_not_kept_alive() -> None:
+def test_mounting_does_not_keep_the_outer_server_alive() -> None:
     below = library()
     host = Server("host")
     host.mount(below, prefix="x")

@@ -65,7 +65,7 @@ def no_thread() -> bool:
     )
 
 
-def test_what_a_pipe_takes_goes_there_at_once(pipe: Tuple[int, int]) -> None:
+def test_text_that_fits_a_pipe_is_written_at_once(pipe: Tuple[int, int]) -> None:
     outlet = Outlet(pipe[1])
     assert outlet.writable() and outlet.fileno() == pipe[1] and not outlet.isatty()
     assert outlet.write(b"one\n") == 4 and outlet.write(b"") == 0
@@ -73,7 +73,7 @@ def test_what_a_pipe_takes_goes_there_at_once(pipe: Tuple[int, int]) -> None:
     assert os.get_blocking(pipe[1]), "others share the open file"
 
 
-def test_the_rest_waits_in_order_and_what_is_too_much_is_counted(
+def test_the_rest_is_queued_in_order_and_dropped_lines_are_counted(
     pipe: Tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "MAX_WAITING_BYTES", 300_000)
@@ -111,7 +111,7 @@ def test_a_line_says_how_many_were_dropped(
     assert no_thread()
 
 
-def test_a_reader_that_is_gone_is_no_error() -> None:
+def test_a_reader_that_has_left_is_not_an_error() -> None:
     reading, writing = os.pipe()
     outlet = Outlet(writing)
     os.close(reading)
@@ -296,7 +296,7 @@ outlets[1].write(repr([each.own > 2 for each in outlets]).encode())
     assert made.stderr == b"[True, True]"
 
 
-def test_a_stream_that_was_replaced_meanwhile_is_left_alone(
+def test_a_stream_that_was_replaced_is_not_changed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     standard(monkeypatch)
@@ -315,7 +315,7 @@ def test_nothing_is_put_back_while_a_handler_runs(monkeypatch: pytest.MonkeyPatc
     assert sys.stderr is ours and gate.seconds == 0.0
 
 
-def test_a_stderr_of_somebody_else_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_foreign_stderr_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (None, io.StringIO()):
         monkeypatch.setattr(sys, "stderr", stream)
         with never_blocking("stderr"):
@@ -331,7 +331,7 @@ def test_threads_stop_at_the_gate_when_it_is_closed(monkeypatch: pytest.MonkeyPa
     found: List[str] = []
 
     class Stopping:
-        """In the place of an event that nobody sets."""
+        """An event that is never set."""
 
         def wait(self) -> None:
             stopped.set()

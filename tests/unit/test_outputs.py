@@ -1,4 +1,4 @@
-"""What a client checks of results, by the schemas that it listed."""
+"""The checks of a client on results, by the schemas that it has listed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_without_structured_content_and_with_more_than_text_there_is_no_value(mo
 
 
 @pytest.mark.parametrize("mark", ["x-minimcp-wrapped", "x-fastmcp-wrap-result"])
-def test_our_wrapping_and_that_of_fastmcp_are_taken_off(mark: str) -> None:
+def test_our_wrapping_and_that_of_fastmcp_are_removed(mark: str) -> None:
     made = checks({**NUMBER, mark: True})
     assert filled(made, structured_content={"result": 3.5}).value == 3.5
     assert filled(checks({**NUMBER, mark: "yes"}), structured_content={"result": 3.5}).value == {
@@ -107,7 +107,7 @@ def test_a_result_that_does_not_match_is_kept() -> None:
     assert made.fill_in("tool", missing, wraps=True, validate=False)
 
 
-def test_a_list_that_comes_while_a_result_is_read_does_not_leave_the_wrapping_on() -> None:
+def test_a_list_that_arrives_while_a_result_is_read_does_not_keep_the_wrapping() -> None:
     made = OutputChecks()
 
     class Meanwhile(dict):  # type: ignore[type-arg]

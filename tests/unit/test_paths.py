@@ -12,7 +12,7 @@ from minimcp import ResourceAccessDenied, resolve_inside
 from minimcp.server.paths import MAX_PATH_BYTES
 
 HOSTILE: Dict[str, List[str]] = {
-    "goes up": [
+    "has a '..' segment": [
         "..", "../secret.txt", "a/../../secret.txt", "a/..", "./../secret.txt", "../root-evil/secret.txt",
         "..;/secret.txt/../..", "%2e%2e/secret.txt", "..%2fsecret.txt", "%2e%2e%2fsecret.txt",
         "%252e%252e%252fsecret.txt", "\uff0e\uff0e/secret.txt", "..\uff0fsecret.txt", "..\u2215secret.txt",
@@ -77,7 +77,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "entrance"
 
 
-def test_what_lies_inside_is_found(root: Path) -> None:
+def test_files_inside_are_found(root: Path) -> None:
     top = root.resolve()
     for path, found in FINE.items():
         assert resolve_inside(root, path) == top / (path if found is None else found), path
@@ -85,7 +85,7 @@ def test_what_lies_inside_is_found(root: Path) -> None:
     assert resolve_inside("/", "etc") == Path("/etc").resolve()
 
 
-def test_what_does_not_is_refused(root: Path) -> None:
+def test_files_outside_are_rejected(root: Path) -> None:
     for reason, path in [(reason, path) for reason, paths in HOSTILE.items() for path in paths]:
         with pytest.raises(ResourceAccessDenied, match="^Access denied: ") as refused:
             resolve_inside(root, path)
@@ -93,7 +93,7 @@ def test_what_does_not_is_refused(root: Path) -> None:
         assert str(root.parent) not in refused.value.message
 
 
-def test_a_relative_root_is_taken_from_the_working_directory(
+def test_a_relative_root_is_relative_to_the_working_directory(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(root)

@@ -56,7 +56,7 @@ def test_jobs_run_in_order_and_no_more_at_once_than_may(
         running.release()
         done.release()
 
-    pool.submit(lambda: {}["missing"])  # it hurts nobody
+    pool.submit(lambda: {}["missing"])  # it has no effect on others
     for number in range(50):
         pool.submit(lambda number=number: job(number))
     assert len(pool.queue) >= 49 and order == []
@@ -111,7 +111,7 @@ def test_a_thread_of_ours_begins_where_another_ends_and_its_job_ends_as_others_d
 
 
 @pytest.mark.parametrize("has_come", [False, True])
-def test_ctrl_c_leaves_no_place_taken_for_a_turn_that_nobody_waits_for(
+def test_ctrl_c_gives_back_the_turn_of_a_waiting_thread(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, has_come: bool
 ) -> None:
     pool = make(1)
@@ -133,7 +133,9 @@ def test_ctrl_c_leaves_no_place_taken_for_a_turn_that_nobody_waits_for(
     wait_for(done)
 
 
-def test_who_waits_does_not_count_and_goes_on_beyond_the_cap(make: Callable[..., Pool]) -> None:
+def test_a_waiting_job_does_not_count_and_continues_beyond_the_limit(
+    make: Callable[..., Pool],
+) -> None:
     """Waits inside waits: each level runs while the one above it waits."""
     pool, depth, deepest = make(1), 20, threading.Event()
 
@@ -165,7 +167,7 @@ def test_no_job_starts_until_fewer_run_than_may(make: Callable[..., Pool]) -> No
 
     pool.submit(first)
     wait_for(begun)
-    release = hold(pool, 1)  # in the place of the one that waits
+    release = hold(pool, 1)  # replaces the waiting worker
     go_on.set()
     wait_for(over)
     pool.submit(second.set)
@@ -230,7 +232,7 @@ def test_a_thread_that_was_idle_for_long_takes_the_job_that_was_just_sent(
     wait_for(ran)
 
 
-def test_without_threads_jobs_wait_for_one_that_there_is(
+def test_without_new_threads_jobs_wait_for_an_existing_one(
     make: Callable[..., Pool], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     pool, ran = make(3), threading.Semaphore(0)

@@ -75,9 +75,7 @@ def keyword_values(value: Any) -> List[Any]:
 @pytest.mark.requirement("TOOL-06", "M:TOOL-5")
 @pytest.mark.parametrize("writing", [False, True])
 @pytest.mark.parametrize("annotation", TYPES, ids=str)
-def test_only_a_strict_schema_says_that_there_is_nothing_else(
-    annotation: Any, writing: bool
-) -> None:
+def test_only_a_strict_schema_excludes_other_members(annotation: Any, writing: bool) -> None:
     scope = Scope(globals())
     plain = kind_of(annotation, writing=writing, scope=scope).schema
     assert not any(isinstance(each, bool) for each in keyword_values(plain))
@@ -136,7 +134,7 @@ def test_definitions_are_inlined_but_for_recursive_ones() -> None:
     }
 
 
-def test_what_would_grow_too_large_keeps_its_definitions() -> None:
+def test_a_schema_that_would_grow_too_large_keeps_its_definitions() -> None:
     cls: Any = Point
     for number in range(30):
         cls = make_dataclass(f"Level{number}", [("left", cls), ("right", cls)])

@@ -33,7 +33,7 @@ def peer(revision: str, capabilities: Any = EVERYTHING) -> Peer:
 
 
 def by_revision(question: ClientQuestion) -> List[Any]:
-    """What a client of each revision is asked; None where it cannot be."""
+    """Return the question to a client of each revision; None if the revision does not have it."""
     found: List[Any] = []
     for revision in REVISIONS:
         try:
@@ -78,7 +78,7 @@ def test_a_url_of_2025_11_25_has_an_id_of_its_own_each_time() -> None:
 
 @pytest.mark.requirement("ELIC-23", "M:ELI-9", "M:ELI-13")
 @pytest.mark.parametrize("url", ["", "javascript:alert(1)", "https://x\n.y"])
-def test_what_is_no_url_to_open(url: str) -> None:
+def test_urls_that_must_not_be_opened(url: str) -> None:
     with pytest.raises(ValueError, match="URL"):
         ElicitUrl("m", url)
 
@@ -95,7 +95,7 @@ PREFERENCES = {"hints": [{"name": "sonnet"}]}
 
 
 @pytest.mark.requirement("SAMP-02", "SAMP-03", "SAMP-20", "SAMP-09")
-def test_everything_that_a_model_may_be_told() -> None:
+def test_every_option_of_a_question_to_a_model() -> None:
     tool = Tool("t", {"type": "object"}, title="T", description="D")
     question = Sample(
         ["hi", SamplingMessage("assistant", "ho")],
@@ -185,7 +185,7 @@ def test_blocks_by_revision() -> None:
 
 
 @pytest.mark.requirement("SAMP-24", "M:SAM-6")
-def test_conversations_that_are_none() -> None:
+def test_invalid_conversations() -> None:
     for messages in ([], [SamplingMessage("assistant", ToolUse("1", "t", {}))]):
         with pytest.raises(ValueError):
             Sample(messages)

@@ -18,7 +18,7 @@ from ..scripted import ScriptedClock, Task, wait_for
 @pytest.mark.parametrize(("rate", "burst"), [
     (0.001, 1), (0.5, 1), (1, 1), (1.5, 1), (2, 2), (2.5, 2), (3, 3), (7, 7), (10, 10), (1000, 1000),
 ])  # fmt: skip
-def test_a_client_may_send_at_once_what_it_may_send_in_a_second(rate: float, burst: int) -> None:
+def test_a_burst_may_be_as_large_as_the_rate_of_one_second(rate: float, burst: int) -> None:
     clock = ScriptedClock()
     limiter = RateLimiter(Rate(rate), clock=clock)
     for start in (0.0, 1e6):

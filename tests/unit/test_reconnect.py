@@ -1,5 +1,5 @@
-"""What a client does after a loss: who begins the next connection, who waits for it, and what is
-taken along."""
+"""A client after a loss: which call opens the next connection, which calls wait for it, and what
+state moves to it."""
 
 from __future__ import annotations
 
@@ -99,14 +99,14 @@ def waited_for(client: minimcp.Client, calls: int = 1) -> None:
 def both(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Tuple[minimcp.Client, Server]]:
-    """A client that begins anew, in either era, and soon however often that was."""
+    """Yield a client that reconnects, in either era, with a short pause even after many losses."""
     monkeypatch.setattr(reconnect, "PAUSE_SECONDS", 0.01)
     server = Server() if request.param == R4 else modern()
     with minimcp.connect(server, revision=request.param, restart=True, timeout=WAIT) as client:
         yield client, server
 
 
-def test_what_the_client_says_of_its_server_is_the_newest() -> None:
+def test_attributes_of_the_client_describe_the_newest_session() -> None:
     server = Server({"server/discover": [discovered("new"), error(-32601)]})
     with minimcp.connect(server, restart=True, timeout=WAIT) as client:
         assert client.server_info is not None and (client.server_info.name, client.revision) == (
@@ -129,7 +129,7 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
     waited_for(client, 3)
     server.gate.set()
     for task in tasks:
-        with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: no memory"):
+        with pytest.raises(minimcp.ConnectionFailed, match="could not be restarted: no memory"):
             task.result()
     server.failing = [minimcp.ConnectionFailed("no such program", exit_code=5)]
     with pytest.raises(
@@ -142,18 +142,20 @@ def test_a_beginning_that_fails(both: Tuple[minimcp.Client, Server]) -> None:
     with pytest.raises(minimcp.ConnectionFailed):
         client.request("work")
     server.answers[begin] = error(-32022, "no", {"supported": ["1999-01-01"]})
-    with pytest.raises(minimcp.ConnectionFailed, match="could not be started again: "):
+    with pytest.raises(minimcp.ConnectionFailed, match="could not be restarted: "):
         client.request("work")
     server.answers[begin] = before
     assert client.request("work")["done"]
 
 
-def test_a_caller_gives_up_and_the_beginning_goes_on(both: Tuple[minimcp.Client, Server]) -> None:
+def test_a_caller_gives_up_and_the_new_session_still_opens(
+    both: Tuple[minimcp.Client, Server],
+) -> None:
     client, server = both
     lost(client, server)
     server.gate.clear()
     with pytest.raises(
-        minimcp.RequestTimeout, match="starting the server again: no response within 0.02 s"
+        minimcp.RequestTimeout, match="restarting the server: no response within 0.02 s"
     ):
         client.request("work", timeout=0.02)
     token = minimcp.CancelToken()
@@ -229,7 +231,7 @@ def test_a_fork_begins_nothing(both: Tuple[minimcp.Client, Server]) -> None:
 
 
 @pytest.mark.requirement("M:STD-13")
-def test_listening_goes_on_with_new_streams() -> None:
+def test_listening_continues_with_new_streams() -> None:
     heard: List[Any] = []
     server = modern()
     with minimcp.connect(
@@ -270,7 +272,7 @@ def test_listening_goes_on_with_new_streams() -> None:
 
 
 @pytest.mark.requirement("M:STD-13")
-def test_a_session_is_told_again_what_the_one_before_was_told() -> None:
+def test_a_new_session_gets_the_settings_of_the_previous_one() -> None:
     heard: List[Any] = []
     everything = {"listChanged": True, "subscribe": True}
     answers = {
@@ -310,7 +312,7 @@ def test_the_log_level_stays_where_each_request_says_it() -> None:
         assert levels == ["debug", "debug"]
 
 
-def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
+def test_cached_results_and_schemas_of_a_server_are_forgotten() -> None:
     def tools(name: str, kind: str) -> Any:
         schema = {"type": "object"}
         tool = {"name": name, "inputSchema": schema, "outputSchema": {"type": kind}}
@@ -330,7 +332,7 @@ def test_what_was_kept_and_learned_of_a_server_is_forgotten() -> None:
         assert [tool.name for _ in range(2) for tool in client.list_tools()] == ["b", "b"]
 
 
-# ------------------------------------------------------------ what comes at the same moment
+# ------------------------------------------------------------ events at the same moment
 
 
 def test_without_a_thread_it_is_tried_again_later(
@@ -349,7 +351,7 @@ def test_without_a_thread_it_is_tried_again_later(
 @pytest.mark.parametrize(
     ("what", "revision"), [("subscription", R4), ("subscription", R5), ("log level", R4)]
 )
-def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
+def test_a_setting_that_a_lost_server_accepted_is_kept_or_the_caller_gets_an_error(
     what: str, revision: str
 ) -> None:
     """The server agrees and dies, and another thread begins the next session before this one has
@@ -391,7 +393,7 @@ def test_what_a_lost_server_has_agreed_to_is_kept_or_the_caller_hears(
 
 
 class Session:
-    """Says what becomes of it."""
+    """Records the calls of its methods."""
 
     name, cause = "fake", minimcp.ConnectionLost("gone")
 
@@ -399,7 +401,7 @@ class Session:
         self.steps, self.subscriptions = steps, self
 
     def report_gap(self) -> None:
-        """As of `ClientSubscriptions`."""
+        """The method of `ClientSubscriptions`."""
 
     def close(self) -> None:
         self.steps.append("close")
@@ -457,7 +459,7 @@ def test_after_three_short_sessions_the_next_begins_later(monkeypatch: pytest.Mo
     assert steps == ["close", "pause", "close"], "none is begun"
 
 
-def test_close_waits_for_the_session_that_is_begun_and_ends_it(
+def test_close_waits_for_the_session_that_is_opening_and_ends_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     steps: List[str] = []

@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""What can be registered can be called, and what an author gives never breaks a list."""
+"""Everything that can be registered can be called, and values of an author never break a list."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def injecting(query: str, database: str = "db") -> str:
 injecting.__wrapped__ = with_signature(lambda query: None, "query")  # type: ignore[attr-defined]
 
 
-# A function, what the model may send, what it has to send, a call's arguments and its text.
+# A function, the allowed and the required arguments, the arguments of a call, and its text.
 CALLABLE: List[Tuple[Any, List[str], List[str], Dict[str, Any], str]] = [
     (
         search,
@@ -216,7 +216,7 @@ CALLABLE: List[Tuple[Any, List[str], List[str], Dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("revision", [R3, R5])
 @for_each(("function", "known", "required", "arguments", "text"), CALLABLE)
-def test_the_model_is_asked_for_what_can_be_passed(
+def test_the_schema_has_the_parameters_that_can_be_passed(
     function: Any, known: List[str], required: List[str], arguments: Any, text: str, revision: str
 ) -> None:
     server = Server("callables")
@@ -275,7 +275,7 @@ circle.__wrapped__ = circle  # type: ignore[attr-defined]
         (5, "is not a Python function"),
     ],
 )
-def test_what_cannot_be_called_is_refused(function: Any, words: str) -> None:
+def test_functions_that_cannot_be_called_are_rejected(function: Any, words: str) -> None:
     with pytest.raises(TypeError, match=words):
         Server("callables").add_tool(function, name="f")
 
@@ -323,7 +323,7 @@ def test_asynchronous_functions_are_found_behind_wrappers() -> None:
             Server("callables").add_tool(function, name="f")
 
 
-def test_descriptions_and_names_of_what_is_no_plain_function() -> None:
+def test_descriptions_and_names_of_callables_that_are_not_functions() -> None:
     server = Server("callables")
     assert server.tool(named(functools.partial(search, index="books")))
     for number, (function, text) in enumerate([
@@ -348,7 +348,7 @@ def test_descriptions_and_names_of_what_is_no_plain_function() -> None:
         "Context", "Annotated[Context, 'it']", "Optional[Annotated['Context', 1]]",
     ],
 )  # fmt: skip
-def test_the_context_behind_what_annotated_adds(annotation: Any) -> None:
+def test_the_context_inside_annotated(annotation: Any) -> None:
     def noted(number: int, ctx: Any = None) -> str:
         """Note."""
         return str(isinstance(ctx, Context) and number == 1)
@@ -454,7 +454,7 @@ def in_model(value: Any) -> Server:
     return added_function(take)
 
 
-# Where an author's value may stand; each makes a server, and the words that name the place.
+# Places for an author's value. Each function makes a server; the text names the place.
 PLACES: Dict[str, Tuple[Callable[[Any], Server], str]] = {
     "a default in input_schema": (in_tool(input_schema=lambda v: {"properties": {"n": {"default": v}}}), "input_schema.properties.n.default"),
     "an unknown word": (in_tool(input_schema=lambda v: {"x-a": [1, v]}), r"input_schema.x-a\[1\]"),
@@ -488,7 +488,7 @@ def lists_of(server: Server, revision: str) -> List[Any]:
 
 @pytest.mark.parametrize("place", PLACES)
 @for_each("value", NOT_JSON)
-def test_what_is_not_json_is_refused_and_its_place_is_named(value: Any, place: str) -> None:
+def test_values_that_are_not_json_are_rejected_with_their_place(value: Any, place: str) -> None:
     make, words = PLACES[place]
     with pytest.raises((TypeError, ValueError), match=f"(?s){words}") as caught:
         make(value)
@@ -497,13 +497,13 @@ def test_what_is_not_json_is_refused_and_its_place_is_named(value: Any, place: s
 
 @pytest.mark.parametrize("place", PLACES)
 @for_each(("value", "sent"), JSON_ALL_THE_SAME)
-def test_what_python_writes_as_json_is_listed(value: Any, sent: Any, place: str) -> None:
+def test_values_that_python_writes_as_json_are_listed(value: Any, sent: Any, place: str) -> None:
     make, _ = PLACES[place]
     assert lists_of(make(value), R5) is not None
 
 
 @for_each("value", [float("inf"), float("nan"), {"a": [float("-inf")]}])
-def test_what_pydantic_cannot_write_as_json_is_refused(value: Any) -> None:
+def test_values_that_pydantic_cannot_write_as_json_are_rejected(value: Any) -> None:
     with pytest.raises(TypeError, match=r"parameter 'example': .*Example.*x-a.* is a float"):
         in_model(value)
 
@@ -655,7 +655,7 @@ SCHEMAS = st.recursive(
 @pytest.mark.filterwarnings("ignore")
 @drawn(200)
 @given(SCHEMAS, st.lists(VALUES, min_size=1, max_size=3), st.booleans())
-def test_only_documented_errors_come_of_a_schema(schema: Any, values: Any, peer: bool) -> None:
+def test_a_schema_raises_only_documented_errors(schema: Any, values: Any, peer: bool) -> None:
     try:
         check = compile_check(schema, where="test", peer=peer)
     except (ValueError, ImportError):

@@ -43,7 +43,7 @@ def served(made: Registry, method: str, revision: str = R4, **params: Any) -> An
 
 
 @pytest.mark.requirement("TOOL-01", "M:TOOL-1", "SEED-06", "SEED-07")
-def test_what_is_declared() -> None:
+def test_declared_capabilities() -> None:
     old, new = BY_NAME[R1], BY_NAME[R5]
     assert registry().capabilities(old) == {"logging": {}, "tools": {"listChanged": True}}
     assert registry().capabilities(new) == registry().capabilities(old)
@@ -130,7 +130,7 @@ def test_names_of_methods() -> None:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_what_methods_get_and_return(revision: str) -> None:
+def test_parameters_and_results_of_methods(revision: str) -> None:
     server = Server("x")
     values: Dict[str, Any] = {
         "dict": {"a": [1]},

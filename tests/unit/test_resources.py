@@ -1,5 +1,5 @@
-"""Resources where the interaction tests do not reach: what registration refuses, many of them,
-changes meanwhile."""
+"""Resources beyond the interaction tests: rejections at registration, large numbers, changes during
+a request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .requests import answered, exchange, registry
 
 
 def text() -> str:
-    """Some text."""
+    """A short text."""
     return "text"
 
 
@@ -52,7 +52,7 @@ def count(made: Registry) -> int:
 
 
 @pytest.mark.requirement("RES-19", "RES-20", "M:RES-6", "M:RES-10")
-def test_what_registration_refuses() -> None:
+def test_registrations_that_are_rejected() -> None:
     for function, uri, options, kind, words in (
         (text, "no uri", {}, ValueError, "percent-encoded"),
         (text, "file:///a/../../etc", {}, ValueError, "segment"),
@@ -66,7 +66,7 @@ def test_what_registration_refuses() -> None:
             "a://all",
             {},
             TypeError,
-            "no variable for the parameter 'city': write {city} into it",
+            "no variable for the parameter 'city': add {city} to it",
         ),
         (
             of_city,
@@ -140,7 +140,7 @@ class Colour(str, enum.Enum):
 
 
 def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None) -> Any:
-    """What is read of a resource whose function returns this, with this annotation."""
+    """Return the contents of a resource whose function returns this value, with this annotation."""
 
     def function() -> Any:
         return value
@@ -156,7 +156,7 @@ def contents(value: Any, mime_type: Optional[str] = None, annotation: Any = None
     ]
 
 
-def test_what_values_become() -> None:
+def test_contents_of_values() -> None:
     for value, annotation, said, mime_type in (
         ("text", None, "text", "text/plain"),
         ("", None, "", "text/plain"),
@@ -191,7 +191,7 @@ def test_contents_stay_as_they_are() -> None:
     ]
 
 
-def test_what_cannot_be_sent() -> None:
+def test_values_that_cannot_be_sent() -> None:
     text = TextResourceContents("a:t", "t")
     for value, annotation in (
         ([text, "t"], None),

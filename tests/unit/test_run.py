@@ -81,7 +81,7 @@ def no_watcher() -> bool:
     )
 
 
-def test_what_ends_by_itself_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_ends_by_itself_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(monkeypatch)
 
     def end() -> None:
@@ -94,7 +94,7 @@ def test_what_ends_by_itself_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_ends_it_and_the_old_handlers_come_back(
+def test_a_signal_ends_it_and_the_old_handlers_are_restored(
     monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     own, found = lambda *_: None, {each: signal.getsignal(each) for each in SIGNALS}
@@ -151,7 +151,7 @@ def test_c34_the_parent_has_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert scene.closes == [(3, "the process that started the server has ended")] and no_watcher()
 
 
-def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(
+def test_in_another_thread_it_neither_handles_signals_nor_pumps(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
@@ -166,10 +166,11 @@ def test_in_another_thread_signals_are_left_alone_and_pumping_to_others(
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_each_signal_counts_once_by_whichever_way_it_comes(
+def test_each_signal_counts_once_however_it_arrives(
     monkeypatch: pytest.MonkeyPatch, taken: bool
 ) -> None:
-    """With the interpreter's byte and without it: one signal waits for what runs, two do not."""
+    """With the interpreter's wake-up byte and without it, one signal waits for running requests and
+    two do not."""
     monkeypatch.setattr(module, "SIGNAL_SECONDS", WAIT)
     scene, counts = Scene(monkeypatch, stubborn=True), []  # type: ignore[var-annotated]
 
@@ -251,7 +252,7 @@ def test_the_main_thread_pumps(monkeypatch: pytest.MonkeyPatch, last: Any) -> No
     assert threads == [threading.main_thread()] * 2 and scene.closes == [(3, None)]
 
 
-def test_what_does_not_close_in_time_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_close_in_time_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SIGNAL_SECONDS", 0.05)
     scene = Scene(monkeypatch, stubborn=True)
     scene.connecting = lambda: signal.raise_signal(signal.SIGTERM)
@@ -260,7 +261,7 @@ def test_what_does_not_close_in_time_is_left(monkeypatch: pytest.MonkeyPatch) ->
     scene.go.set()
 
 
-def test_what_fails_at_the_start_puts_everything_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_start_restores_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     before = [signal.getsignal(each) for each in SIGNALS]
     scene = Scene(monkeypatch)
 
@@ -273,7 +274,7 @@ def test_what_fails_at_the_start_puts_everything_back(monkeypatch: pytest.Monkey
     assert [signal.getsignal(each) for each in SIGNALS] == before and signal.set_wakeup_fd(-1) == -1
 
 
-def test_a_person_at_a_terminal_is_told_what_this_is() -> None:
+def test_at_a_terminal_it_explains_what_it_is() -> None:
     theirs, ours = os.openpty()
     try:
         started = [sys.executable, "-c", "from minimcp import Server; Server('x').run()"]
@@ -290,7 +291,7 @@ def test_a_person_at_a_terminal_is_told_what_this_is() -> None:
     assert empty.startswith(b"the server 'x' has no tools, resources or prompts")
 
 
-def test_a_script_that_is_imported_by_its_own_tools_is_told_that_it_exists_twice(
+def test_a_script_imported_by_its_own_tools_is_warned_that_it_exists_twice(
     tmp_path: Path,
 ) -> None:
     script = tmp_path / "server.py"

@@ -35,7 +35,9 @@ def made(**options: Any) -> Server:
 
 
 @pytest.mark.requirement("LIFE-05")
-def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_initialized_sessions_are_notified_of_changes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "minimcp.server")
     server = made()
 
@@ -67,7 +69,7 @@ def test_only_initialized_sessions_are_told_of_changes(caplog: pytest.LogCapture
 # ---------------------------------------------------------------- closing
 
 
-def test_close_lets_those_go_who_wait_for_the_main_thread_and_who_pumps() -> None:
+def test_close_wakes_threads_that_wait_for_the_main_thread_or_pump() -> None:
     server = made(limits=Limits(drain_grace=6 * WAIT))
     server.add_tool(echo, name="main", executor="main")
     with minimcp.connect(server, timeout=WAIT) as client:

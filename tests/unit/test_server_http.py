@@ -142,7 +142,7 @@ def test_both_protocols_on_one_port(server: Server, every_stream_is_read: Any) -
         assert other.send(alone("server/discover")).status == 200
 
 
-def test_the_older_protocol_alone(server: Server) -> None:
+def test_only_the_older_protocol(server: Server) -> None:
     running = server._start_http("127.0.0.1", 0, "/mcp", newer=False, older=True)
     assert running.url.endswith("/sse")
     with Wire(running.port) as wire:
@@ -275,7 +275,7 @@ def test_a_signal_ends_it_with_streams_open_and_calls_running(number: int) -> No
         assert "cancelled" in read_events(running.read())[-1].data
 
 
-def test_what_is_served_at_several_paths_has_its_time_together(
+def test_several_paths_share_one_grace_period(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     graces = []

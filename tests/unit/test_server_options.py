@@ -1,4 +1,4 @@
-"""What an author writes to make a server and to register things: options that are wrong are refused
+"""Options of an author for a server and for registrations: unknown and invalid options are rejected
 by name."""
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def test_an_option_that_has_moved_says_where(name: str, now: str) -> None:
         Server("s", **{name: 1})  # type: ignore[arg-type]
 
 
-def test_an_option_that_there_is_not() -> None:
+def test_an_unknown_option() -> None:
     for name, words in (
         ("stateless_http", "sessions=False"),
         ("lifespan", "write code before and after"),
@@ -82,7 +82,7 @@ def test_an_option_that_there_is_not() -> None:
 
 
 def text() -> str:
-    """Some text."""
+    """A short text."""
     return "text"
 
 
@@ -144,7 +144,7 @@ def greet() -> str:
 
 
 class Misspelt:
-    """A mark with an option that there is not."""
+    """A decorator with an unknown option."""
 
     @tool(descriptoin="Greet.")
     def greet(self) -> str:
@@ -154,7 +154,7 @@ class Misspelt:
 HERE = re.escape(__file__)
 
 
-def test_what_is_no_way() -> None:
+def test_wrong_ways_to_make_a_server_or_a_client() -> None:
     server: Any = Server("x")
     for wrong, words in (
         (
@@ -165,7 +165,7 @@ def test_what_is_no_way() -> None:
         (lambda: connect(Misspelt), r"Misspelt is a class: connect\(Server.of\(Misspelt\(\)\)\)$"),
         (
             lambda: connect(Misspelt()),
-            r"not Misspelt: connect\(Server.of\(...\)\) serves an object with marked m",
+            r"not Misspelt: to serve an object with marked methods, write connect\(Server.of\(",
         ),
         (
             lambda: server.tool(timeout=True)(text),

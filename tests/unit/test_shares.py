@@ -1,4 +1,4 @@
-"""`Shares`: what each client occupies, and what it is called."""
+"""`Shares`: the places that each client occupies, and the client's name in messages."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ TRUSTED = ["192.0.2.7", "10.0.0.0/8", "2001:db8:1::/48"]
         ("fe80::1%eth0", "fe80::/64"),
     ],
 )  # fmt: skip
-def test_which_addresses_are_counted(address: Optional[str], counted: Optional[str]) -> None:
+def test_counted_addresses(address: Optional[str], counted: Optional[str]) -> None:
     names = shares(trusted_proxies=TRUSTED).names_of(None, None, address)
     assert names == (() if counted is None else (("address", counted),))
 
@@ -197,7 +197,7 @@ def test_a_wrong_share_is_refused(option: str, value: Any, error: Any) -> None:
         Limits(**{option: value})
 
 
-def test_a_right_share_is_taken() -> None:
+def test_a_valid_share_is_accepted() -> None:
     for value in (None, 1, 0.001, 0.25):
         assert Limits(client_share=value, address_share=value).client_share == value
     assert (Limits().client_share, Limits().address_share) == (0.25, 0.5)
@@ -215,7 +215,7 @@ def test_proxies_of_another_type_are_refused(value: Any) -> None:
         HttpOptions(trusted_proxies=value)
 
 
-def test_right_proxies_are_taken() -> None:
+def test_valid_proxies_are_accepted() -> None:
     assert HttpOptions(trusted_proxies=TRUSTED).trusted_proxies == TRUSTED
     assert HttpOptions().trusted_proxies == ()
 
@@ -382,7 +382,7 @@ def test_every_shared_kind_is_counted_somewhere() -> None:
     assert calls == RESOURCES.keys()
 
 
-def test_what_a_store_counts_has_the_same_share() -> None:
+def test_counts_of_a_store_have_the_same_share() -> None:
     counted = shares()
     counted.check("tasks", 8, ADA, 1)
     with pytest.raises(ShareExceeded, match="its share of running tasks .*: 2 of 8"):

@@ -217,7 +217,9 @@ class Growing(Generic[T]):
         ("@wrapped\nasync def f() -> None: ...", ["is async"]),
     ],
 )
-def test_what_cannot_be_a_tool_says_what_to_write_instead(source: str, words: List[str]) -> None:
+def test_the_error_for_an_invalid_tool_says_what_to_write_instead(
+    source: str, words: List[str]
+) -> None:
     found: Dict[str, Any] = {}
     exec(source, {**globals(), "pydantic": pydantic, "Limits": Limits}, found)
     message = refusal(found["f"])

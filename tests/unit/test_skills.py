@@ -1,5 +1,4 @@
-"""`Skills`: what a folder is served as, what is left out of it, and what changes while it is
-served."""
+"""`Skills`: how a folder is served, which files are left out, and changes while it is served."""
 
 from __future__ import annotations
 
@@ -184,7 +183,7 @@ def test_equivalent_uris_name_the_same_skill(folder: Path, client: Client, uri: 
     assert children(client, uri[: uri.rindex("/")]) == ["a"]
 
 
-def test_of_skills_whose_uris_are_equivalent_one_is_left_out(
+def test_one_of_two_skills_with_equivalent_uris_is_left_out(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     write(folder / "x" / "a")
@@ -205,7 +204,7 @@ def test_pages(folder: Path) -> None:
     ) as client:
         first = client.request("skills/list")
         assert [each["frontmatter"]["name"] for each in first["skills"]] == ["a", "b"]
-        (folder / "a" / "SKILL.md").unlink()  # a page behind stays what it was
+        (folder / "a" / "SKILL.md").unlink()  # the other page does not change
         second = client.request("skills/list", {"cursor": first["nextCursor"]})
         assert [each["frontmatter"]["name"] for each in second["skills"]] == ["c", "d"]
         assert [each.name for each in client.list_skills()] == ["b", "c", "d", "e"]
@@ -244,13 +243,13 @@ def test_changes_are_noticed(folder: Path, client: Client) -> None:
     assert (content.text, content.mime_type) == ("x", "text/markdown")
     (made / "SKILL.md").unlink()
     assert client.list_resources(cache="refresh") == []
-    for name in ("SKILL.md", "x.md"):  # files of what is no skill any more
+    for name in ("SKILL.md", "x.md"):  # files of a folder that is no longer a skill
         with pytest.raises(ResourceNotFound):
             client.read_resource(f"skill://a/{name}")
     client.close()
 
 
-def test_clients_are_told_of_other_skills(folder: Path, client: Client) -> None:
+def test_clients_are_notified_of_other_skills(folder: Path, client: Client) -> None:
     write(folder / "a")
     with client.listen(resources_list_changed=True) as changes:
         client.request("skills/list")
@@ -260,7 +259,7 @@ def test_clients_are_told_of_other_skills(folder: Path, client: Client) -> None:
 def test_a_change_that_leaves_size_and_times_is_noticed(folder: Path) -> None:
     path, served = write(folder / "a") / "x.txt", Skills(folder)
     path.write_text("one", "utf-8")
-    status = path.stat()  # a clock of a file system may stand still for some milliseconds
+    status = path.stat()  # the clock of a file system may not advance for some milliseconds
     read = served._file
     first = read("a/x.txt", status, None)
     path.write_text("two", "utf-8")
@@ -284,9 +283,8 @@ def test_files_that_have_not_changed_are_read_once(
     assert read == ["SKILL.md"] * 2
 
 
-def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was asked for while somebody looked may be newer: one more look, for all who ask
-    meanwhile."""
+def test_waiting_requests_share_one_scan(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that arrives during a scan may need newer data, so all of them share one more scan."""
     served, looks = Skills(folder), []
     first, go_on, waiting = threading.Event(), threading.Event(), threading.Semaphore(0)
     scandir = os.scandir
@@ -322,7 +320,7 @@ def test_those_who_wait_look_together(folder: Path, monkeypatch: pytest.MonkeyPa
     assert len(looks) == 2
 
 
-def test_an_author_may_remove_what_is_listed(folder: Path) -> None:
+def test_an_author_may_remove_a_listed_skill(folder: Path) -> None:
     server = Server("s", extensions=[Skills(folder)])
     made = write(folder / "a")
     with minimcp.connect(server, timeout=WAIT) as client:
@@ -332,18 +330,18 @@ def test_an_author_may_remove_what_is_listed(folder: Path) -> None:
         assert listed(client) == {}
 
 
-# ---------------------------------------------------------------- what is left out
+# ---------------------------------------------------------------- files that are left out
 
 
 @pytest.mark.parametrize(("text", "why"), [
     ("no front matter", "line 1"),
     ("---\nname: a\ndescription: b: c\n---\n", "line 3"),
-    ("---\nname: b\ndescription: x\n---\n", "the name must be that of the folder"),
+    ("---\nname: b\ndescription: x\n---\n", "the name must be the name of the folder"),
     ("---\nname: a\n---\n", "description"),
     ("---\nname: a\ndescription: x\nmore: &a [*a]\n---\n", "line 4"),
     (b"---\nname: a\ndescription: \xff\n---\n", "utf-8"),
 ])  # fmt: skip
-def test_what_is_no_skill(
+def test_folders_that_are_not_skills(
     folder: Path, client: Client, caplog: pytest.LogCaptureFixture, text: Any, why: str
 ) -> None:
     path = write(folder / "a") / "SKILL.md"
@@ -360,7 +358,7 @@ def test_what_is_no_skill(
     assert len(listed(client)) == 2
 
 
-def test_what_only_has_the_name_of_a_skill(folder: Path, client: Client) -> None:
+def test_a_file_or_folder_with_the_wrong_kind_is_not_a_skill(folder: Path, client: Client) -> None:
     write(folder / "a")
     write(folder / "b" / "SKILL.md")
     (folder / "SKILL.md").write_text("---\nname: skills\ndescription: x\n---\n", "utf-8")
@@ -383,7 +381,7 @@ ODD: Dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("odd", ODD)
-def test_what_is_left_out_of_a_skill(
+def test_files_that_are_left_out_of_a_skill(
     folder: Path, client: Client, caplog: pytest.LogCaptureFixture, odd: str
 ) -> None:
     ODD[odd](write(folder / "a"))
@@ -395,7 +393,7 @@ def test_what_is_left_out_of_a_skill(
         client.read_resource("skill://a/x")
 
 
-def test_names_with_a_dot_are_left_out_without_a_word(
+def test_names_with_a_leading_dot_are_left_out_silently(
     folder: Path, client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = write(folder / "a")
@@ -543,10 +541,10 @@ def test_a_folder_that_may_not_be_read(
     assert ["closed" in said for said in problems(caplog)] == [True]
 
 
-def test_where_no_folder_can_be_opened(
+def test_skills_without_descriptors_of_folders(
     folder: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on Windows."""
+    """Skills work without these functions of the system, which Windows lacks."""
     monkeypatch.setattr(os, "supports_dir_fd", set())
     (write(folder / "a") / "x.txt").write_text("x", "utf-8")
     assert files(client, "skill://a/SKILL.md") == ["SKILL.md", "x.txt"]
@@ -556,7 +554,7 @@ def test_where_no_folder_can_be_opened(
 # ---------------------------------------------------------------- the object
 
 
-def test_what_skills_takes(folder: Path) -> None:
+def test_arguments_of_skills(folder: Path) -> None:
     with pytest.raises(ValueError, match="is not one"):
         Skills(folder / "nothing")
     with pytest.raises(ValueError, match="is not one"):

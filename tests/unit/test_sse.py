@@ -1,4 +1,4 @@
-"""SseEvent streams: the reader, whatever chunks come, its limits, and the writer."""
+"""SSE streams: the reader, for any chunks, its limits, and the writer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(*chunks: bytes, max_bytes: Optional[int] = None) -> list[SseEvent]:
 
 
 def every_cut(stream: bytes) -> list[list[SseEvent]]:
-    """What is read when the stream arrives in two pieces, cut at each place, and byte by byte."""
+    """Return the events of the stream in two pieces, for each cut, and byte by byte."""
     cuts = [read(stream[:at], stream[at:]) for at in range(len(stream) + 1)]
     return [*cuts, read(*(stream[at : at + 1] for at in range(len(stream))))]
 
@@ -65,7 +65,7 @@ STREAMS: list[Any] = [
 
 
 @for_each(("stream", "events"), STREAMS)
-def test_every_cut_gives_the_same_events(stream: bytes, events: list[SseEvent]) -> None:
+def test_every_cut_yields_the_same_events(stream: bytes, events: list[SseEvent]) -> None:
     for found in every_cut(stream):
         assert found == events
 
@@ -157,7 +157,7 @@ def test_types_and_ids_are_written_on_one_line() -> None:
                 format_event(b"x", **{field: word})  # type: ignore[arg-type]
 
 
-def test_what_is_written_is_read_by_another_reader_too() -> None:
+def test_written_events_are_read_by_another_reader_too() -> None:
     written = (
         b"retry: 100\n\n"
         + KEEP_ALIVE

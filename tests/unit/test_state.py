@@ -1,5 +1,5 @@
-"""What a client carries between rounds: only what this server made, for this request, this user and
-this time."""
+"""The state that a client carries between rounds is accepted only from this server, for this
+request, this user and this time."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def refused(taking: States, token: Any, by: Any = None) -> None:
 
 
 @pytest.mark.requirement("M:MRTR-S5", "M:MRTR-S6", "M:MRTR-S7")
-def test_what_was_sealed_comes_back_as_often_as_it_likes() -> None:
+def test_a_sealed_state_may_be_sent_any_number_of_times() -> None:
     clock = Clock()
     one = states(clock=clock)
     token = one.seal(CLAIMS, of())
@@ -98,7 +98,7 @@ def test_a_state_is_good_for_one_request_of_one_user_for_a_time(
     assert "expired" in caplog.text
 
 
-def test_how_long_a_state_is_good_is_how_long_a_client_may_take() -> None:
+def test_a_state_is_valid_as_long_as_a_client_may_take() -> None:
     for lifetime, good, over in ((0.5, 0.4, 0.6), (3600, 3599, 3601), (None, 10**9, None)):
         clock = Clock()
         clock.now += 0.9  # a part of a second is not lost
@@ -169,7 +169,7 @@ def test_the_first_key_signs_and_all_verify() -> None:
         ([KEY, b""], ValueError),
     ],
 )
-def test_keys_that_are_none(keys: Any, error: Any) -> None:
+def test_invalid_keys(keys: Any, error: Any) -> None:
     for make in (lambda: States("here", keys), lambda: Server("here", state_keys=keys)):
         with pytest.raises(error):
             make()

@@ -63,7 +63,10 @@ def clock(
         yield shorten
         client.close()
         return
-    monotonic, wall = time.monotonic(), time.time()  # it stands still, however long a test takes
+    monotonic, wall = (
+        time.monotonic(),
+        time.time(),
+    )  # the clock does not advance, however long a test takes
     monkeypatch.setattr("minimcp.stores.base.time.monotonic", lambda: monotonic + ahead[0])
     monkeypatch.setattr("minimcp.stores.sqlite.time.time", lambda: wall + ahead[0])
 
@@ -86,7 +89,7 @@ def test_a_value_is_kept_and_its_version_rises(store: Store) -> None:
     assert [entry.key for entry in store.list("")] == ["a", "b"]
 
 
-def test_put_sets_only_what_is_expected(store: Store) -> None:
+def test_put_sets_only_the_expected_version(store: Store) -> None:
     first = store.put("a", b"1", expect=0)
     assert first
     assert store.put("a", b"2", expect=0) is None
@@ -101,7 +104,7 @@ def test_put_sets_only_what_is_expected(store: Store) -> None:
     assert store.put("a", b"4", expect=0)
 
 
-def test_of_many_that_expect_one_version_one_sets(store: Store) -> None:
+def test_one_of_many_writers_with_the_same_version_succeeds(store: Store) -> None:
     version = store.put("a", b"")
     start = threading.Barrier(8)
 
@@ -126,7 +129,7 @@ def test_list_goes_by_prefix_in_order_and_in_parts(store: Store) -> None:
     assert store.list("task/", after="task/é") == []
 
 
-def test_sizes_are_those_of_list(store: Store, clock: Callable[[float], None]) -> None:
+def test_sizes_equal_those_of_list(store: Store, clock: Callable[[float], None]) -> None:
     values = {
         "s/task/a:1": b"1",
         "s/task/a:2": b"",
@@ -158,7 +161,7 @@ def test_a_time_to_live_ends_a_key_with_its_events(
     clock(9)
     assert store.get("a") is not None
     assert len(store.read("c")) == 1
-    store.put("a", b"3", ttl=10)  # counts anew
+    store.put("a", b"3", ttl=10)  # starts the lifetime again
     clock(2)
     assert store.get("a") is not None
     assert store.get("c") is None
@@ -185,7 +188,7 @@ def test_events_are_read_in_order_from_any_on(store: Store) -> None:
     assert not store.delete("log")
 
 
-def test_wait_sees_what_came_before_it(store: Store) -> None:
+def test_wait_sees_earlier_changes(store: Store) -> None:
     version = store.put("a", b"1")
     assert version is not None
     assert not store.wait(["a"], version, timeout=0)
@@ -248,7 +251,7 @@ def test_no_wake_up_is_lost(store: Store) -> None:
         task.result()
 
 
-def test_a_time_to_live_begins_anew_when_a_value_is_read(
+def test_reading_a_value_restarts_its_time_to_live(
     store: Store, clock: Callable[[float], None]
 ) -> None:
     store.put("a", b"1", ttl=10)
@@ -335,7 +338,7 @@ def test_values_and_events_survive_a_restart(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
-def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
+def test_a_forked_process_opens_the_file_again(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.put("a", b"parent")
     child = os.fork()
@@ -355,7 +358,7 @@ def test_a_forked_process_opens_the_file_anew(tmp_path: Path) -> None:
     store.close()
 
 
-def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_store_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     path.write_bytes(b"this is no database, but a text of some length" * 100)
     with pytest.raises(sqlite3.DatabaseError):
@@ -504,7 +507,7 @@ def test_a_file_of_another_user_is_rejected(
 
 
 @needs_modes
-def test_the_files_are_for_this_user_alone(tmp_path: Path) -> None:
+def test_the_files_are_private_to_the_user(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "store.db")
     store.put("key", b"value", 10)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}

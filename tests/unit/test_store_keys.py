@@ -55,7 +55,7 @@ def test_different_arguments_make_different_keys() -> None:
             assert key.isascii() and key.isprintable()
 
 
-def test_what_an_owner_has_begins_with_the_prefix_of_the_owner_alone() -> None:
+def test_keys_of_an_owner_have_a_prefix_of_their_own() -> None:
     for one, other in itertools.permutations(TEXTS, 2):
         prefix = store_key((), "server", "task", one, "")
         assert store_key((), "server", "task", one, "id").startswith(prefix)
@@ -108,7 +108,9 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("value", UNREADABLE, ids=range(len(UNREADABLE)))
-def test_what_cannot_be_read_is_missing(value: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_record_counts_as_missing(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     assert read_record("site/session/key", value, lambda _: True) is None
     (logged,) = caplog.records
     assert logged.getMessage() == "site/session/key in the store cannot be read, and is ignored"
@@ -118,7 +120,7 @@ def test_what_cannot_be_read_is_missing(value: Any, caplog: pytest.LogCaptureFix
 @pytest.mark.parametrize(
     "fails", [TypeError, KeyError, ValueError, AttributeError, OverflowError, IndexError, None]
 )
-def test_what_is_not_sound_is_missing(fails: Any, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_record_counts_as_missing(fails: Any, caplog: pytest.LogCaptureFixture) -> None:
     def is_sound(record: Any) -> bool:
         if fails is not None:
             raise fails("wrong")
@@ -131,7 +133,7 @@ def test_what_is_not_sound_is_missing(fails: Any, caplog: pytest.LogCaptureFixtu
     ) == {"a": [1.5, None, "é\U0001f600\\ud800"]}
 
 
-def test_json_of_a_record_may_be_as_deep_as_a_message_and_what_is_round_it() -> None:
+def test_a_record_may_be_as_deep_as_a_message_and_its_wrapping() -> None:
     deep = b'{"a": ' + b"[" * (MAX_RECORD_DEPTH - 1) + b"]" * (MAX_RECORD_DEPTH - 1) + b"}"
     assert read_json(deep, max_depth=MAX_RECORD_DEPTH)
     with pytest.raises(ValueError, match="deeper than 299"):

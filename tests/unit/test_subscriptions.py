@@ -1,4 +1,4 @@
-"""Change notices: who hears of what, in sessions and on streams of their own."""
+"""Change notifications: which sessions and streams receive which change."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
 
 
 def news(opened: Any) -> List[Any]:
-    """What has been sent since the last look."""
+    """Return the messages since the last call."""
     opened.sink.work()
     lines = sent(opened)
     opened.sink.lines.clear()
@@ -64,7 +64,7 @@ def changed(method: str, **params: Any) -> Dict[str, Any]:
 @pytest.mark.requirement(
     "M:SUB-2", "M:SUB-3", "M:SUB-4", "M:SUB-5", "M:SUB-19", "M:SUB-20", "M:SUB-21", "M:SUB-13"
 )
-def test_a_stream_says_what_is_honoured_and_then_only_that() -> None:
+def test_a_stream_acknowledges_its_filter_and_then_sends_only_that() -> None:
     subscriptions = made("tools", "resources")
     opened = stream(subscriptions, {**EVERYTHING, "junk": 5})
     subscriptions.list_changed("tools")
@@ -101,7 +101,7 @@ def test_a_stream_says_what_is_honoured_and_then_only_that() -> None:
         {"resourceSubscriptions": ["a://1"] * 10_001},
     ],
 )
-def test_a_filter_that_is_none(wrong: Any) -> None:
+def test_invalid_filters(wrong: Any) -> None:
     with pytest.raises(InvalidParams):
         stream(made("resources"), wrong)
 
@@ -130,7 +130,7 @@ def test_streams_and_sessions_may_end_while_an_notify_extension() -> None:
     )
 
 
-def test_a_stream_begins_behind_what_is_being_told_on_others(
+def test_a_stream_begins_after_changes_that_others_are_sending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A client that has one stream take the place of another reads the first one up to the second
@@ -183,7 +183,7 @@ def test_a_stream_that_was_opened_in_an_array_ends_with_its_connection() -> None
 
 
 @pytest.mark.requirement("RES-13", "RES-14", "RES-15", "RES-12", "TOOL-02", "PRM-10", "LIFE-15")
-def test_a_session_hears_of_what_was_declared_to_it() -> None:
+def test_a_session_is_notified_of_declared_changes_only() -> None:
     offered = ["tools"]
     subscriptions = Subscriptions(registry(), lambda kind: kind in offered)
     asked = exchange("resources/subscribe", {"uri": "a://1"}, revision=R1)
@@ -263,7 +263,7 @@ def test_all_subscriptions_of_a_server_have_a_bound_and_an_open_stream_keeps_no_
 
 
 @pytest.mark.requirement("M:SUB-14")
-def test_when_very_many_changes_wait_a_collection_stands_for_them(
+def test_very_many_queued_changes_are_replaced_by_their_collection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(module, "MAX_URIS", 3)

@@ -139,7 +139,7 @@ def test_functions_and_errors_as_answers() -> None:
             plan(context(refused))
 
 
-def test_what_the_test_forgot_is_said() -> None:
+def test_the_error_names_the_answer_that_the_test_forgot() -> None:
     ctx = context()
     with pytest.raises(AssertionError) as unanswered:
         plan(ctx)
@@ -277,7 +277,7 @@ def forecaster(**options: Any) -> Server:
 
 @pytest.fixture
 def transcript() -> Transcript:
-    """Of one call and of one failed request."""
+    """Record one call and one failed request."""
     transcript = Transcript()
     with connect(forecaster(), trace=transcript, revision="handshake") as client:
         client.call_tool("forecast", {"city": "京"}, on_progress=lambda report: None)
@@ -383,7 +383,7 @@ def test_a_flow_that_did_not(transcript: Transcript) -> None:
         assert frames == {__file__}, "pytest shows the test and not the library"
 
 
-def test_all_that_may_come_over_a_wire() -> None:
+def test_a_transcript_of_every_kind_of_line() -> None:
     transcript = Transcript()
     for arrow, text in (
         ("-->", '{"jsonrpc":"2.0","id":1,"method":"ping"}'),

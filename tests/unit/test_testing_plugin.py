@@ -109,7 +109,7 @@ def test_a_fixture_connects_and_closes(tmp_path: Path) -> None:
     assert "- MCP messages of [" in wrong and '\n<-- noise  "not a server"\n' in wrong
 
 
-def test_who_does_not_use_it_pays_next_to_nothing() -> None:
+def test_the_unused_plugin_costs_almost_nothing() -> None:
     loaded = run_python(["-c", LOADED]).stdout.decode().split()
     assert loaded == [
         "minimcp",
@@ -152,7 +152,7 @@ def test_a_copy_has_it_too(tmp_path: Path) -> None:
     assert b"1 passed" in done.stdout, done.stdout
 
 
-def test_the_kit_says_what_it_does_not_have() -> None:
+def test_the_kit_rejects_unknown_names() -> None:
     from minimcp import testing
 
     with pytest.raises(AttributeError, match="has no attribute 'contexts'"):

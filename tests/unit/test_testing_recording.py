@@ -64,7 +64,7 @@ def library(*, late: int = 0) -> Server:
 
 
 def visit(target: Any, revision: str, **options: Any) -> List[Any]:
-    """All that a client sees of it."""
+    """Return everything that a client receives from the target."""
     seen: List[Any] = []
     logs: List[Any] = []
     with connect(target, revision=revision, on_log=logs.append, timeout=WAIT, **options) as client:
@@ -138,7 +138,9 @@ def test_the_server_may_record_too(tmp_path: Path) -> None:
 
 
 @for_eras
-def test_what_was_not_recorded_is_said_with_what_is_near(revision: str, tmp_path: Path) -> None:
+def test_the_error_for_an_unrecorded_request_names_similar_ones(
+    revision: str, tmp_path: Path
+) -> None:
     file = tmp_path / "session.jsonl"
     visit(library(), revision, elicit=answer, trace=record(file))
     with connect(replay(file), revision=revision) as client:
@@ -160,7 +162,7 @@ def test_what_was_not_recorded_is_said_with_what_is_near(revision: str, tmp_path
 
 
 @for_eras
-def test_changes_come_in_their_place(revision: str, tmp_path: Path) -> None:
+def test_changes_are_replayed_in_their_place(revision: str, tmp_path: Path) -> None:
     def follow(target: Any, **options: Any) -> List[str]:
         changed = threading.Event()
         with connect(
@@ -270,10 +272,10 @@ def test_a_scrubbed_recording_can_be_replayed(revision: str, tmp_path: Path) -> 
     replay_against(server, file, timeout=WAIT)
 
 
-def test_what_does_not_come_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_message_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Client(ScriptedClient):
         def expect(self, *names: str) -> Any:
-            self._aside.append(super().expect("result"))  # what comes instead, however late
+            self._aside.append(super().expect("result"))  # another message, however late it arrives
             self.timeout = 0.01
             return super().expect(*names)
 
@@ -293,7 +295,9 @@ def test_what_does_not_come_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(recording, "ScriptedClient", Client)
     # The server asks nothing before `notifications/initialized`, which is left out.
     monkeypatch.setattr("minimcp.engine.incoming.INITIALIZED_SECONDS", 0.05)
-    with pytest.raises(AssertionError, match=r"no elicitation/create in 0.01 s, but \{.*number 3"):
+    with pytest.raises(
+        AssertionError, match=r"no elicitation/create within 0.01 s, but \{.*number 3"
+    ):
         replay_against(library(), file, timeout=WAIT)
 
 
@@ -307,13 +311,13 @@ def test_a_call_that_was_given_up_has_no_answer(tmp_path: Path) -> None:
     with connect(ScriptedServer(silent), probe_timeout=0.01, trace=record(file)) as client:
         with pytest.raises(RequestTimeout):
             client.call_tool("lend", timeout=0.01)
-    with connect(replay(file)) as client:  # at once, whatever the probe may last
+    with connect(replay(file)) as client:  # at once, however long the probe may last
         assert client.revision == NEWEST_HANDSHAKE.name
         with pytest.raises(MethodNotFound, match='has no response to tools/call {"name": "lend"}'):
             client.call_tool("lend")
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(OSError):
         record(tmp_path)
     with pytest.raises(OSError):
@@ -325,7 +329,7 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
             replay(file)
 
 
-def test_the_lines_have_what_a_trace_has(tmp_path: Path) -> None:
+def test_the_lines_have_the_members_of_a_trace(tmp_path: Path) -> None:
     file = tmp_path / "session.jsonl"
     transcript = Transcript()
     with connect(library(), trace=record(file)), connect(library(), trace=transcript):

@@ -1,5 +1,5 @@
-"""`ScriptedServer` and `ScriptedClient`: what a test's script sees and says, in memory and in a
-child process."""
+"""`ScriptedServer` and `ScriptedClient`: the messages that a test's script receives and sends, in
+memory and in a child process."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def crash(peer: ScriptedPeer) -> None:
 
 
 @for_revisions
-def test_a_script_says_what_no_server_should(revision: str) -> None:
+def test_a_script_can_send_anything_that_a_server_should_not(revision: str) -> None:
     with connect(ScriptedServer(twice), revision=revision, timeout=WAIT) as client:
         assert client.call_tool("greet").text == "first"
         with pytest.raises(InvalidParams, match="^no"):
@@ -86,7 +86,7 @@ def test_a_program_may_follow_a_script(tmp_path: Path) -> None:
 
 
 @for_revisions
-def test_what_the_script_does_not_expect_is_for_the_server_behind(revision: str) -> None:
+def test_unexpected_requests_go_to_the_server_behind_the_script(revision: str) -> None:
     ends = threading.Event()
 
     def second_fails(peer: ScriptedPeer) -> None:
@@ -121,7 +121,7 @@ def test_a_script_may_ask(tmp_path: Path) -> None:
 
 
 @for_revisions
-def test_a_client_says_what_no_client_should(revision: str) -> None:
+def test_a_scripted_client_can_send_anything_that_a_client_should_not(revision: str) -> None:
     transcript = Transcript()
     server = Server("strict", trace=transcript, capabilities={"tools"})
     with ScriptedClient(server, revision, timeout=WAIT) as client:
@@ -140,10 +140,10 @@ def test_a_client_without_a_revision_says_nothing_by_itself() -> None:
     with ScriptedClient(greeter()) as client:
         assert "error" in client.answer_to(client.request("tools/call", {"name": "greet"}))
         client.timeout = 0.01
-        with pytest.raises(AssertionError, match=r"^memory: no message in 0\.01 s$"):
+        with pytest.raises(AssertionError, match=r"^memory: no message within 0\.01 s$"):
             client.expect()
         client.request("server/discover")
-        with pytest.raises(AssertionError, match=r"^memory: no result in 0\.01 s(, but .*)?$"):
+        with pytest.raises(AssertionError, match=r"^memory: no result within 0\.01 s(, but .*)?$"):
             client.expect("result")
     with pytest.raises(ConnectionLost):
         client.expect("never")
@@ -172,7 +172,7 @@ def test_a_handshake_may_be_refused() -> None:
         ScriptedClient("http://127.0.0.1:1/mcp")
 
 
-def test_a_peer_that_takes_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_reads_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     from minimcp.testing import scripted
 
     monkeypatch.setattr(scripted.ScriptedPeer, "stuck_seconds", 0.01)

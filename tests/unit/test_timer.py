@@ -15,7 +15,7 @@ from ..support import WAIT, MovedTime
 
 
 class StillTime(MovedTime):
-    """Goes on only where a test says so."""
+    """A clock that advances only when a test sets it."""
 
     def monotonic(self) -> float:
         return self.ahead
@@ -28,7 +28,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> MovedTime:
     return moved
 
 
-def test_a_paused_deadline_stands_until_it_is_resumed_as_often(time: MovedTime) -> None:
+def test_a_deadline_stays_paused_until_every_pause_is_resumed(time: MovedTime) -> None:
     deadline = Deadline(10)
     deadline.pause()
     time.ahead += 100
@@ -40,7 +40,7 @@ def test_a_paused_deadline_stands_until_it_is_resumed_as_often(time: MovedTime) 
     assert deadline.to_wait() == 10
     time.ahead += 11
     deadline.pause()
-    assert deadline.expired and deadline.to_wait() == 0  # what is over stays over
+    assert deadline.expired and deadline.to_wait() == 0  # an expired deadline stays expired
 
 
 def test_functions_are_called_in_the_order_of_their_times(
@@ -60,7 +60,7 @@ def test_functions_are_called_in_the_order_of_their_times(
     assert called == ["early", "late"] and "'missing'" in caplog.text
 
 
-def test_one_thread_calls_them_all_and_begins_anew_in_a_fork() -> None:
+def test_one_thread_calls_all_timers_and_starts_again_in_a_fork() -> None:
     own, threads, done = Timer(), set(), threading.Semaphore(0)
     for _ in range(3):
         own.after(0, lambda: (threads.add(threading.get_ident()), done.release()))
@@ -71,7 +71,7 @@ def test_one_thread_calls_them_all_and_begins_anew_in_a_fork() -> None:
     assert done.acquire(timeout=WAIT)
 
 
-def test_a_paused_timeout_goes_on_with_what_is_left(
+def test_a_paused_timeout_continues_with_the_remaining_time(
     time: MovedTime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     armed: List[Any] = []

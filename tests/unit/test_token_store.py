@@ -16,7 +16,7 @@ import pytest
 from minimcp import AuthorizationError, ConnectionLost, TokenFile, TokenMemory
 from minimcp.auth import store
 from minimcp.auth.authorizer import Authorizer, Grant
-from minimcp.auth.discovery import Place
+from minimcp.auth.discovery import ProtectedResource
 from minimcp.auth.dpop import ProofKey
 from minimcp.auth.tokens import Token
 from minimcp.http.fetch import AbortableRequest
@@ -54,7 +54,7 @@ def files_beside(file: TokenFile) -> "list[str]":
     return sorted(path.name for path in file.path.parent.iterdir() if path.suffix != ".lock")
 
 
-def test_what_is_kept_is_there_until_it_is_forgotten(kept: Union[TokenFile, TokenMemory]) -> None:
+def test_a_stored_token_remains_until_it_is_forgotten(kept: Union[TokenFile, TokenMemory]) -> None:
     assert kept.get("token a") is None
     kept.put("token a", None)  # there is nothing to forget
     kept.put("token a", TOKEN)
@@ -67,7 +67,7 @@ def test_what_is_kept_is_there_until_it_is_forgotten(kept: Union[TokenFile, Toke
     assert kept.get("token \u00e9") == {"access_token": "other"}
 
 
-def test_who_changes_the_mapping_afterwards_changes_nothing_that_is_kept(
+def test_later_changes_of_the_mapping_do_not_change_the_stored_token(
     kept: Union[TokenFile, TokenMemory],
 ) -> None:
     given = dict(TOKEN)
@@ -122,7 +122,7 @@ def test_no_other_user_may_read_it(file: TokenFile) -> None:
 
 @posix
 @pytest.mark.parametrize("loose", [0o644, 0o660, 0o604, 0o601])
-def test_a_file_that_others_may_read_is_made_safe_and_told(
+def test_a_file_that_others_may_read_is_made_private_and_reported(
     file: TokenFile, loose: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     file.put("token a", TOKEN)
@@ -148,7 +148,9 @@ def test_a_file_of_another_user_is_not_used(
 
 
 @posix
-def test_what_is_no_file_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_not_a_file_is_not_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(os, "fchmod", lambda *_: pytest.fail("a device is changed"))
     link = tmp_path / "tokens.json"
     link.symlink_to(os.devnull)
@@ -163,14 +165,14 @@ def test_what_is_no_file_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.Mo
     assert link.is_symlink()
 
 
-# ------------------------------------------------------------ what goes wrong
+# ------------------------------------------------------------ failures
 
 
 @pytest.mark.parametrize("content", [
     b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe\x00", b"[" * 100_000,
     json.dumps({"token a": TOKEN}).encode() + b"}",
 ])  # fmt: skip
-def test_a_broken_file_is_told_and_left_as_it_is(file: TokenFile, content: bytes) -> None:
+def test_a_broken_file_is_reported_and_not_changed(file: TokenFile, content: bytes) -> None:
     file.put("token a", TOKEN)
     file.path.write_bytes(content)
     for attempt in (lambda: file.get("token a"), lambda: file.put("token a", TOKEN)):
@@ -182,7 +184,7 @@ def test_a_broken_file_is_told_and_left_as_it_is(file: TokenFile, content: bytes
     assert file.path.read_bytes() == content
 
 
-def test_a_folder_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a folder")
     file = TokenFile(tmp_path / "text" / "tokens.json")
     with pytest.raises(AuthorizationError, match="the lock cannot be created"):
@@ -230,21 +232,21 @@ def test_processes_that_count_under_the_lock_lose_nothing(file: TokenFile) -> No
     assert file.get("token a") == {"count": 60}
 
 
-def test_a_lock_lets_one_in_for_each_key_and_does_not_hinder_reading(file: TokenFile) -> None:
+def test_a_lock_admits_one_thread_per_key_and_does_not_block_reading(file: TokenFile) -> None:
     file.put("token a", TOKEN)
     with file.lock("token a", 0):
         assert file.get("token a") == TOKEN
         file.put("token b", TOKEN)
         with file.lock("token b", 0):
             pass
-        with pytest.raises(AuthorizationError, match="has held it for 0.1 s"):
+        with pytest.raises(AuthorizationError, match="has held the lock for 0.1 s"):
             with TokenFile(file.path).lock("token a", 0.1):
                 pytest.fail("two are in there")
     with file.lock("token a", 0):
         pass
 
 
-def test_who_waits_gets_in_when_the_other_leaves(file: TokenFile) -> None:
+def test_a_waiting_thread_gets_the_lock_when_the_other_releases_it(file: TokenFile) -> None:
     order, inside = [], threading.Event()
 
     def other() -> None:
@@ -329,7 +331,7 @@ def authorizer() -> Authorizer:
     return Grant(TokenMemory()).for_server("https://example.com/mcp")
 
 
-def test_a_token_that_is_forgotten_while_a_request_is_authorized(
+def test_a_token_forgotten_while_a_request_is_authorized(
     authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authorizer.is_loaded = True
@@ -338,7 +340,7 @@ def test_a_token_that_is_forgotten_while_a_request_is_authorized(
     assert headers == {"Authorization": "Bearer kW9"}
 
 
-def test_a_token_that_was_just_got_stays_untried_when_an_older_one_is_taken(
+def test_a_new_token_stays_untried_when_an_older_one_is_accepted(
     authorizer: Authorizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = changing(monkeypatch, "_untried", None, None, "new")
@@ -367,7 +369,9 @@ def test_scopes_that_a_call_has_given_up_on_are_asked_for_by_the_next(
             raise outcome
         return outcome  # type: ignore[no-any-return]
 
-    monkeypatch.setattr("minimcp.auth.authorizer.discover", lambda *_: Place("r", "i", {}))
+    monkeypatch.setattr(
+        "minimcp.auth.authorizer.discover", lambda *_: ProtectedResource("r", "i", {})
+    )
     monkeypatch.setattr(grant, "obtain", obtain)
     head = {"WWW-Authenticate": 'Bearer error="insufficient_scope", scope="more"'}
     sent = {"Authorization": "Bearer old"}

@@ -1,5 +1,5 @@
-"""The client is tolerant in what it reads: malformed parts are kept raw and logged, nothing else is
-lost."""
+"""The client tolerates malformed input: it keeps malformed parts raw and logs them, and loses
+nothing else."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def test_a_template_in_uri_is_read_as_uri_template() -> None:
     )
 
 
-def test_php_writes_an_empty_object_as_an_empty_list() -> None:
+def test_an_empty_list_of_php_counts_as_an_empty_object() -> None:
     wire = {"name": "odd", "inputSchema": SHAPE, "annotations": [], "_meta": [], "execution": []}
     _, odd, _ = listing(R4, "tools", wire)
     assert (odd.annotations, odd.meta, odd.execution) == (types.ToolAnnotations(), {}, {})
@@ -169,7 +169,7 @@ def test_a_page_without_its_list_is_empty(wire: Any, caplog: pytest.LogCaptureFi
     assert "tools is missing" in warnings(caplog)[0]
 
 
-def test_a_later_page_that_is_no_list_does_not_lose_the_first(
+def test_a_later_page_that_is_not_a_list_does_not_lose_the_first(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     pages = [result(tools=[LISTS["tools"][2]], nextCursor="2"), result(tools="x", nextCursor="3")]
@@ -228,7 +228,7 @@ def test_an_empty_cursor_that_leads_nowhere_is_the_end(revision: str, kind: str)
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("kind", [each for each in LISTS if each != "skills"])
-def test_cursors_that_are_none(revision: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_cursors(revision: str, kind: str, caplog: pytest.LogCaptureFixture) -> None:
     assert cursors(revision, kind, {None: ("a", None)}) == ["a"] and not warnings(caplog)
     for odd in (2, 0, 1.5, True, [], {"a": 1}):
         caplog.clear()

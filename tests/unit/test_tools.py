@@ -33,7 +33,7 @@ def listed(made: Registry) -> Any:
 
 
 @pytest.mark.requirement("TOOL-09", "TOOL-10", "M:TOOL-13")
-def test_names_in_other_letters_are_other_names_and_lists_are_made_anew() -> None:
+def test_names_in_other_letters_are_other_names_and_lists_are_new_objects() -> None:
     made = registry()
     for name in ("Foo", "foo", "FOO"):
         made.add("tool", echo, {"name": name})
@@ -64,16 +64,16 @@ def nameless() -> Any:
         ({"input_schema": {"type": 5}}, ValueError, "type"),
         ({"output_schema": {"type": "nothing"}}, ValueError, "type"),
         ({"icons": ["https://example.com"]}, TypeError, "icons"),
-        ({"scopes": (5,)}, ValueError, "a scope must be a str without spaces and quotes, not 5"),
+        ({"scopes": (5,)}, ValueError, "a scope must be a str without spaces or quotes, not 5"),
         (
             {"scopes": ("a b",)},
             ValueError,
-            "a scope must be a str without spaces and quotes, not 'a b'",
+            "a scope must be a str without spaces or quotes, not 'a b'",
         ),
         ({"function": nameless()}, TypeError, "name"),
     ],
 )
-def test_what_registration_refuses(options: Any, kind: Any, text: str) -> None:
+def test_registrations_that_are_rejected(options: Any, kind: Any, text: str) -> None:
     made, given = registry(), dict(options)
     with pytest.raises(kind, match=text):
         made.add("tool", given.pop("function", echo), given)
@@ -81,7 +81,7 @@ def test_what_registration_refuses(options: Any, kind: Any, text: str) -> None:
 
 
 @pytest.mark.requirement("SEED-26", "TOOL-07", "TOOL-08", "M:TOOL-13", "X-13")
-def test_what_registration_warns_of(caplog: pytest.LogCaptureFixture) -> None:
+def test_registrations_that_log_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     def silent() -> str:
         return ""
 
@@ -176,7 +176,8 @@ def test_the_context_of_another_copy_of_this_package_is_refused() -> None:
 
 
 def result(value: Any, revision: str = R4, annotation: Any = None, **options: Any) -> Any:
-    """What is sent of a tool that returns this, with this annotation and these options."""
+    """Return the sent result of a tool that returns this value, with this annotation and these
+    options."""
 
     def function() -> Any:
         return value
@@ -215,8 +216,8 @@ def test_a_handwritten_schema_is_checked() -> None:
     schema = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}
     assert result({"a": 1}, output_schema=schema)["structuredContent"] == {"a": 1}
     for value, words in (
-        ({"a": 2}, "returned a wrong value"),
-        (Text("a"), "returned a wrong value"),
+        ({"a": 2}, "returned an invalid value"),
+        (Text("a"), "returned an invalid value"),
     ):
         failed = result(value, output_schema=schema)
         assert failed["isError"] and words in failed["content"][0]["text"]
@@ -226,7 +227,7 @@ def test_a_handwritten_schema_is_checked() -> None:
 
 
 def test_blocks_fit_a_schema_that_takes_any_object() -> None:
-    """As ``list[Any]`` makes one: they are sent as blocks, and as values."""
+    """``list[Any]`` has such a schema: blocks are sent as blocks, and as values."""
     found = result([LINK, "c"], annotation=List[Any])
     content = [LINK_WIRE, {"type": "text", "text": "c"}]
     assert found == {"content": content, "structuredContent": {"result": [LINK_WIRE, "c"]}}

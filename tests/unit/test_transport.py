@@ -52,7 +52,9 @@ def pair() -> Iterator[Pair]:
         b"one", b"\xef\xbb\xbf"]), (b"a\rb\n", [b"a\rb"]), (b"12345\r\n123456\n12\n", [b"12345", "long", b"12"]),
     (b"\xc2\x85\xe2\x80\xa8\n", [b"\xc2\x85\xe2\x80\xa8"]), (b"1234567", ["long"]), (b"\n" * 9, []),
 ])  # fmt: skip
-def test_lines_whatever_pieces_they_come_in(data: bytes, lines: List[Any], size: int) -> None:
+def test_lines_do_not_depend_on_the_pieces_that_arrive(
+    data: bytes, lines: List[Any], size: int
+) -> None:
     splitter, found = LineSplitter(5), []
     for start in range(0, len(data), size):
         found += splitter.feed(data[start : start + size])
@@ -60,7 +62,7 @@ def test_lines_whatever_pieces_they_come_in(data: bytes, lines: List[Any], size:
     assert ["long" if isinstance(each, TooLong) else each for each in found] == lines
 
 
-def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
+def test_both_ends_of_an_oversized_line_are_kept() -> None:
     splitter, text = LineSplitter(10_000), b"".join(b"%07d " % number for number in range(5000))
     found: List[Any] = []
     for start in range(0, len(text), 900):
@@ -77,7 +79,7 @@ def test_of_a_line_that_is_too_long_both_ends_are_kept() -> None:
 # ------------------------------------------------------------ over descriptors
 
 
-def test_who_leaves_while_it_is_called_away_leaves_the_call_where_it_is(
+def test_a_reader_that_leaves_during_an_interruption_keeps_it_for_the_next(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (ours, theirs), write, calling, go_on = pair, os.write, threading.Event(), threading.Event()
@@ -101,7 +103,7 @@ def test_who_leaves_while_it_is_called_away_leaves_the_call_where_it_is(
 
 
 @pytest.mark.parametrize("how", ["close", "twice"])
-def test_close_calls_away_who_waits(pair: Pair, how: str) -> None:
+def test_close_interrupts_waiting_threads(pair: Pair, how: str) -> None:
     ours, theirs = pair
     while ours.send(b"x" * 100_000, 0):
         pass
@@ -268,7 +270,7 @@ class SocketTransport(Transport):
         try:
             return self._socket.send(data)
         except OSError as error:
-            raise self.lost("it is closed") from error
+            raise self.loss("it is closed") from error
 
     def close(self) -> None:
         try:
@@ -299,7 +301,7 @@ def conversation(server: minimcp.Server, revision: str) -> List[str]:
 
 @pytest.mark.requirement("TRANS-01", "TRANS-02", "M:BASE-24", "M:STD-16")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-11-25", "2026-07-28"])
-def test_a_transport_of_somebody_elses_carries_the_same_messages(revision: str) -> None:
+def test_a_foreign_transport_carries_the_same_messages(revision: str) -> None:
     said = []
     for make in (OverSocket, minimcp.Server):
         server = make("x")
@@ -343,7 +345,7 @@ def test_a_trace_to_a_real_file_goes_past_its_buffer(tmp_path: Path) -> None:
         assert path.read_bytes() == b"mine\n<-- \xe9\\u20ac\\n\n"
 
 
-def test_where_no_descriptor_is_left_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_free_descriptors_none_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     made: List[Any] = []
     pipe = os.pipe
 

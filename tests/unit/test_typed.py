@@ -1,4 +1,4 @@
-"""The typed calls where a script shows more than a server could: odd answers, and what is sent."""
+"""The typed calls with answers that only a script can give, and the requests that they send."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_completing() -> None:
 
 
 @pytest.mark.requirement("LIFE-13")
-def test_what_is_refused_before_anything_is_sent() -> None:
+def test_calls_that_fail_before_anything_is_sent() -> None:
     server, client = scripted()
     with client:
         before = len(server.pipe.messages)

@@ -1,5 +1,5 @@
-"""What all wire objects have in common: reading, writing, unknown members, checks, equality, repr,
-pickle."""
+"""The common behavior of all wire objects: reading, writing, unknown members, checks, equality,
+repr, pickle."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_an_optional_member_may_be_left_out_or_null(cls: Type[Wire], wire: Dict[
     )
 
 
-def test_which_members_are_required() -> None:
+def test_required_members() -> None:
     required = {
         cls.__name__: [name for name, _, _, default in cls._plan if default is MISSING]
         for cls, _ in FULL
@@ -195,7 +195,7 @@ def test_which_members_are_required() -> None:
     }  # fmt: skip
 
 
-def test_equality_needs_the_same_class_and_repr_shows_what_is_set() -> None:
+def test_equality_needs_the_same_class_and_repr_shows_set_members() -> None:
     image = types.Image(b"x", "image/png")
     assert image != types.Audio(b"x", "image/png") and image != "image" and image == ANY
     with pytest.raises(TypeError):
@@ -228,7 +228,7 @@ def test_base64_goes_round_and_the_alphabet_for_urls_is_read() -> None:
     ["YQ", "YQ=", "YQ===", "Y", "====", "=", "YWJj=", "YW Jj", "YWJj\n", "YW-/", "+_==", "YQ==YQ==", "YWJ\u00e9",
      "A===", "AB=\n CD=", "!!!!YWJj", "YQ==YWJj", "AA==A==="],
 )  # fmt: skip
-def test_what_is_not_strict_base64_is_refused(text: str) -> None:
+def test_values_that_are_not_strict_base64_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="^Image: data: "):
         types.Image.from_wire({"type": "image", "mimeType": "image/png", "data": text})
 
@@ -241,7 +241,7 @@ def test_a_whole_number_may_arrive_as_a_fraction() -> None:
         assert types.Resource.from_wire({"uri": "a:b", "name": "n", "size": odd}).size == odd
 
 
-def test_an_author_who_gives_the_wrong_type_is_told_which() -> None:
+def test_the_error_for_a_wrong_type_names_it() -> None:
     cases: List[Any] = [
         (lambda: types.Resource("a:b", "n", size=True), "Resource: size must be a whole number, not bool"),
         (lambda: types.Resource("a:b", "n", size="1"), "Resource: size must be a whole number, not str"),
@@ -303,7 +303,7 @@ def test_threads_that_use_a_class_for_the_first_time_at_once() -> None:
     assert (done.stdout, done.stderr) == ("8\n", "")
 
 
-def test_its_signature_and_fields_are_those_of_its_annotations() -> None:
+def test_the_signature_and_fields_equal_the_annotations() -> None:
     shown = "(uri: 'str', name: 'Optional[str]' = None, meta: 'Optional[Json]' = None)"
     assert str(inspect.signature(types.Root)) == shown
     assert dataclasses.replace(types.Text("a"), text="b") == types.Text("b")

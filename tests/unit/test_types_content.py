@@ -96,7 +96,7 @@ def test_an_embedded_resource_shows_its_content() -> None:
     assert blob.to_wire() == {"type": "resource", "resource": {"uri": "a:b", "blob": "AAE="}}
 
 
-def test_the_first_bytes_tell_the_type_of_a_file_else_the_suffix() -> None:
+def test_the_first_bytes_or_the_suffix_determine_the_type_of_a_file() -> None:
     known = {
         b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR": "image/png", b"\xff\xd8\xff\xe0\0\x10JFIF": "image/jpeg",
         b"GIF89a\1\0": "image/gif",
@@ -165,7 +165,7 @@ def test_annotations_are_checked_when_made_and_kept_when_read() -> None:
 
 
 @pytest.mark.requirement("SEED-28", "ICON-06")
-def test_icon_sizes_may_come_as_one_string() -> None:
+def test_icon_sizes_may_be_one_string() -> None:
     icon = t.Icon.from_wire({"src": "https://e.com/i.png", "sizes": "48x48  96x96"})
     assert icon.to_wire() == {"src": "https://e.com/i.png", "sizes": ["48x48", "96x96"]}
     assert (
@@ -173,7 +173,7 @@ def test_icon_sizes_may_come_as_one_string() -> None:
         == t.Icon("https://e.com/i.png", sizes="48x48 96x96")
         == t.Icon("https://e.com/i.png", None, icon.sizes)
     )
-    with pytest.raises(ValueError, match="^Icon: sizes: must hold strings"):
+    with pytest.raises(ValueError, match="^Icon: sizes: must contain only strings"):
         t.Icon.from_wire({"src": "x", "sizes": [48]})
     with pytest.raises(ValueError, match="^Icon: theme must be one of light, dark, not 'pink'$"):
         t.Icon("x", theme="pink")  # type: ignore[arg-type]
@@ -202,7 +202,7 @@ def test_uris_stay_as_they_are_and_titles_are_shown() -> None:
 
 
 @pytest.mark.requirement("RES-05", "RES-06")
-def test_reading_gives_several_items() -> None:
+def test_reading_returns_several_items() -> None:
     items = [{"uri": "a:b", "blob": "AAEC"}, {"uri": "a:t", "text": "t", "mimeType": "text/plain"}]
     result = t.ReadResourceResult.from_wire(
         {"contents": items, "resultType": "complete", "ttlMs": 5}

@@ -1,4 +1,4 @@
-"""What a server asks a client: elicitation, sampling, roots."""
+"""Questions of a server to a client: elicitation, sampling, roots."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HI = {"type": "text", "text": "hi"}
 SAID = {"role": "user", "content": HI}
 
 
-def test_an_answer_is_true_when_accepted_and_gives_its_content() -> None:
+def test_an_answer_is_true_if_accepted_and_has_its_content() -> None:
     answer = t.Answer("accept", {"name": "Ada"})
     assert answer and answer.require() == {"name": "Ada"} == answer.content
     assert repr(answer) == "Answer('accept', {'name': 'Ada'})"
@@ -26,7 +26,7 @@ def test_an_answer_is_true_when_accepted_and_gives_its_content() -> None:
         assert not other and other.content is None and repr(other) == f"Answer({action!r})"
         with pytest.raises(Declined, match=said):
             other.require()
-        with pytest.raises(ValueError, match="content needs"):
+        with pytest.raises(ValueError, match="content requires"):
             t.Answer(action, {})
     with pytest.raises(ValueError, match="accept, decline, cancel"):
         t.Answer("maybe")
@@ -57,7 +57,7 @@ def test_a_question_to_a_user() -> None:
 
 
 @pytest.mark.requirement("ELIC-36")
-def test_hosts_that_may_pretend_are_told_apart() -> None:
+def test_deceptive_hosts_are_recognized() -> None:
     odd = {
         "https://xn--pple-43d.com/": True,
         "https://a.xn--b.c": True,
@@ -91,7 +91,7 @@ def test_a_question_to_a_model() -> None:
     )
 
 
-def test_an_author_may_give_a_message_as_text_or_in_its_form_on_the_wire() -> None:
+def test_a_message_may_be_text_or_its_form_on_the_wire() -> None:
     message = t.SamplingMessage("user", "hi")
     assert t.SamplingMessage.of(message) is message and t.SamplingMessage.of(5) == 5
     assert t.SamplingMessage.of("hi") == t.SamplingMessage.of(SAID) == message
@@ -102,7 +102,7 @@ def test_an_author_may_give_a_message_as_text_or_in_its_form_on_the_wire() -> No
 
 
 @pytest.mark.requirement("SAMP-05", "SAMP-06", "SEED-13")
-def test_the_stop_reason_is_kept_as_it_came() -> None:
+def test_the_stop_reason_is_kept_unchanged() -> None:
     for reason in ("endTurn", "end_turn", "toolUse", "novel", None):
         result = t.SampleResult.from_wire(
             {"role": "assistant", "content": HI, "model": "m", "stopReason": reason}

@@ -36,7 +36,7 @@ def test_hints_have_defaults() -> None:
 
 
 @pytest.mark.requirement("COMP-10")
-def test_completion_stands_in_a_member_of_the_result() -> None:
+def test_a_completion_is_a_member_of_the_result() -> None:
     made = t.Completion(("a", "b"), 2, False)
     assert made.to_wire() == {"completion": {"values": ["a", "b"], "total": 2, "hasMore": False}}
     assert t.Completion.from_wire({"completion": {"values": []}, "_meta": 5}) == t.Completion([])

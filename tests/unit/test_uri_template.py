@@ -82,7 +82,7 @@ from ..rows import for_each
         "\ud800",
     ],
 )
-def test_what_is_no_template(template: str) -> None:
+def test_invalid_templates(template: str) -> None:
     with pytest.raises(ValueError, match="URI template"):
         UriTemplate(template)
 
@@ -132,7 +132,7 @@ MATCHES = [
     ("x{?a}", "x?a=ü b", {"a": "ü b"}), ("x{?a*}", "x?a=1%2C2", {"a": "1,2"}), ("x?a={b}", "x?a=1/2?3=4", {"b": "1/2?3=4"}),
     ("x?a={b}&c={d}", "x?a=1&c=2", {"b": "1", "d": "2"}), ("x?a={b}", "x?a=1%262%23", {"b": "1&2#"}), ("x#{f}", "x#a/b?c", {"f": "a/b?c"}),
     ("{a*}", "1%2C2", {"a": "1,2"}), ("x{.a*}", "x.1%2e2", {"a": "1.2"}),
-    # parameters and lists are not swallowed by what stands before them
+    # parameters and lists are not swallowed by the text before them
     ("x/{a}{;b}", "x/1;b=2", {"a": "1", "b": "2"}), ("x/{a}{;b}", "x/1", {"a": "1"}), ("x/{a}/y{;b}", "x/1;2/y;b=3", {"a": "1;2", "b": "3"}),
     ("x/{a}.{b}{;c}", "x/1.2;c=3", {"a": "1", "b": "2", "c": "3"}), ("p:{+a}{;b}", "p:1/2;b=3", {"a": "1/2", "b": "3"}),
     ("x?a={b}{&c}", "x?a=1&c=2", {"b": "1", "c": "2"}), ("x?a={+b}{&c}", "x?a=1&c=2", {"b": "1", "c": "2"}),
@@ -241,12 +241,12 @@ def test_no_parameter_climbs(query: str) -> None:
     assert UriTemplate("x:y{?q*}").match("x:y?q=1&" + query) is None
 
 
-def test_pieces_that_are_harmless_alone_do_not_climb_together() -> None:
+def test_pieces_that_are_harmless_separately_do_not_climb_together() -> None:
     assert UriTemplate("f:/{+a}{+b}").match("f:/a/../x") is None
     assert UriTemplate("f:/{+a}.{+b}").match("f:/../x") is None
 
 
-def test_the_names_stand_in_order() -> None:
+def test_the_names_are_in_order() -> None:
     template = UriTemplate("{b}/{a:3}{?c*,b}{&d.e}")
     assert template.variables == ("b", "a", "c", "d.e") and UriTemplate("plain").variables == ()
     assert repr(template) == "<UriTemplate '{b}/{a:3}{?c*,b}{&d.e}'>"
@@ -264,7 +264,7 @@ def test_the_names_stand_in_order() -> None:
         ("{?a}{&b}", "?x"),
     ],
 )
-def test_an_example_shows_what_stands_around_the_variables(template: str, example: str) -> None:
+def test_an_example_shows_the_text_around_the_variables(template: str, example: str) -> None:
     assert UriTemplate(template).example == example
 
 
@@ -355,7 +355,7 @@ _QUERY = st.one_of(
     c=_QUERY,
     d=_QUERY,
 )
-def test_each_value_comes_back_from_its_expansion(
+def test_each_value_round_trips_through_its_expansion(
     template: str, a: str, b: str, c: str, d: str
 ) -> None:
     d = d.replace("#", "") or "d"
@@ -386,7 +386,9 @@ def test_each_value_comes_back_from_its_expansion(
     a=_QUERY,
     b=_QUERY,
 )
-def test_each_value_of_a_query_comes_back_from_its_expansion(template: str, a: str, b: str) -> None:
+def test_each_value_of_a_query_round_trips_through_its_expansion(
+    template: str, a: str, b: str
+) -> None:
     a, b = a or "a", b or "b"
     if "+a" in template or "#a" in template:  # an escape in such a value is passed through
         a = a.replace("%", "") or "a"
@@ -407,7 +409,9 @@ def test_each_value_of_a_query_comes_back_from_its_expansion(template: str, a: s
     ),
     b=_SEGMENT,
 )
-def test_a_list_comes_back_from_its_expansion(template: str, members: list[str], b: str) -> None:
+def test_a_list_round_trips_through_its_expansion(
+    template: str, members: list[str], b: str
+) -> None:
     values = {"a": {"x{/": "/", "x{.": "."}.get(template[:3], ",").join(members)}
     if "b" in template:
         values["b"] = b
@@ -487,7 +491,7 @@ def test_values_in_a_host_can_keep_their_case() -> None:
         ).map("".join),
     )
 )
-def test_what_is_normalized_stays_as_it_is(uri: str) -> None:
+def test_normalizing_twice_changes_nothing(uri: str) -> None:
     normal = normalize_uri(uri)
     assert normalize_uri(normal) == normal
     kept = normalize_uri(uri, keep_values=True)
@@ -553,7 +557,7 @@ def test_the_match_is_that_of_a_pattern_that_tries_everything(parts: list[str], 
     template=st.sampled_from([template for template, _, _ in MATCHES]),
     tail=st.text(string.ascii_letters + string.digits + "/?#&;=,.%-\\\n ü", max_size=30),
 )
-def test_whatever_comes_nothing_but_safe_values_are_yielded(template: str, tail: str) -> None:
+def test_every_input_yields_only_safe_values(template: str, tail: str) -> None:
     values = UriTemplate(template).match(template.partition("{")[0] + tail)
     for value in (values or {}).values():
         assert "\0" not in value
@@ -572,7 +576,7 @@ def test_whatever_comes_nothing_but_safe_values_are_yielded(template: str, tail:
     ],
 )
 @for_each("piece", ["a", "/a", ",", "&a=1", ".", "%41", "?a=1&"])
-def test_long_uris_are_no_trouble(template: str, piece: str) -> None:
+def test_long_uris_are_matched_quickly(template: str, piece: str) -> None:
     """A matcher that backtracks does not come back from these within the limit of a hanging test."""
     uri = piece * (20_000 // len(piece))
     for ending in ("", "!", "\n", "/.."):
@@ -670,7 +674,7 @@ def test_uris(uri: str) -> None:
         ("a://[v1.]/", "host or port"),
     ],
 )
-def test_what_is_no_uri(uri: str, why: str) -> None:
+def test_invalid_uris(uri: str, why: str) -> None:
     with pytest.raises(ValueError, match=why) as caught:
         check_uri(uri)
     assert "\n" not in str(caught.value)
@@ -728,7 +732,7 @@ def test_what_is_no_uri(uri: str, why: str) -> None:
         ),
     ],
 )
-def test_a_url_is_taken_apart_in_the_one_way_in_which_all_programs_do(url: str, where: Any) -> None:
+def test_a_url_is_parsed_only_if_all_programs_agree(url: str, where: Any) -> None:
     if where is not None:
         assert (
             parse_web_url(url)

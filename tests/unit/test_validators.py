@@ -48,7 +48,8 @@ Guarded = {
 
 
 def positions(guarded: Any) -> Dict[str, Tuple[Any, Callable[[Any], Any]]]:
-    """A type in every place where it can stand, and what is sent for one of its values."""
+    """Return types that contain a type in each possible position, with the function that wraps a
+    value for it."""
     made = dataclass(type("Made", (), {"__annotations__": {"at": guarded}, "__module__": __name__}))
     typed = TypedDict("typed", {"at": guarded})  # type: ignore[misc]
     named = NamedTuple("named", [("at", guarded)])  # type: ignore[misc]
@@ -66,7 +67,7 @@ def positions(guarded: Any) -> Dict[str, Tuple[Any, Callable[[Any], Any]]]:
 
 
 def served(annotation: Any, default: Any = ...) -> Tuple[Server, List[Any]]:
-    """A server whose tool, prompt and template note what they are given."""
+    """A server whose tool, prompt and template record their arguments."""
     got: List[Any] = []
 
     def note(value: Any) -> str:
@@ -84,7 +85,7 @@ def served(annotation: Any, default: Any = ...) -> Tuple[Server, List[Any]]:
 
 @pytest.mark.parametrize("position", positions(str))
 @pytest.mark.parametrize("guard", Guarded)
-def test_a_validator_runs_wherever_it_stands(guard: str, position: str) -> None:
+def test_a_validator_runs_in_every_position(guard: str, position: str) -> None:
     annotation, sent = positions(Guarded[guard])[position]
     server, got = served(annotation)
     with minimcp.connect(server) as client:
@@ -147,7 +148,7 @@ def test_a_validator_runs_for_prompts_templates_and_results(revision: str) -> No
         (Annotated[List[int], annotated_types.Len(1, 2)], [1], [1], []),
     ],
 )  # fmt: skip
-def test_what_pydantic_ships_is_what_it_says(
+def test_types_of_pydantic_validate_their_values(
     annotation: Any, sent: Any, got: Any, wrong: Any
 ) -> None:
     server, values = served(annotation)
@@ -187,9 +188,7 @@ class NamedField(NamedTuple):
         (Annotated[str, Field(json_schema_extra={"x": {"y": {1}}})], "x.y is a set"),
     ],
 )
-def test_what_cannot_run_is_refused_by_the_name_of_the_parameter(
-    annotation: Any, words: str
-) -> None:
+def test_unsupported_validators_are_rejected_by_parameter_name(annotation: Any, words: str) -> None:
     with pytest.raises(TypeError, match=f"parameter 'value': .*{words}"):
         served(annotation)
 
@@ -239,7 +238,7 @@ def test_the_text_of_a_prompt_is_read_before_it_is_judged(
 
 def test_metadata_of_other_packages_says_nothing() -> None:
     class Option:
-        """As of a command line."""
+        """Metadata of a command-line library."""
 
         min = 3
         help = "What it is."

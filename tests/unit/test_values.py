@@ -136,14 +136,16 @@ def test_numbers_of_other_libraries(annotation: Any, value: Any, written: Any) -
         (Dict[str, int], {"1": 1, 1: 2}, "the name 1: expected a string, got the number 1"),
     ],
 )
-def test_what_would_change_the_value_is_rejected(annotation: Any, value: Any, message: str) -> None:
+def test_conversions_that_would_change_the_value_are_rejected(
+    annotation: Any, value: Any, message: str
+) -> None:
     with pytest.raises(Mismatch) as caught:
         kind_of(annotation, writing=True).write(value)
     assert message in str(caught.value)
 
 
 class Moment(dt.datetime):
-    """As those of pandas and pendulum."""
+    """A subclass, as in pandas and pendulum."""
 
 
 class Day(dt.date):
@@ -236,7 +238,7 @@ def test_keys_of_a_dict() -> None:
 
 
 @for_each("value", [NO_TIME, {"at": NO_TIME}])
-def test_a_moment_that_is_none_is_rejected(value: Any) -> None:
+def test_an_invalid_moment_is_rejected(value: Any) -> None:
     with pytest.raises(Mismatch, match="expected a date and time"):
         write_any(value)
 
@@ -293,12 +295,12 @@ def test_a_block_in_a_list_is_sent_once(revision: str, annotation: Any, block: A
         assert len(result["content"]) == len(returned)
 
 
-def test_a_block_alone_is_sent_once() -> None:
+def test_a_single_block_is_sent_once() -> None:
     for annotation in (None, Any, object, dict, Optional[Any], Union[dict, str], Image):
         assert json.dumps(call(BLOCKS[0], annotation, R5)).count(DATA) == 1
 
 
-def test_other_values_beside_a_block_keep_their_order_and_form() -> None:
+def test_other_values_next_to_a_block_keep_their_order_and_form() -> None:
     values = [Text("a"), 3, None, dt.date(2023, 3, 7), [1.5], Reading(1, 0.5, True), np.int8(3)]
     texts = [block["text"] for block in call(values, List[Any], R5)["content"]]
     reading = '{"count":1,"level":0.5,"valid":true,"at":null}'
@@ -306,7 +308,7 @@ def test_other_values_beside_a_block_keep_their_order_and_form() -> None:
 
 
 @for_each("returned", [{"shot": BLOCKS[0]}, [[BLOCKS[0]]], [{"shot": BLOCKS[0]}, BLOCKS[0]]])
-def test_a_block_inside_of_a_value_is_rejected_with_what_to_write(returned: Any) -> None:
+def test_a_block_inside_a_value_is_rejected_with_a_hint(returned: Any) -> None:
     result = call(returned, None, R5)
     assert result["isError"]
     assert "return it alone, or in a list with other values" in result["content"][0]["text"]
@@ -411,7 +413,7 @@ def test_bytes_that_are_not_text_are_rejected() -> None:
 
 
 @for_each("written", ["0.1", 0.1, "0.3", 0.3])
-def test_bounds_of_decimals_are_those_that_are_written(written: Any) -> None:
+def test_bounds_of_decimals_equal_the_written_ones(written: Any) -> None:
     for bound in (0.1, Decimal("0.1")):
         kind = kind_of(Annotated[Decimal, at.Ge(bound), at.MultipleOf(bound)])
         assert kind.read(written) == Decimal(str(written))

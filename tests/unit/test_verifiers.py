@@ -1,4 +1,4 @@
-"""Who verifies tokens for a `Bearer`: signatures by a key set, and introspection."""
+"""Verification of tokens for a `Bearer`: signatures with a key set, and introspection."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RESOURCE = "https://mcp.example.com/mcp"
 
 
 class Issuer:
-    """Says what a test wants, over HTTP, and keeps what it was asked."""
+    """An issuer over HTTP that follows a test, and records its requests."""
 
     def __init__(self, port: int) -> None:
         self.url = f"http://127.0.0.1:{port}"
@@ -125,7 +125,7 @@ def status_of(bearer: Bearer, token: str) -> int:
     return caught.value.status
 
 
-def test_the_keys_are_found_by_the_issuer_alone(issuer: Issuer, key: Any) -> None:
+def test_the_keys_are_found_from_the_issuer(issuer: Issuer, key: Any) -> None:
     issuer.keys["a"] = key
     bearer = Bearer.jwt(issuer.url, resource=RESOURCE, scopes=["read"])
     for _ in range(3):
@@ -136,7 +136,7 @@ def test_the_keys_are_found_by_the_issuer_alone(issuer: Issuer, key: Any) -> Non
 
 
 @pytest.mark.requirement("AUTH-03", "AUTH-06", "M:AUTH-28", "M:AUTH-29")
-def test_which_tokens_are_refused(issuer: Issuer, key: Any) -> None:
+def test_rejected_tokens(issuer: Issuer, key: Any) -> None:
     issuer.keys["a"] = key
     bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
     good = signed(key, issuer.url)
@@ -144,7 +144,7 @@ def test_which_tokens_are_refused(issuer: Issuer, key: Any) -> None:
     assert admit(bearer, signed(key, issuer.url, kid=None)).subject == "ada"
     head, claims, signature = good.split(".")
     none = base64.urlsafe_b64encode(b'{"alg":"none","typ":"JWT"}').decode().rstrip("=")
-    secret = public(key)["x"].ljust(64).encode()  # what is public is no secret to sign by
+    secret = public(key)["x"].ljust(64).encode()  # public data must not count as a secret key
     refused = [
         signed(elliptic(), issuer.url), signed(key, "https://other.example"), signed(key, issuer.url, iss=None),
         signed(key, issuer.url, aud="https://other.example"), signed(key, issuer.url, aud=None),
@@ -190,7 +190,7 @@ def test_the_type_of_a_token(
             admit(bearer, token(typ))
         ((_, challenge),) = caught.value.headers
         assert caught.value.status == 401 and 'error="invalid_token"' in challenge
-        assert "the type of the token is not one of" in challenge and challenge.isascii()
+        assert "the token type is not one of" in challenge and challenge.isascii()
         assert "Bearer.jwt(typ=...) accepts" in caplog.text
         assert "\n" not in caplog.records[0].getMessage()
 
@@ -198,12 +198,12 @@ def test_the_type_of_a_token(
 @pytest.mark.parametrize(
     "typ", [5, [], "", "a b", ["JWT", 5], ["JWT", ""], None, 'a"b', {"JWT": 1}]
 )
-def test_what_is_no_type_is_refused(typ: Any, key: Any) -> None:
+def test_an_invalid_type_is_rejected(typ: Any, key: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="typ"):
         Bearer.jwt("https://x.example", keys={"keys": [public(key)]}, resource=RESOURCE, typ=typ)
 
 
-def test_a_key_serves_what_it_is_for(issuer: Issuer, key: Any) -> None:
+def test_a_key_is_used_only_for_its_purpose(issuer: Issuer, key: Any) -> None:
     other, document = rsa(), {"keys": [{"kid": "a", "use": "enc", **public(key)}]}
     bearer = Bearer.jwt(issuer.url, keys=document, resource=RESOURCE)
     assert status_of(bearer, signed(key, issuer.url)) == 401
@@ -261,7 +261,7 @@ def test_many_threads_cause_one_request_for_keys(issuer: Issuer, key: Any) -> No
     assert issuer.asked == ["/keys"]
 
 
-def test_without_keys_the_fault_is_the_servers(issuer: Issuer, key: Any, caplog: Any) -> None:
+def test_missing_keys_are_a_server_error(issuer: Issuer, key: Any, caplog: Any) -> None:
     bearer = Bearer.jwt(issuer.url, keys=issuer.url + "/keys", resource=RESOURCE)
     token = signed(key, issuer.url)
     assert status_of(bearer, token) == 500
@@ -321,7 +321,7 @@ def test_a_failing_issuer_is_asked_once_a_second(
     assert outcome(bearer, tokens[0]) == (401, None)
 
 
-def test_while_a_failing_issuer_is_asked_nobody_waits(
+def test_no_request_waits_for_a_failing_issuer(
     issuer: Issuer, kind: str, key: Any, clock: List[float]
 ) -> None:
     bearer = bearer_of(issuer, kind)
@@ -398,7 +398,7 @@ def test_the_wait_for_the_first_attempt_is_bounded(
 
 
 def test_a_refusal_of_one_token_does_not_affect_the_others(issuer: Issuer) -> None:
-    """Some issuers refuse to look at what cannot be a token of theirs."""
+    """An issuer may reject a token that cannot be its own."""
     bearer = bearer_of(issuer, "introspection")
     issuer.tokens["t-1"] = {"active": True, "sub": "ada", "aud": RESOURCE}
     issuer.status = 400
@@ -407,7 +407,7 @@ def test_a_refusal_of_one_token_does_not_affect_the_others(issuer: Issuer) -> No
     assert outcome(bearer, "t-1") == "ada"
 
 
-def test_keys_of_before_serve_while_the_issuer_is_asked(
+def test_earlier_keys_are_used_while_the_issuer_is_requested(
     issuer: Issuer, key: Any, clock: List[float]
 ) -> None:
     bearer = bearer_of(issuer, "jwt")
@@ -425,9 +425,7 @@ def test_keys_of_before_serve_while_the_issuer_is_asked(
 @pytest.mark.parametrize(
     "cnf", [{"jkt": "x"}, {"x5t#S256": "x"}, {"kid": "x"}, {"jwk": {}}, {}, "odd", []]
 )
-def test_a_token_that_is_bound_to_a_key_is_no_bearer_token(
-    issuer: Issuer, key: Any, cnf: Any
-) -> None:
+def test_a_token_bound_to_a_key_is_not_a_bearer_token(issuer: Issuer, key: Any, cnf: Any) -> None:
     issuer.keys["a"] = key
     token = signed(key, issuer.url, cnf=cnf)
     issuer.tokens[token] = {"active": True, "sub": "ada", "aud": RESOURCE, "cnf": cnf}
@@ -463,7 +461,7 @@ def test_a_token_is_introspected_each_time(issuer: Issuer) -> None:
     assert status_of(bearer, "t-1") == 401
 
 
-def test_an_endpoint_that_fails_lets_nobody_in(issuer: Issuer, caplog: Any) -> None:
+def test_no_token_is_accepted_while_the_endpoint_fails(issuer: Issuer, caplog: Any) -> None:
     bearer = Bearer.introspection(
         issuer.url + "/introspect",
         "app",
@@ -481,7 +479,7 @@ def test_an_endpoint_that_fails_lets_nobody_in(issuer: Issuer, caplog: Any) -> N
     ({"algorithms": ["HS256"]}, "HS256"), ({"algorithms": ["none"]}, "none"), ({"algorithms": "RS256"}, "algorithms"),
     ({"keys": "http://as.example.com/keys"}, "https"),
 ])  # fmt: skip
-def test_what_cannot_be_is_refused(options: Any, problem: str) -> None:
+def test_invalid_options_are_rejected(options: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Bearer.jwt("https://as.example.com", resource=RESOURCE, **options)
     with pytest.raises(ValueError, match="https"):

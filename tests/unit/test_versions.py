@@ -109,7 +109,8 @@ def test_an_unknown_revision_is_refused_by_name() -> None:
     odd: list[Any] = ["2099-01-01", "", "2025-11-26", "latest", 20251125, None]
     for unknown in odd:
         with pytest.raises(
-            ValueError, match=f"^unknown revision {unknown!r}: known are {', '.join(NAMES)}$"
+            ValueError,
+            match=f"^unknown revision {unknown!r}: the known ones are {', '.join(NAMES)}$",
         ):
             choose([R1, unknown])
     with pytest.raises(

@@ -42,7 +42,7 @@ requirement = pytest.mark.requirement
 
 
 class Host:
-    """What a WSGI server does with an application."""
+    """Calls an application like a WSGI server."""
 
     def __init__(self, app: Any, **environ: Any) -> None:
         self.app, self.environ = app, environ
@@ -359,7 +359,7 @@ class Drip(io.BytesIO):
         raise OSError("the client has gone")
 
 
-def test_what_nobody_wanted_of_a_body_is_read_up_to_a_bound_so_that_the_client_sees_why(
+def test_the_rest_of_a_rejected_body_is_read_up_to_a_limit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wsgi, "MAX_SKIPPED_BYTES", 1000)
@@ -398,7 +398,7 @@ def test_a_client_that_leaves_is_noticed_when_the_host_closes_the_body(
     assert stage.cancelled.wait(WAIT)
 
 
-def test_a_request_is_answered_that_comes_as_the_server_is_closed(
+def test_a_request_during_close_is_answered(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = endpoint.PostResponse
@@ -412,7 +412,7 @@ def endpoint_of_app(app: Any) -> Any:
     return app._server
 
 
-def test_close_may_come_while_an_application_is_made(server: Server) -> None:
+def test_close_may_happen_while_an_application_is_made(server: Server) -> None:
     class Apps(WeakSet):  # type: ignore[type-arg]
         def add(self, app: Any) -> None:
             assert server._state_lock.locked(), "close looks at them under this lock"
@@ -436,7 +436,7 @@ def test_a_closed_endpoint_refuses_and_a_closed_server_serves_again(server: Serv
 # ------------------------------------------------------------ the mailbox
 
 
-def test_a_writer_waits_for_the_reader_and_not_for_ever() -> None:
+def test_a_writer_waits_for_the_reader_with_a_limit() -> None:
     mailbox = Mailbox(patience=0.01)
     gone: List[int] = []
     mailbox.begin(200, [])
@@ -459,7 +459,7 @@ def test_a_writer_waits_for_the_reader_and_not_for_ever() -> None:
 
 
 @pytest.mark.parametrize("end", ["read", "close"])
-def test_who_waits_at_a_mailbox_is_woken(end: str) -> None:
+def test_a_thread_that_waits_for_a_mailbox_is_woken(end: str) -> None:
     mailbox = Mailbox(patience=None)
 
     def fill() -> None:
@@ -481,7 +481,7 @@ def test_who_waits_at_a_mailbox_is_woken(end: str) -> None:
 # ------------------------------------------------------------ as a function
 
 
-def test_without_a_stream_progress_is_dropped_and_nobody_is_asked(server: Server) -> None:
+def test_without_a_stream_progress_is_dropped_and_no_question_is_sent(server: Server) -> None:
     assert b"progress" not in server.handle_http(call("count", token=1)).body
     opening = post(message("initialize", hello("2025-06-18", elicitation={})))
     session = dict(server.handle_http(opening).headers)["Mcp-Session-Id"]

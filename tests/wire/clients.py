@@ -1,5 +1,5 @@
-"""What the tests of the client share: a scripted server to connect to, and what it wrote down about
-us."""
+"""Helpers for the tests of the client: a scripted server to connect to, and its journal of the
+client's messages."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ERAS = (HANDSHAKE, MODERN)
 """One revision of each era, for what must hold in both."""
 
 NEVER = 60.0
-"""Seconds: a timeout that a test must not reach. What is found out at once is found out long before
-it."""
+"""Seconds: a timeout that a test must not reach. Faults that are reported at once are reported long
+before it."""
 
 
 class ScriptedServer:
@@ -43,18 +43,18 @@ class ScriptedServer:
         self.command = [sys.executable, "-E", "-S", str(PEER), str(self.path), json.dumps(script)]
 
     def connect(self, revision: str = "auto", **options: Any) -> minimcp.Client:
-        """A client of a new process of this server; its stderr goes nowhere unless told."""
+        """Connect to a new process of this server. By default its stderr is dropped."""
         options.setdefault("stderr", lambda line: None)
         return minimcp.connect(self.command, revision=revision, **options)
 
     def journal(self, event: Optional[str] = None) -> List[Dict[str, Any]]:
-        """What happened to the server so far: all, or the events of one kind."""
+        """Return the journal of the server: all events, or the events of one kind."""
         records = [json.loads(line) for line in self.path.read_text("utf-8").split("\n")[:-1]]
         return [record for record in records[self._since :] if event in (None, record["event"])]
 
     def begin(self, *, whole: bool = False) -> None:
-        """Have the journal begin here, for the next test that shares this server; or show the whole
-        of it again."""
+        """Start the journal here, for the next test that shares this server, or show the whole
+        journal again."""
         self._since = 0
         self._since = 0 if whole else len(self.journal())
 
@@ -108,7 +108,7 @@ class ScriptedServer:
                 assert (VERSION_KEY in meta) == (CAPABILITIES_KEY in meta), text
 
     def end(self) -> None:
-        """End what the journal says was started and did not end by itself."""
+        """End the processes that the journal names and that have not exited."""
         for record in self.journal("grandchild"):
             try:
                 os.kill(record["child"], signal.SIGKILL)
@@ -142,5 +142,5 @@ def lives(client: minimcp.Client) -> None:
 
 
 PATIENCE = (0.1, 0.5, 2.0, 8.0)
-"""Timeouts, each tried when in the one before nothing had begun yet: a machine that stands still is
-given more time."""
+"""Timeouts, tried in order until something has started within one, so that a slow machine gets more
+time."""

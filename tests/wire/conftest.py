@@ -86,7 +86,7 @@ every = speaking(*EVERY)
 
 @pytest.fixture
 def older(shared: Serve) -> Iterator[RawServer]:
-    """As `server`, in a session of 2025-06-18."""
+    """Yield `server` in a session of 2025-06-18."""
     found = shared("2025-06-18")
     yield found
     found.lives()
@@ -94,7 +94,7 @@ def older(shared: Serve) -> Iterator[RawServer]:
 
 @pytest.fixture
 def newer(shared: Serve) -> Iterator[RawServer]:
-    """As `server`, without a session."""
+    """Yield `server` without a session."""
     found = shared(MODERN)
     yield found
     found.lives()
@@ -112,7 +112,7 @@ def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut short what a client grants a server at its end, for servers that make no use of it."""
+    """Shorten the grace that a client allows a server at its end, for servers that do not use it."""
     monkeypatch.setattr(channel, "FLUSH_ON_CLOSE_SECONDS", 0.05)
     monkeypatch.setattr(connecting, "CLOSE_SECONDS", 0.3)
     for name, seconds in {"SETTLE": 0.05, "CONSUMER": 0.05, "PATIENCE": 0.05}.items():
@@ -121,7 +121,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind(request: pytest.FixtureRequest) -> None:
-    """As for every test, but a test may be the first to need a server that its file shares."""
+    """Run the check of every test, except if a test may start a server that its file shares."""
     if not {"shared", "talking"} & set(request.fixturenames):
         request.getfixturevalue("leaves_nothing_behind")
 

@@ -1,10 +1,9 @@
 """A real server process spoken to in raw bytes: no SDK on this side, no thread, every wait bounded.
 
-`RawServer` starts a server file as a child process. Bytes go in as a test wrote them, lines come
-out, and each line that is looked at must be strict JSON and a well-formed JSON-RPC message,
-whatever the test is about.
-Nothing is read unless a test reads or writes, so a test can leave the server's output standing in
-the pipe.
+`RawServer` starts a server file as a child process. The input is the exact bytes of the test. Each
+line of the output that is read must be strict JSON and a well-formed JSON-RPC message, in every
+test. Nothing is read unless a test reads or writes, so a test can leave the server's output
+standing in the pipe.
 """
 
 from __future__ import annotations
@@ -105,7 +104,7 @@ class RawServer:
 
         Args:
             data: What to write.
-            reading: Take the server's output meanwhile; False leaves it in the pipe.
+            reading: Read the server's output at the same time; False leaves it in the pipe.
             wait: Seconds without any byte taken after which this gives up; the rest is not written.
 
         Returns:
@@ -136,7 +135,7 @@ class RawServer:
         return taken
 
     def seconds(self, wait: Optional[float]) -> float:
-        """What a wait of None stands for."""
+        """Replace a wait of None with the default."""
         return self.patience if wait is None else wait
 
     def _take(self) -> None:
@@ -218,14 +217,14 @@ class RawServer:
         return chosen
 
     def begin_call(self, tool: str, arguments: Optional[dict[str, Any]] = None, **more: Any) -> Any:
-        """As `begin`, for a tool; `token` becomes its progress token."""
+        """Begin a tool call; `token` becomes its progress token."""
         params: dict[str, Any] = {"name": tool, "arguments": arguments or {}}
         if "token" in more:
             params["_meta"] = {"progressToken": more.pop("token")}
         return self.begin("tools/call", params, **more)
 
     def answer(self, id: Any, wait: Optional[float] = None) -> dict[str, Any]:
-        """The response with this id; whatever comes before it is kept in `aside`."""
+        """Return the response with this id. Earlier messages are kept in `aside`."""
         until = time.monotonic() + self.seconds(wait)
         for kept in self.aside:
             if isinstance(kept, dict) and "method" not in kept and same(kept.get("id"), id):
@@ -286,8 +285,8 @@ class RawServer:
         return int(message["error"]["code"])
 
     def fence(self) -> list[Any]:
-        """Show that the server lives and has dealt with all lines before this; return what it said
-        meanwhile."""
+        """Check that the server is alive and has processed all earlier lines. Return the messages
+        that arrived until then."""
         before, self.aside = self.aside, []
         number = self.number()
         if self.revision == MODERN:
@@ -316,7 +315,7 @@ class RawServer:
     # The process.
 
     def stderr(self) -> str:
-        """What the server wrote to stderr so far."""
+        """Return the server's output on stderr so far."""
         if self._log is None:
             return ""
         self._log.seek(0)
@@ -328,7 +327,7 @@ class RawServer:
             self.process.stdin.close()
 
     def close_output(self) -> None:
-        """Nobody reads the server's output any more."""
+        """Close the pipe, so that the server's output has no reader."""
         if self.process.stdout is not None:
             self.process.stdout.close()
         self.ended = True
@@ -373,7 +372,7 @@ class RawServer:
         """End the server as a client does, by the end of its input.
 
         Returns:
-            The messages that nobody had read yet.
+            The messages that were not read before.
 
         Raises:
             AssertionError: It hung, it did not exit with 0, or a thread of it died of an exception.

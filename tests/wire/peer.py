@@ -2,8 +2,7 @@
 only.
 
 It is started as ``python peer.py JOURNAL SCRIPT``. JOURNAL is a file to which it adds a JSON line
-for all that happens to it: its start, each line it receives, the end of its input, each signal.
-SCRIPT is JSON:
+for each event: its start, each line it receives, the end of its input, each signal. SCRIPT is JSON:
 
 - ``start``: what it does before it reads anything (a name in `STARTS`).
 - ``discover``, ``initialize``: how it answers these, a list of steps of which the last one repeats.
@@ -11,9 +10,9 @@ SCRIPT is JSON:
   ...}``, or ``{"raw": text}`` in which ID stands for the request's id.
 - ``list``: how it answers tools/list (a name in `LISTS`, or a result).
 - ``tool_errors``: steps of the same kind for tools/call, null for what the tool's own name says.
-- ``cacheable``: true puts into a list of tools how long it stays true, which 2026-07-28 asks for.
-- ``capabilities``, ``instructions``, ``more``: what it says of itself; ``more`` is laid over the
-  result.
+- ``cacheable``: true adds a cache lifetime to lists of tools, which 2026-07-28 requires.
+- ``capabilities``, ``instructions``, ``more``: its description of itself; ``more`` overrides
+  members of the result.
 - ``end``: what it does when its input ends (a name in `ENDS`).
 
 Every tool is a misbehaviour: the name of the tool that is called chooses it (`TOOLS`).
@@ -45,7 +44,7 @@ SHOWN = 1 << 16
 """Bytes of a received line that the journal keeps."""
 
 HANG = 60
-"""Seconds after which a peer that hangs ends by itself, should nobody end it."""
+"""Seconds after which a hanging peer exits, if no test ends it."""
 
 
 class Peer:
@@ -150,7 +149,7 @@ class Peer:
         )
 
     def about(self) -> Json:
-        """What it says of itself in either era."""
+        """Return its description of itself, in either era."""
         told = (
             {"instructions": self.script["instructions"]} if "instructions" in self.script else {}
         )
@@ -159,7 +158,7 @@ class Peer:
             **told,
         }
 
-    # What the script says.
+    # the contents of the script
 
     def step(self, name: str, default: Any) -> Any:
         """The step of a scripted answer that has come."""
@@ -205,7 +204,7 @@ class Peer:
             ]:
                 self.held.remove(
                     request
-                )  # answered all the same, as by a server that did not see it in time
+                )  # still answered, as by a server that has not seen it in time
                 self.text(request, "too late")
         elif method is not None and "id" in message and not method.endswith("silent"):
             self.result(message, {})
@@ -231,7 +230,7 @@ def hang(peer: Peer) -> None:
 
 
 def stop(peer: Peer) -> None:
-    """Read nothing any more, and exit when the client lets go of the input."""
+    """Stop reading, and exit when the client closes the input."""
     watch = select.poll()
     watch.register(0, 0)  # hanging up is always told
     watch.poll(HANG * 1000)
@@ -249,7 +248,7 @@ def nothing(peer: Peer, *_: Any) -> None:
 
 
 def ignore_signals(peer: Peer) -> None:
-    """Take note of SIGTERM, SIGINT and SIGHUP, and go on."""
+    """Record SIGTERM, SIGINT and SIGHUP, and continue."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda got, frame: peer.note("signal", number=got))
 
@@ -260,8 +259,8 @@ def note_signals(peer: Peer) -> None:
 
 
 def grandchild(peer: Peer, *, escapes: bool = False) -> None:
-    """Start a process that holds all pipes and ignores what this one is told; as a daemon it may
-    leave the group."""
+    """Start a process that holds all pipes and ignores the signals of its parent. As a daemon it
+    leaves the process group."""
     pid = os.fork()
     if pid == 0:
         if escapes:
@@ -543,12 +542,12 @@ def raw(line: bytes) -> Callable[[Peer, Json], None]:
 
 
 def line_first(line: bytes) -> Callable[[Peer, Json], None]:
-    """Write a line that is no message, then answer."""
+    """Write a line that is not a message, then answer."""
     return lambda peer, request: (peer.raw(request, line), echo(peer, request))
 
 
 def note_flood(peer: Peer, request: Json) -> None:
-    """Send 20,000 log messages, or as many as asked for, or another line so often; then answer."""
+    """Send 20,000 log messages, or as many as requested, or another line that often; then answer."""
     asked = given(request)
     line = '{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","logger":"flood","data":%s}}'
     line = asked.get("line", line % ('"%s"' % ("x" * asked["size"]) if "size" in asked else "ID"))
@@ -633,13 +632,13 @@ def code(peer: Peer, request: Json) -> None:
 
 
 def stop_reading(peer: Peer, request: Json) -> None:
-    """Answer this one call, and read nothing any more."""
+    """Answer this one call, and stop reading."""
     peer.text(request, "deaf from now on")
     stop(peer)
 
 
 def environment(peer: Peer, request: Json) -> None:
-    """Tell what was inherited: environment, working directory, descriptors, session."""
+    """Return what was inherited: environment, working directory, descriptors, session."""
     descriptors = sorted(int(name) for name in os.listdir("/proc/self/fd"))
     found = {"env": dict(os.environ), "cwd": os.getcwd(), "descriptors": descriptors}
     peer.text(request, json.dumps({**found, "group": os.getpgrp(), "pid": os.getpid()}))
@@ -667,7 +666,7 @@ SHAPES = {  # answers of the wrong shape
     "deep-reply": OPEN + b',"x":' + b"[" * 300 + b"]" * 300 + b"}}",
 }  # fmt: skip
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%s}}'
-STRAY_LINES = {  # what is no answer of ours, or no message at all
+STRAY_LINES = {  # not answers to our calls, or not messages at all
     "float-id": b'{"jsonrpc":"2.0","id":ID.0,"result":{"content":[{"type":"text","text":"not yours"}]}}',
     "invalid-utf8": NOTE % b'"\xff\xfe"', "deep": b"[" * 100_000, "deep-object": b'{"a":' * 100_000,
     "nan": NOTE % b"NaN", "infinity": NOTE % b"-Infinity", "huge-int": NOTE % (b"9" * 5000),

@@ -16,7 +16,7 @@ LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "e
 
 
 def told(server: RawServer, kind: str) -> list[dict[str, Any]]:
-    """The params of the notifications that came so far, all of this kind."""
+    """Return the params of the notifications so far, which must all be of this kind."""
     found = server.fence()
     assert all(message["method"] == f"notifications/{kind}" for message in found), found
     return [message["params"] for message in found]
@@ -36,7 +36,7 @@ def levels(server: RawServer, **meta: Any) -> list[str]:
 @pytest.mark.requirement("PROG-01", "PROG-03", "PROG-06", "M:PROG-1", "M:PROG-2", "BASE-09")
 @every
 @for_each("token", ["t", "", 0, 1, -5, 2**53 + 1, "0"])
-def test_the_token_comes_back_as_it_went(server: RawServer, token: Any) -> None:
+def test_the_progress_token_is_returned_unchanged(server: RawServer, token: Any) -> None:
     assert server.call("count", {"n": 3}, token=token)["content"][0]["text"] == "3"
     found = told(server, "progress")
     assert [(one["progress"], one["total"]) for one in found] == [(1, 3), (2, 3), (3, 3)]
@@ -53,7 +53,7 @@ def test_the_token_comes_back_as_it_went(server: RawServer, token: Any) -> None:
     "PROG-07", "PROG-08", "PROG-09", "M:PROG-5", "M:PROG-8", "PROG-01", "M:PROG-1"
 )
 @every
-def test_what_is_no_token_gets_no_progress(server: RawServer) -> None:
+def test_an_invalid_token_gets_no_progress(server: RawServer) -> None:
     """Refused or ignored, never sent back; and progress from a client that was asked nothing is
     dropped."""
     server.call("count", {"n": 3})
@@ -124,7 +124,7 @@ def test_logging_switched_off(serve: Serve) -> None:
 )
 @pytest.mark.requirement("PROG-11", "M:CAN-11", "M:PROG-4")
 @every
-def test_c19_the_handler_sees_it_and_nothing_is_answered(server: RawServer) -> None:
+def test_c19_a_cancelled_handler_is_notified_and_sends_no_response(server: RawServer) -> None:
     """Progress before the cancel is sent; after it, progress raises in the handler and no result is
     sent."""
     server.begin_call("watch", {"name": "seen"}, id="cancelled")

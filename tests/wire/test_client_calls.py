@@ -29,7 +29,7 @@ CANCELLED = "notifications/cancelled"
 )
 @pytest.mark.requirement("M:PAG-1", "M:PAG-2", "M:PAG-6")
 @pytest.mark.parametrize("revision", ERAS)
-def test_all_pages_of_any_size_are_fetched_and_cursors_go_back_as_they_came(
+def test_all_pages_of_any_size_are_fetched_with_unchanged_cursors(
     scripted: Script, revision: str
 ) -> None:
     for mode, cursors, names in (
@@ -50,7 +50,7 @@ def test_all_pages_of_any_size_are_fetched_and_cursors_go_back_as_they_came(
 @pytest.mark.parametrize(
     "mode, requests", [("same-cursor", 2), ("circle", 4), ("endless-pages", 1000)]
 )
-def test_k24_a_list_without_an_end_is_noticed(scripted: Script, mode: str, requests: int) -> None:
+def test_k24_an_endless_list_is_detected(scripted: Script, mode: str, requests: int) -> None:
     for revision in ERAS if requests < 1000 else ERAS[:1]:
         server = scripted(list=mode)
         with server.connect(revision) as client:
@@ -67,7 +67,7 @@ def test_k24_a_list_without_an_end_is_noticed(scripted: Script, mode: str, reque
     "PROG-01", "PROG-03", "PROG-05", "PROG-06", "PROG-08", "PROG-09", "M:PROG-1", "M:PROG-2"
 )
 @pytest.mark.requirement("PROG-07", "PROG-11", "M:PROG-4")
-def test_progress_comes_in_order_on_the_callers_thread_before_the_return(
+def test_progress_arrives_in_order_on_the_callers_thread_before_the_return(
     talking_both: Both,
 ) -> None:
     server, client = talking_both  # fewer reports than wait at most (MAX_PROGRESS): none is dropped
@@ -155,7 +155,7 @@ def test_in_the_older_era_the_log_level_is_set_once(talking: Talking, revision: 
     "LIFE-18", "LIFE-19", "LIFE-20", "LIFE-23", "CANC-06", "M:CAN-5", "M:CAN-7", "M:CAN-8"
 )
 @pytest.mark.requirement("M:ERR-7", "M:STD-7", "CANC-01")
-def test_a_timeout_is_told_once_and_the_late_answer_is_dropped(talking_both: Both) -> None:
+def test_a_timeout_is_sent_once_and_the_late_response_is_dropped(talking_both: Both) -> None:
     server, client = talking_both
     with pytest.raises(minimcp.RequestTimeout, match="tools/call|hold") as caught:
         client.call_tool("hold", timeout=0.2)
@@ -227,9 +227,7 @@ def test_call_tools_sends_all_at_once_and_returns_in_order(talking_both: Both) -
 
 @pytest.mark.requirement("LIFE-25", "LIFE-27")
 @pytest.mark.parametrize("revision", ERAS)
-def test_close_ends_what_waits_and_refuses_what_comes_later(
-    scripted: Script, revision: str
-) -> None:
+def test_close_ends_waiting_calls_and_rejects_later_ones(scripted: Script, revision: str) -> None:
     server = scripted(instructions="Be kind.")
     client = server.connect(revision)
     futures = [client.submit(client.call_tool, "hold", timeout=NEVER) for _ in range(10)]

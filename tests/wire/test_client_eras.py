@@ -1,7 +1,7 @@
 """How a client finds out over stdio which revision its server speaks: each way through the probe
 and the handshake.
 
-Which answer leads which way is told by the table of tests/unit/test_lifecycle.py.
+The table in tests/unit/test_lifecycle.py says which answer leads to which way.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ requirement = pytest.mark.requirement
 
 
 def row(name: str, *expected: Any, connect: Any = None, **script: Any) -> Any:
-    """A server that follows a script, and what comes of it; the last positional argument is the
-    mark."""
+    """Return a row: a server that follows a script, and the expected outcome. The last positional
+    argument is the mark."""
     return pytest.param(
         *expected[:-1], connect or {}, script, marks=expected[-1], id=name.replace(" ", "-")
     )
@@ -59,7 +59,7 @@ SPOKEN = [
 
 @requirement("M:META-1", "M:META-2", "M:META-3", "M:META-18", "M:VER-C19")
 @pytest.mark.parametrize("mode, revision, methods, options, script", SPOKEN)
-def test_what_is_spoken_and_by_which_messages(
+def test_negotiated_revisions_and_their_messages(
     scripted: Script, mode: str, revision: str, methods: Any, options: Any, script: Any
 ) -> None:
     server = scripted(**script)
@@ -121,7 +121,7 @@ FAILED_ROWS = [
 
 
 @pytest.mark.parametrize("mode, error, says, methods, options, script", FAILED_ROWS)
-def test_what_comes_to_nothing(
+def test_negotiations_that_fail(
     scripted: Script, mode: str, error: Any, says: str, methods: Any, options: Any, script: Any
 ) -> None:
     """Refusals by version are tried again once or twice, nothing that opens a connection is
@@ -142,7 +142,7 @@ def test_what_comes_to_nothing(
 
 @requirement("M:META-10", "M:META-9", "BASE-16", "M:BASE-19")
 @pytest.mark.parametrize("info", [5, None, {}, {"name": 1}])
-def test_a_malformed_server_name_reads_as_none(scripted: Script, info: Any) -> None:
+def test_a_malformed_server_name_is_read_as_none(scripted: Script, info: Any) -> None:
     server = scripted(
         more={"_meta": {"io.modelcontextprotocol/serverInfo": info, "com.example/x": 1}}
     )
@@ -180,7 +180,7 @@ def test_a_server_that_exits_on_the_probe_is_started_again(scripted: Script) -> 
 
 
 @requirement("LIFE-04", "PING-08", "PING-01", "BASE-17", "BASE-18", "BASE-04")
-def test_before_the_handshake_is_answered_pings_are(scripted: Script) -> None:
+def test_pings_are_answered_before_the_handshake(scripted: Script) -> None:
     server = scripted(initialize="ping-first")
     with server.connect("handshake") as client:
         client.list_tools()
@@ -192,7 +192,7 @@ def test_before_the_handshake_is_answered_pings_are(scripted: Script) -> None:
 
 @requirement("LIFE-29", "LIFE-14", "LIFE-15", "LIFE-01", "M:META-3", "M:META-17")
 @pytest.mark.parametrize("mode", ["auto", "handshake"])
-def test_what_both_say_of_themselves_arrives(scripted: Script, mode: str) -> None:
+def test_descriptions_of_client_and_server_arrive(scripted: Script, mode: str) -> None:
     for capabilities in (
         {"tools": {}, "experimental": {"x": {"deep": [1]}}, "vendor": {}, "logging": {}},
         {
@@ -211,7 +211,7 @@ def test_what_both_say_of_themselves_arrives(scripted: Script, mode: str) -> Non
 
 
 @requirement("M:VER-C23")
-def test_what_nobody_knows_is_refused_before_anything_is_started(scripted: Script) -> None:
+def test_unknown_revisions_are_rejected_before_anything_starts(scripted: Script) -> None:
     server = scripted()
     for revision in ("2099-01-01", "modern", "", "2025"):
         with pytest.raises(ValueError):

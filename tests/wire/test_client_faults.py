@@ -27,7 +27,7 @@ from .messages import MODERN
 
 @pytest.mark.requirement("LIFE-27", "M:STD-11")
 @pytest.mark.parametrize("mode", ["auto", "handshake"])
-def test_k01_a_server_that_dies_at_its_start_is_told_with_code_and_last_words(
+def test_k01_a_server_that_dies_at_its_start_is_reported_with_code_and_stderr(
     scripted: Script, mode: str
 ) -> None:
     with pytest.raises(minimcp.ConnectionFailed) as caught:
@@ -73,7 +73,7 @@ def kill(client: minimcp.Client, pid: int) -> None:
 
 @pytest.mark.requirement("M:STD-12")
 @pytest.mark.parametrize("revision", ERAS)
-def test_a_server_killed_between_calls_is_started_anew_by_the_next(
+def test_a_server_killed_between_calls_is_restarted_by_the_next(
     scripted: Script, revision: str
 ) -> None:
     server = scripted()

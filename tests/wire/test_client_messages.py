@@ -1,5 +1,4 @@
-"""What a client makes of lines that are no answers, answers of the wrong shape, errors, and tools
-that fail."""
+"""A client and invalid lines, responses with a wrong shape, errors, and tools that fail."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ def end_of(client: minimcp.Client, tool: str, **arguments: Any) -> str:
 @pytest.mark.requirement("BASE-10", "STDIO-05", "M:STD-3", "BASE-19")
 @pytest.mark.parametrize("start", ["banner", "bom"])
 @pytest.mark.parametrize("mode", ["auto", "handshake"])
-def test_k02_text_before_the_first_message_is_passed_over(
+def test_k02_text_before_the_first_message_is_ignored(
     scripted: Script, start: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = scripted(start=start)
@@ -52,7 +51,7 @@ LINES = (
     "BASE-05", "BASE-19", "BASE-20", "BATCH-15", "M:BASE-3", "M:BASE-5", "M:BASE-21", "M:BASE-22"
 )
 @pytest.mark.requirement("STDIO-03", "M:STD-15", "CANC-07", "CANC-13", "M:CAN-12")
-def test_k07_a_line_that_is_no_answer_of_ours_is_dropped_and_the_call_lives(
+def test_k07_a_line_that_is_not_our_response_is_dropped_and_the_call_continues(
     talking_both: Both,
 ) -> None:
     server, client = talking_both
@@ -80,7 +79,9 @@ def test_k07_only_line_feeds_end_a_line(talking_both: Both) -> None:
 
 @pytest.mark.requirement("BATCH-01", "BATCH-09", "BATCH-15", "BATCH-16")
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", *ERAS])
-def test_k07_where_batches_exist_an_answer_may_come_in_one(talking: Talking, revision: str) -> None:
+def test_k07_a_response_may_be_in_a_batch_if_the_revision_has_batches(
+    talking: Talking, revision: str
+) -> None:
     _, client = talking(revision)
     if revision in ("2024-11-05", "2025-03-26"):
         assert client.call_tool("batch-reply", timeout=NEVER).text == "in a batch"
@@ -134,9 +135,8 @@ def test_k04_a_kind_of_result_that_was_not_asked_for_is_a_violation(talking: Tal
 @pytest.mark.requirement(
     "PING-01", "PING-02", "BASE-17", "BASE-18", "BASE-04", "LIFE-16", "M:BASE-10", "M:STD-5"
 )
-def test_what_a_server_asks_and_tells_unasked(talking_both: Both) -> None:
-    """In the new era a request is dropped without a word; notifications that nobody knows always
-    are."""
+def test_unsolicited_requests_and_notifications_of_a_server(talking_both: Both) -> None:
+    """In the new era, a request is dropped silently; unknown notifications always are."""
     server, client = talking_both
     for tool in ("unknown-notes", "asks"):
         assert client.call_tool(tool, {"text": "fine"}, timeout=NEVER).text == "fine"

@@ -47,7 +47,7 @@ def never_too_early(monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> 
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("LIFE-26", "M:STD-9")
 @pytest.mark.parametrize("start", ["note-signals", "ignore-signals"])
-def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal_then_killed_and_reaped(
+def test_k20_a_server_that_ignores_the_end_of_its_input_is_signalled_killed_and_reaped(
     scripted: Script, monkeypatch: pytest.MonkeyPatch, start: str
 ) -> None:
     server = scripted(start=start, end="hang")
@@ -60,10 +60,10 @@ def test_k20_a_server_that_ignores_the_end_of_its_input_is_told_by_a_signal_then
     assert not os.path.exists(f"/proc/{pid}")  # no zombie either
 
 
-def test_what_a_polite_server_has_started_and_leaves_behind_is_told_to_end(
+def test_children_that_a_server_leaves_behind_are_signalled(
     scripted: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "STDERR_SECONDS", 0.01)  # what is left behind holds stderr
+    monkeypatch.setattr(child, "STDERR_SECONDS", 0.01)  # the process that remains holds stderr
     server = scripted(start="helper")
     client = server.connect("handshake")
     client.close()

@@ -165,7 +165,7 @@ HALVES = [(b"Content-Length: 6\r\n\r\n", b"abc", b"def"),
 def test_a_request_whose_body_is_late_is_checked_once_and_served_once(
     framing: bytes, first: bytes, rest: bytes, kept: bool
 ) -> None:
-    """And holds no thread meanwhile."""
+    """The wait does not hold a thread."""
     endpoint = Endpoint()
     with serving(endpoint) as running, ExitStack() as stack:
         peers = [stack.enter_context(Peer(running.port)) for _ in range(8)]
@@ -188,7 +188,7 @@ def test_a_request_whose_body_is_late_is_checked_once_and_served_once(
 
 
 @for_each("more", [b"", b"Expect: 100-continue\r\n"])
-def test_a_request_may_be_refused_before_its_body_comes(more: bytes) -> None:
+def test_a_request_may_be_rejected_before_its_body_arrives(more: bytes) -> None:
     endpoint = Endpoint()
     with serving(endpoint) as running, Peer(running.port) as peer:
         found = peer.send(
@@ -198,7 +198,7 @@ def test_a_request_may_be_refused_before_its_body_comes(more: bytes) -> None:
         assert peer.finish().rest() == b"" and not endpoint.served
 
 
-def test_a_refused_body_that_has_come_is_skipped(running: RunningHttp) -> None:
+def test_a_rejected_body_that_has_arrived_is_skipped(running: RunningHttp) -> None:
     with Peer(running.port) as peer:
         assert peer.post(b"x" * 1000, "/no").response().status == 403
         assert peer.get("/b").response().body == b"GET /b "
@@ -325,7 +325,7 @@ MISUSES: List[Serve] = [
 
 
 @for_each("misuse", MISUSES)
-def test_a_fault_of_the_endpoint_is_not_told_to_the_peer(misuse: Serve) -> None:
+def test_a_fault_of_the_endpoint_is_not_shown_to_the_peer(misuse: Serve) -> None:
     endpoint = Endpoint()
     endpoint.paths["/"] = misuse
     logging.getLogger("minimcp.http").disabled = True
@@ -412,7 +412,7 @@ def test_a_fault_of_ours_ends_one_connection(
 
 
 class Held:
-    """A response that is held until the peer has gone, and what was seen meanwhile."""
+    """A response that is held until the peer has left, and the state at that time."""
 
     def __init__(self, endpoint: Endpoint, *, begins: bool = True) -> None:
         self.running, self.told, self.ended = (
@@ -450,7 +450,7 @@ class Held:
 @pytest.mark.parametrize("leave", ["close", "reset", "finish"])
 @pytest.mark.parametrize("begins", [True, False])
 @pytest.mark.parametrize("more", [b"", b"P"], ids=["silent", "a byte of the next request"])
-def test_that_a_peer_leaves_is_noticed_while_its_request_runs(
+def test_a_peer_that_leaves_is_noticed_while_its_request_runs(
     endpoint: Endpoint, running: RunningHttp, leave: str, begins: bool, more: bytes
 ) -> None:
     held = Held(endpoint, begins=begins)
@@ -467,7 +467,7 @@ def test_that_a_peer_leaves_is_noticed_while_its_request_runs(
     assert held.lost == ([True, True] if begins else held.lost)
 
 
-def test_connections_that_never_said_a_word_go_first_when_there_is_no_room(
+def test_silent_connections_are_closed_first_when_there_is_no_room(
     endpoint: Endpoint,
 ) -> None:
     with ExitStack() as stack:
@@ -482,7 +482,7 @@ def test_connections_that_never_said_a_word_go_first_when_there_is_no_room(
             each.close()
 
 
-def test_a_pipelining_peer_is_not_taken_for_one_that_left(
+def test_a_pipelining_peer_does_not_count_as_one_that_left(
     endpoint: Endpoint, running: RunningHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks, look = threading.Semaphore(0), SocketWriter.look
@@ -507,7 +507,7 @@ def test_a_pipelining_peer_is_not_taken_for_one_that_left(
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_peer_that_takes_nothing_is_lost(endpoint: Endpoint, whole: bool) -> None:
+def test_a_peer_that_reads_nothing_is_lost(endpoint: Endpoint, whole: bool) -> None:
     outcome: List[BaseException] = []
     told = threading.Event()
 
@@ -533,13 +533,13 @@ def test_a_peer_that_takes_nothing_is_lost(endpoint: Endpoint, whole: bool) -> N
     assert isinstance(outcome[0], ConnectionLost)
 
 
-def test_a_peer_may_have_any_time_to_take_something(endpoint: Endpoint) -> None:
+def test_a_peer_may_have_unlimited_time_to_read(endpoint: Endpoint) -> None:
     with serving(endpoint, write_timeout=1e9) as running:
         probe(running)
 
 
 @pytest.mark.parametrize("flag", [0, getattr(socket, "MSG_DONTWAIT", 0)])
-def test_a_refusal_waits_for_nobody(
+def test_a_rejection_waits_for_no_other_request(
     running: RunningHttp, monkeypatch: pytest.MonkeyPatch, flag: int
 ) -> None:
     """Where a call on a socket may block too, as on Windows."""
@@ -562,9 +562,7 @@ def test_a_refusal_waits_for_nobody(
         assert not waits
 
 
-def test_whether_a_peer_takes_something_can_be_seen(
-    endpoint: Endpoint, running: RunningHttp
-) -> None:
+def test_a_peer_that_reads_can_be_recognized(endpoint: Endpoint, running: RunningHttp) -> None:
     seen: List[bool] = []
     full, gone = threading.Event(), threading.Event()
 
@@ -574,12 +572,12 @@ def test_whether_a_peer_takes_something_can_be_seen(
         seen.append(writer.has_room())
         while eventually(
             writer.has_room, 0.1
-        ):  # the system still moves what was sent from buffer to buffer
+        ):  # the system still moves sent bytes between its buffers
             writer.write(b"x" * 1000)
         seen.append(writer.has_room())
         full.set()
         assert gone.wait(WAIT)
-        seen.append(eventually(writer.has_room))  # and writing says what is wrong
+        seen.append(eventually(writer.has_room))  # and writing raises the cause
         writer.write(b"x")
 
     endpoint.paths["/"] = fill
@@ -598,7 +596,7 @@ CHUNKS = POST + b"Transfer-Encoding: chunked\r\n\r\nffff\r\n"
 
 @pytest.mark.requirement("SEC-06")
 @pytest.mark.parametrize("begins", [b"GET /", POST + b"Content-Length: 100000\r\n\r\n", CHUNKS])
-def test_a_peer_that_drips_is_told_that_its_time_is_over(
+def test_a_peer_that_sends_too_slowly_gets_a_timeout_response(
     begins: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sent, accept = threading.Event(), socket.socket.accept
@@ -608,7 +606,7 @@ def test_a_peer_that_drips_is_told_that_its_time_is_over(
     ) as running:
         with Peer(running.port) as peer:
             peer.send(begins)
-            sent.set()  # who sends nothing in its time is told nothing
+            sent.set()  # a client that sends nothing in time gets no response
 
             def drip() -> bool:
                 with suppress(ConnectionError):  # it has been shed this moment
@@ -619,7 +617,7 @@ def test_a_peer_that_drips_is_told_that_its_time_is_over(
 
 
 @pytest.mark.parametrize("begins", [b"", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"])
-def test_a_peer_that_is_idle_is_let_go(begins: bytes) -> None:
+def test_an_idle_peer_is_disconnected(begins: bytes) -> None:
     with serving(
         Endpoint(), timeouts=Timeouts(head=0.4, body=WAIT, idle=0.4, leave=0.2)
     ) as running:
@@ -627,8 +625,10 @@ def test_a_peer_that_is_idle_is_let_go(begins: bytes) -> None:
             assert peer.send(begins).rest().partition(b"\r\n\r\n")[2] in (b"", b"GET / ")
 
 
-def test_what_came_while_the_server_stood_still_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its deadline is over when it is looked at: by then the server has looked at what came before."""
+def test_bytes_that_arrived_while_the_server_was_stopped_are_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its deadline has passed at the check, but the server reads the bytes that arrived before."""
     sent = threading.Event()
 
     def stand_still(
@@ -663,7 +663,7 @@ def test_no_descriptor_is_left_for_a_connection(
             each.connect(("127.0.0.1", running.port))
             each.settimeout(WAIT)
             each.sendall(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
-        assert eventually(lambda: "accepting no connections" in caplog.text)
+        assert eventually(lambda: "not accepting connections" in caplog.text)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for each in waiting:
             assert each.recv(1000).startswith(b"HTTP/1.1 200 ")
@@ -678,7 +678,7 @@ def test_no_descriptor_is_left_for_a_connection(
 # ------------------------------------------------------------ its beginning and its end
 
 
-def test_where_nobody_can_listen(running: RunningHttp) -> None:
+def test_addresses_that_cannot_be_listened_on(running: RunningHttp) -> None:
     with pytest.raises(
         OSError, match=f"cannot listen on port {running.port} of 127.0.0.1: another program"
     ) as caught:
@@ -732,7 +732,7 @@ def test_running_requests_are_answered_at_the_end(endpoint: Endpoint, running: R
         Peer(running.port)
 
 
-def test_responses_are_cut_that_do_not_end(endpoint: Endpoint) -> None:
+def test_endless_responses_are_cut(endpoint: Endpoint) -> None:
     held, lost = Held(endpoint), threading.Event()
     running = serving(endpoint, write_timeout=None)
 
@@ -759,7 +759,7 @@ def test_responses_are_cut_that_do_not_end(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("hurries", [False, True])
-def test_a_second_close_cuts_what_runs_only_when_its_time_is_over(
+def test_a_second_close_cuts_running_requests_only_after_its_grace(
     endpoint: Endpoint, running: RunningHttp, hurries: bool
 ) -> None:
     held = Held(endpoint)
@@ -782,7 +782,7 @@ def test_a_second_close_cuts_what_runs_only_when_its_time_is_over(
         assert running.ended
 
 
-def test_what_does_not_end_is_named(
+def test_threads_that_do_not_end_are_named(
     endpoint: Endpoint, running: RunningHttp, caplog: pytest.LogCaptureFixture
 ) -> None:
     release, entered = threading.Event(), threading.Event()
@@ -805,7 +805,7 @@ def test_what_does_not_end_is_named(
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork, which Windows does not have")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-def test_a_forked_process_closes_its_descriptors_alone(running: RunningHttp) -> None:
+def test_a_forked_process_closes_only_its_own_descriptors(running: RunningHttp) -> None:
     with Peer(running.port) as peer:
         assert peer.get().response().status == 200
         pid = os.fork()

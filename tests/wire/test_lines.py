@@ -1,7 +1,7 @@
-"""One line after the other, as raw bytes: what is no JSON, and what is too long.
+"""Single lines as raw bytes: lines that are not JSON, and lines that are too long.
 
-What else a line may hold is shown by tests/unit/test_messages.py, and against a server by
-tests.faults (C01 to C22).
+Other lines are tested in tests/unit/test_messages.py, and against a server in tests.faults (C01 to
+C22).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NO_JSON = [
 ]  # fmt: skip
 
 
-# ---------------------------------------------------------------- C01, C02, C04: what is no JSON
+# ---------------------------------------------------------------- C01, C02, C04: lines that are not JSON
 
 
 @pytest.mark.requirement(

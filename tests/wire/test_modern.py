@@ -1,5 +1,4 @@
-"""2026-07-28 as raw bytes: every request stands alone, and every answer says so; streams that tell
-of changes."""
+"""2026-07-28 as raw bytes: stateless requests, complete responses, and streams of changes."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ def ask(server: RawServer, method: str, params: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("instructions, revisions", [
     (None, [MODERN, *reversed(HANDSHAKES)]), ("Read me.", [MODERN, "2025-06-18"]), (None, [MODERN]),
 ])  # fmt: skip
-def test_discover_is_served_first_thing(serve: Serve, instructions: Any, revisions: Any) -> None:
+def test_discover_may_be_the_first_request(serve: Serve, instructions: Any, revisions: Any) -> None:
     server = serve(
         MODERN, revisions=revisions, **({"instructions": instructions} if instructions else {})
     )
@@ -60,7 +59,7 @@ def test_discover_is_served_first_thing(serve: Serve, instructions: Any, revisio
 
 
 @pytest.mark.requirement("M:DISC-2", "M:DISC-6", "M:DISC-7", "M:TOOL-1")
-def test_what_is_declared_is_what_is_there(serve: Serve) -> None:
+def test_declared_capabilities_are_served(serve: Serve) -> None:
     bare, server = serve(MODERN, tools=False), serve(MODERN)
     assert "tools" not in bare.result("server/discover")["capabilities"]
     for method in ("tools/list", "prompts/list", "resources/list", "completion/complete"):
@@ -160,7 +159,7 @@ def test_the_server_never_asks_and_lists_its_tools_in_order(serve: Serve) -> Non
 
 @pytest.mark.requirement("M:META-8", "META-01")
 def test_a_meta_of_the_handlers_own(newer: RawServer) -> None:
-    """It wins over what the server would stamp, and the handler's object stays as it is."""
+    """The handler's value wins over the server's, and the handler's object does not change."""
     first, second = newer.call("tagged"), newer.call("tagged")
     assert first == second and first["_meta"]["com.example/mine"] == [1]
     assert first["_meta"][SERVER_KEY] == {"name": "other", "version": "9"}
@@ -173,7 +172,7 @@ ID = "io.modelcontextprotocol/subscriptionId"
 
 
 def listen(server: RawServer, id: Any, **wanted: Any) -> Any:
-    """Open a stream; what the server says first."""
+    """Open a stream, and return the server's first message."""
     server.write(request(id, "subscriptions/listen", modern({"notifications": wanted})))
     return server.message()
 
@@ -186,7 +185,7 @@ def notice(message: Any) -> Any:
 @pytest.mark.requirement(
     "M:SUB-2", "M:SUB-4", "M:SUB-7", "M:SUB-8", "M:SUB-10", "M:SUB-6", "M:CAN-6", "M:TOOL-18"
 )
-def test_streams_are_told_apart_and_end_one_by_one(serve: Serve) -> None:
+def test_streams_are_distinguished_and_end_one_by_one(serve: Serve) -> None:
     server = serve(MODERN)
     first = listen(server, 7, toolsListChanged=True)
     assert notice(first) == ("subscriptions/acknowledged", 7)

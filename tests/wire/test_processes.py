@@ -1,5 +1,5 @@
-"""A server whose tools start processes: it ends when its input ends or a signal comes, and at no
-other time, whatever becomes of these."""
+"""A server whose tools start processes. It ends when its input ends or a signal arrives, and at no
+other time, whatever these processes do."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def expected(way: str, ending: str) -> str:
 @pytest.mark.parametrize(
     "ways", [PLAIN + PROCESSES, POOLS, EXECUTORS], ids=["one", "pools", "executors"]
 )
-def test_a_child_ends_and_the_server_goes_on(
+def test_a_child_ends_and_the_server_continues(
     serving: Serving, transport: str, ways: List[str], tmp_path: Path
 ) -> None:
     """Each way to start a child with each way in which it ends."""
@@ -154,7 +154,7 @@ def test_a_child_ends_and_the_server_goes_on(
                 "fork",
                 "subprocess",
             ):
-                continue  # a worker of a pool goes on with its next job
+                continue  # a worker of a pool continues with its next job
             path = tmp_path / f"{way} {ending}"
             pid = served.call(
                 "start", way=way, path=str(path), seconds=0.0 if number is None else 600.0
@@ -267,7 +267,7 @@ def test_a_signal_while_the_wake_up_descriptor_is_away(
 def test_a_killed_server_leaves_no_daemon_that_holds_its_output(
     serving: Serving, transport: str, tmp_path: Path, gone: List[int]
 ) -> None:
-    """The host sees the end of stdout though a forked child goes on."""
+    """The host sees the end of stdout, although a forked child still runs."""
     served = serving(transport)
     gone.append(served.call("start", way="fork", path=str(tmp_path / "begun")))
     served.raw.signal(signal.SIGKILL)

@@ -1,8 +1,9 @@
-"""The handshake and what a session is, as raw bytes: who may say what when, arrays, pages, and the
-end of a session.
+"""The handshake and sessions as raw bytes: the order of messages, arrays, pages, and the end of a
+session.
 
-What a paraphrase of the specification asks for beside it (SEED) is here too, and C06 of the fault
-catalogue: arrays are a duty in 2025-03-26, tolerated in 2024-11-05 and refused everywhere else.
+It also covers the extra requirements of a paraphrase of the specification (SEED), and C06 of the
+fault catalogue: arrays are required in 2025-03-26, tolerated in 2024-11-05 and rejected everywhere
+else.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def test_the_whole_flow_in_eleven_steps(serve: Serve, revision: str, instruction
 
 
 @pytest.mark.requirement("PING-08", "LIFE-05", "SEED-18", "LIFE-31", "CANC-03", "LIFE-17")
-def test_what_hurries_past_initialized_is_served(serve: Serve) -> None:
+def test_requests_before_initialized_are_served(serve: Serve) -> None:
     """The server says nothing of its own accord, and `initialize` cannot be cancelled."""
     server = serve()
     cancel = notification("notifications/cancelled", {"requestId": 2})
@@ -102,7 +103,7 @@ def test_a_server_without_any_feature(serve: Serve, revision: str) -> None:
     "LIFE-16", "BASE-17", "BASE-18", "PING-01", "PING-02", "BASE-10", "SEED-15"
 )
 @speaking(*HANDSHAKES)
-def test_methods_that_are_not_there_ping_and_notifications_that_are_none(server: RawServer) -> None:
+def test_unknown_methods_ping_and_invalid_notifications(server: RawServer) -> None:
     for method in (
         "foo/bar", "prompts/list", "prompts/get", "resources/list", "resources/read", "resources/templates/list",
         "resources/subscribe", "completion/complete", "sampling/createMessage", "roots/list", "elicitation/create",
@@ -135,7 +136,7 @@ def test_a_modern_only_server_names_its_revision(serve: Serve) -> None:
 
 
 @pytest.mark.requirement("SEED-01")
-def test_after_shutdown_what_runs_finishes_and_nothing_new_begins(serve: Serve) -> None:
+def test_after_shutdown_running_requests_finish_and_no_new_one_starts(serve: Serve) -> None:
     server = serve("2025-06-18", limits={"drain_grace": 600})
     held = server.begin_call("watch", {"name": "a"})
     running = [server.begin_call("echo", {"text": "x" * 100_000}) for _ in range(20)]
@@ -219,7 +220,9 @@ def test_c06_an_invalid_element_has_an_entry_of_its_own(server: RawServer) -> No
 
 @pytest.mark.requirement("BATCH-03", "X-10")
 @speaking("2025-03-26")
-def test_c06_answers_in_a_batch_are_taken_or_refused_but_never_served(server: RawServer) -> None:
+def test_c06_responses_in_a_batch_are_accepted_or_rejected_but_never_served(
+    server: RawServer,
+) -> None:
     server.write(
         [{"jsonrpc": "2.0", "id": 1, "result": {}}, {"jsonrpc": "2.0", "id": 2, "result": {}}]
     )

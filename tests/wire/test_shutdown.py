@@ -28,7 +28,7 @@ def said(message: Any) -> str:
 
 
 def last_words(server: RawServer) -> list[Any]:
-    """What it still says; it exits with 0, and nothing on stderr says that the end was an accident."""
+    """Return the server's last messages. It exits with 0, and stderr shows no accident."""
     found = server.rest() if not server.ended else []
     assert server.exit() == 0
     log = server.stderr()
@@ -42,7 +42,7 @@ def last_words(server: RawServer) -> list[Any]:
 
 @pytest.mark.requirement("STDIO-11")
 @pytest.mark.parametrize("revision", ["2025-06-18", MODERN])
-def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str) -> None:
+def test_c31_accepted_requests_are_answered(serve: Serve, revision: str) -> None:
     """Calls, slow ones too, and the end of input in one go."""
     server = serve(revision)
     ids = [server.begin_call("echo", {"text": str(n)}, id=n) for n in range(20)]
@@ -55,7 +55,7 @@ def test_c31_what_was_accepted_is_answered(serve: Serve, revision: str) -> None:
 
 
 @pytest.mark.parametrize("number", STOPS)
-def test_c32_a_signal_ends_it_and_cancels_what_heeds_that(serve: Serve, number: int) -> None:
+def test_c32_a_signal_ends_it_and_cancels_handlers(serve: Serve, number: int) -> None:
     server, idle = (
         serve("2025-06-18", limits={"drain_grace": 600}, preset="patient") for _ in range(2)
     )
@@ -71,7 +71,7 @@ def test_c32_a_signal_ends_it_and_cancels_what_heeds_that(serve: Serve, number: 
 
 @pytest.mark.parametrize("number", STOPS)
 @pytest.mark.parametrize("state", ["deaf handlers", "an output that nobody reads", "no reader"])
-def test_a_signal_ends_it_whatever_holds_it_up(serve: Serve, number: int, state: str) -> None:
+def test_a_signal_ends_it_in_every_state(serve: Serve, number: int, state: str) -> None:
     server = serve("2025-06-18", limits={"drain_grace": 600})
     if state == "deaf handlers":
         for id in range(3):
@@ -116,7 +116,7 @@ def test_open_streams_get_their_result_and_are_not_waited_for(
 
 
 @pytest.mark.requirement("LIFE-27", "M:STD-11")
-def test_c33_nobody_reads_the_output_any_more(serve: Serve) -> None:
+def test_c33_an_output_without_a_reader(serve: Serve) -> None:
     server = serve("2025-06-18")
     server.lives()
     server.close_output()
@@ -128,8 +128,9 @@ def test_c33_nobody_reads_the_output_any_more(serve: Serve) -> None:
 
 
 @pytest.mark.requirement("PING-01", "PING-09", "M:STD-17", "M:BASE-15")
-def test_c27_what_needs_no_worker_behind_a_full_pool(serve: Serve) -> None:
-    """Every worker is busy and more calls wait: ping, lists, discover, refusals and cancels go on."""
+def test_c27_requests_without_a_worker_are_served_while_the_pool_is_full(serve: Serve) -> None:
+    """Every worker is busy and more calls wait. Ping, lists, discover, rejections and cancellations
+    still work."""
     server = serve("2025-06-18", limits={"workers": 4, "drain_grace": 0.05})
     server.begin_call("hold", {"name": "full"}, id=0)
     assert server.text("add", {"a": 2, "b": 3}) == "5"  # a fast one behind one that is blocked
@@ -164,7 +165,8 @@ def test_writers_never_interleave(serve: Serve) -> None:
 def test_a_server_without_some_standard_streams_ends_at_the_end_of_its_input(
     closed: str, stderr: int
 ) -> None:
-    """What the library opens never takes the place of a closed stream; nothing goes to another."""
+    """Files of the library never get the number of a closed stream, and no output goes to another
+    stream."""
     code = "import minimcp; s = minimcp.Server('s'); s.add_tool(lambda: 1, name='t'); s.run()"
     call = encode(request(1, "tools/call", modern({"name": "t", "arguments": {}})))
     done = subprocess.run(

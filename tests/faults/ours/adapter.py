@@ -1,5 +1,5 @@
-"""The adapter for the client of minimcp. What it takes and says stands in the docstring of
-tests.faults."""
+"""The adapter for the client of minimcp. The docstring of tests.faults describes its commands and
+answers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Adapter:
             sys.stdout.flush()
 
     def run(self, command: Dict[str, Any]) -> None:
-        """Do what a command says, and answer it."""
+        """Execute a command, and answer it."""
         try:
             found = getattr(self, "do_" + command["do"])(command)
         except minimcp.McpError as error:
@@ -38,7 +38,7 @@ class Adapter:
         self.say({"n": command["n"], "ok": True, **found})
 
     def do_open(self, command: Dict[str, Any]) -> Dict[str, Any]:
-        """Connect. What the server says on stderr is drained, and shown to nobody."""
+        """Connect. The server's stderr is drained and dropped."""
         common = {
             "connect_timeout": command["timeout"],
             "on_log": self.callback(command["on_log"]) if "on_log" in command else None,
@@ -57,7 +57,7 @@ class Adapter:
         return {}
 
     def callback(self, what: str, seconds: float = 10) -> Callable[[Any], Any]:
-        """What is done at each log message, question or step of progress."""
+        """Return the callback for log messages, questions or progress, by its name."""
         return {
             "call": lambda message: self.connected().call_tool(
                 "echo", {"text": "from a callback"}, timeout=5

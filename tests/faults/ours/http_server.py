@@ -1,9 +1,8 @@
-"""The server of minimcp that the fault runner speaks HTTP to: the tools of tests/wire, and a few
-that need a stream.
+"""The HTTP server of minimcp for the fault runner: the tools of tests/wire, and a few that need a
+stream.
 
-It takes a port of its own and says where it is in its log. ``FAULTS_TERMS`` in the environment is a
-JSON object of `tests.faults.http_raw.Terms` that shall hold instead of the usual ones,
-``FAULTS_PORT`` a port to take.
+It chooses a port and logs its URL. ``FAULTS_TERMS`` in the environment is a JSON object of
+`tests.faults.http_raw.Terms` that replace the usual ones, ``FAULTS_PORT`` a port to use.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from tests.wire.servers.plain import server  # noqa: E402
 
 @server.tool
 def pour(events: int, size: int, ctx: Context) -> str:
-    """Send so many log messages of so many characters."""
+    """Send this many log messages of this many characters."""
     for _ in range(events):
         ctx.error("x" * min(size, 10**8))
     return "poured"
@@ -50,7 +49,7 @@ def pour(events: int, size: int, ctx: Context) -> str:
 
 @server.tool
 def spoil(ctx: Context) -> str:
-    """Begin a stream, and raise."""
+    """Start a stream, and raise."""
     ctx.error("soon")
     raise ValueError("secret words of a traceback")
 
@@ -66,5 +65,5 @@ if __name__ == "__main__":
     times = {name: TERMS[name] for name in TIMES if name in TERMS}
     RunningHttp.__init__.__kwdefaults__["timeouts"] = Timeouts(
         **times
-    )  # no option of the library says this
+    )  # the library has no option for this
     server.run("http", port=int(os.environ.get("FAULTS_PORT", "0")), legacy_sse=True)

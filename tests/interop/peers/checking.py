@@ -1,4 +1,4 @@
-"""What the checks by foreign clients in Python share."""
+"""Helpers for the checks by foreign clients in Python."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def expect_parallel(say: Callable[[str], Awaitable[str]]) -> None:
 
 
 def only(since: str, until: str = "2026-07-28") -> Callable[[Check], Check]:
-    """Say that there is something to check in these revisions alone."""
+    """Limit a check to these revisions."""
 
     def mark(check: Check) -> Check:
         check.span = since, until  # type: ignore[attr-defined]

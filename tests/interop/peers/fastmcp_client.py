@@ -23,7 +23,7 @@ ROOTS = ["file:///interop/one"]
 
 @dataclass
 class Host:
-    """What the server asked and told."""
+    """A host that records the questions and notifications of the server."""
 
     logs: list[Any] = field(default_factory=list)
     asked: list[str] = field(default_factory=list)

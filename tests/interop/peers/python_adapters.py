@@ -1,8 +1,7 @@
-"""The client of the official Python SDK, 1.x and 2.x, behind the same few methods, and what stands
-behind it.
+"""The client of the official Python SDK, 1.x and 2.x, behind the same few methods, and its host.
 
-Results are the SDK's own; what the host is asked and told is in its form on the wire, the same in
-both versions.
+Results are the SDK's own. Questions and notifications for the host have their form on the wire,
+which is the same in both versions.
 """
 
 from __future__ import annotations
@@ -47,8 +46,8 @@ def dump(model: Any) -> Any:
 
 
 def answer_as_model(params: Any) -> Any:
-    """Call the tool if there is one and it has not been called, else repeat what the user said
-    last."""
+    """Call the tool if there is one and it has not been called. Otherwise repeat the last message
+    of the user."""
     content = params["messages"][-1]["content"]
     last = content[-1] if isinstance(content, list) else content
     result = {"role": "assistant", "model": "interop-model", "stopReason": "endTurn"}
@@ -73,7 +72,8 @@ def answer_as_user(params: Any) -> Any:
 
 
 class Host:
-    """The callbacks: they answer as a check says, and remember what they were asked and told."""
+    """The callbacks. They answer as a check configures them, and record questions and
+    notifications."""
 
     def __init__(self) -> None:
         self.changed = anyio.Event()
@@ -162,8 +162,8 @@ def parameters(command: list[str]) -> StdioServerParameters:
 
 
 class Peer:
-    """What the checks need, on a ClientSession of 1.x or a Client of 2.x, whose methods mostly have
-    the same names."""
+    """The methods that the checks need, on a ClientSession of 1.x or a Client of 2.x. Most methods
+    have the same names."""
 
     def __init__(self, api: Any, host: Host) -> None:
         self.api, self.host = api, host

@@ -20,7 +20,7 @@ from mcp.shared.auth import OAuthClientMetadata
 
 
 class Kept:
-    """What the SDK stores; and the page where the person agrees."""
+    """The SDK's token storage, and the page where the person agrees."""
 
     tokens: Any = None
     client: Any = None

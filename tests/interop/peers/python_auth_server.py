@@ -53,7 +53,7 @@ server = Server("interop", token_verifier=Introspection(), auth=AuthSettings(
 
 @server.tool()
 def whoami() -> str:
-    """Who asks."""
+    """Return the subject of the token."""
     token = get_access_token()
     return "nobody" if token is None else str(token.subject)
 

@@ -46,7 +46,7 @@ TOOLS = {
 TEXT = "alle: å"
 URL = "https://example.com/open?a=1"
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-SEAL = 20  # where in a state of our server its signature stands
+SEAL = 20  # the position of the signature in a state of our server
 CHANGES = {f"notifications/{kind}/list_changed" for kind in ("tools", "prompts", "resources")}
 UPDATED = "notifications/resources/updated"
 
@@ -57,7 +57,7 @@ async def code_of(awaitable: Any) -> Any:
 
 
 class Peer(Checks):
-    """What the checks need."""
+    """The methods that the checks need."""
 
     def __init__(self, peer: Any) -> None:
         self.peer, self.revision = peer, peer.revision
@@ -83,9 +83,9 @@ class Peer(Checks):
 
 
 class Shared(Peer):
-    """The cache comes before changes: the SDK may throw kept lists away after those.
+    """The cache is checked before changes, because the SDK may discard cached lists after a change.
 
-    The longest message comes last: a client that cannot take it loses its connection.
+    The longest message is last, because a client that cannot read it loses its connection.
     """
 
     async def list(self) -> None:
@@ -564,7 +564,7 @@ async def session(revision: str, command: list[str]) -> dict[str, Any]:
     try:
         async with Adapter.open(revision, command) as peer:
             report["revision"] = peer.revision
-            # Who goes straight to 2026-07-28 was never told a name.
+            # A client that starts with 2026-07-28 never receives the server's name.
             known = peer.server_name in (
                 "interop",
                 None if peer.modern and revision != "auto" else "interop",

@@ -1,5 +1,5 @@
-"""What a server of the official Python SDK 1.x asks its client: each question is a request of its
-own."""
+"""Questions of a server of the official Python SDK 1.x to its client. Each question is a request of
+its own."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What a server of the official Python SDK 2.x asks its client: by resolvers, which serve every
-revision.
+"""Questions of a server of the official Python SDK 2.x to its client, by resolvers, which serve
+every revision.
 
-Where there is no resolver (a URL, a prompt, a resource) the result that asks is made by hand in
-2026-07-28.
+If no resolver exists (a URL, a prompt, a resource), the result with the question is written by hand
+in 2026-07-28.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def embedded() -> Any:
 
 
 class Features:
-    """What is registered, and what the one client of this process wants to hear."""
+    """The registered features, and the subscriptions of the only client of this process."""
 
     def __init__(self, server: Any) -> None:
         self.server = server

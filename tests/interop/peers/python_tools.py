@@ -49,7 +49,7 @@ class Weather(TypedDict):
 
 
 class Cancellations:
-    """How many slow calls were cancelled, and somebody who waits for the next."""
+    """Counts cancelled slow calls, and wakes a caller that waits for the next one."""
 
     def __init__(self) -> None:
         self.count = 0

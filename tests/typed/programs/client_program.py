@@ -1,4 +1,4 @@
-"""What a client returns has types."""
+"""The results of a client have types."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Union

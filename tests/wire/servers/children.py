@@ -33,7 +33,7 @@ CODE = ': > "$0"; exec sleep "$1"'
 
 
 def work(path: str, seconds: float) -> int:
-    """What a child does: show that it runs, and last."""
+    """The work of a child: show that it runs, and last."""
     Path(path).touch()
     end = time.monotonic() + seconds
     # A signal that arrives between Python's check for signals and the system call interrupts no
@@ -132,7 +132,7 @@ def end(pid: int) -> str:
             except BrokenProcessPool:
                 return "broken"
     with pool:
-        # A pool starts another worker in the place of one that was killed; its job is lost.
+        # A pool replaces a worker that was killed; its job is lost.
         while pid in _started():
             if result.ready():
                 return str(result.get())
@@ -198,7 +198,8 @@ def return_in_a_child() -> int:
 
 @server.tool(executor=EXECUTOR)
 def connection_in_a_child() -> str:
-    """What a forked child gets that calls `run` of the server, and uses a connection, of its parent."""
+    """Return the errors in a forked child that calls `run` of its parent's server, and uses its
+    parent's connection."""
     with minimcp.connect(minimcp.Server("other")) as client:
         reading, writing = os.pipe()
         pid = os.fork()

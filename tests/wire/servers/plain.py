@@ -62,7 +62,7 @@ def big(size: int) -> str:
 
 
 def slow(seconds: float, ctx: Context) -> str:
-    """Say that it has begun, to whom wants progress, and sleep as a tool should."""
+    """Report the start to callers that request progress, and sleep as a tool should."""
     ctx.progress(0)
     ctx.sleep(seconds)
     return "slept"
@@ -82,7 +82,7 @@ def hold(name: str) -> str:
 
 
 def release(name: str) -> str:
-    """Let `hold` go on."""
+    """Release `hold`."""
     gate(name, gates).set()
     return "done"
 
@@ -108,7 +108,7 @@ def watch(name: str, ctx: Context) -> str:
 
 
 def wait_for(name: str, what: str) -> str:
-    """Wait until a `hold` or `watch` of this name has begun or ended, and say how it ended."""
+    """Wait until a `hold` or `watch` of this name has begun or ended, and return how it ended."""
     table = reached if what == "begin" else gates
     happened = gate(name, table).wait(30)
     return ended.get(name, "open") if happened else "nothing happened"
@@ -150,7 +150,7 @@ def log_all(ctx: Context) -> str:
 
 
 def about(ctx: Context) -> dict[str, Any]:
-    """What the handler sees of its request."""
+    """Return the handler's view of its request."""
     return {
         "revision": ctx.revision,
         "id": ctx.request_id,
@@ -168,7 +168,7 @@ def fail(message: str) -> str:
 
 
 class Wordless(Exception):
-    """An exception that cannot even say what it is."""
+    """An exception that cannot be converted to text."""
 
     def __str__(self) -> str:
         raise RuntimeError("no words")
@@ -258,7 +258,8 @@ def prints(kind: str) -> str:
 
 
 def child_descriptors() -> str:
-    """What a child process that inherits all it can has open, as "number target" lines."""
+    """Return the open descriptors of a child process that inherits all it can, as lines "number
+    target"."""
     import subprocess
 
     program = (

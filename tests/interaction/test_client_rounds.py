@@ -1,4 +1,5 @@
-"""Calls whose results are questions: what is asked, what is sent again, and how it ends."""
+"""Calls with questions as results, from the client's side: the questions, the retries, and the end
+of the call."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def asks(state: Any = None, /, **questions: Any) -> Any:
 
 
 def connected(answers: Any, **host: Any) -> "tuple[minimcp.Client, Any]":
-    """A client, and the server whose `tools/call` answers these, one after the other."""
+    """Return a client, and a server whose `tools/call` returns these results, one after the other."""
     answers = {"tools/call": answers} if isinstance(answers, list) or callable(answers) else answers
     server = Answering(answers, modern=True)
     host.setdefault("timeout", WAIT)
@@ -51,7 +52,7 @@ def connected(answers: Any, **host: Any) -> "tuple[minimcp.Client, Any]":
 
 
 def legs(server: Any, method: str = "tools/call") -> List[Dict[str, Any]]:
-    """What was sent, without the envelope."""
+    """Return the params of the sent requests, without the envelope."""
     sent = [
         message["params"] for message in server.pipe.messages if message.get("method") == method
     ]
@@ -77,7 +78,7 @@ HOST: Dict[str, Any] = {"elicit": person, "sample": lambda request: "ho", "roots
     "M:SAM-1",
     "M:BASE-10",
 )
-def test_every_question_is_answered_and_the_call_sent_again() -> None:
+def test_every_question_is_answered_and_the_call_is_sent_again() -> None:
     state = '{"looks": "like JSON", "\u2603": "' + "x" * 1_000_000 + '"}'
     client, server = connected([asks(state, a=ELICIT, b=SAMPLE, c=ROOTS), DONE], **HOST)
     with client:
@@ -128,7 +129,7 @@ def test_only_the_latest_round_is_sent() -> None:
 
 
 @pytest.mark.requirement("M:MRTR-C7")
-def test_a_call_that_is_only_put_off_is_sent_again_soon() -> None:
+def test_a_call_without_questions_is_sent_again_soon() -> None:
     moments: List[float] = []
     answers = [asks(str(number)) for number in range(5)]
 
@@ -145,7 +146,7 @@ def test_a_call_that_is_only_put_off_is_sent_again_soon() -> None:
 
 
 @pytest.mark.requirement("M:MRTR-C8", "M:SAM-9")
-def test_a_server_that_always_asks() -> None:
+def test_a_server_that_always_asks_is_a_violation() -> None:
     client, server = connected([asks("s", a=ELICIT)], **HOST)
     with client, pytest.raises(minimcp.ProtocolViolation, match="more than 10 times") as caught:
         client.call_tool("t")
@@ -189,7 +190,7 @@ def test_a_refusal_reaches_the_caller_and_nothing_more_is_sent(
 
 
 @pytest.mark.requirement("M:MRTR-C12", "M:SAM-3", "M:ROOT-1")
-def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
+def test_an_undeclared_question_is_a_violation_and_no_handler_runs() -> None:
     asked: List[Any] = []
     tools = {**SAMPLE["params"], "tools": []}  # type: ignore[dict-item]
     url = {
@@ -240,7 +241,7 @@ def test_what_was_not_declared_is_a_violation_and_nobody_is_asked() -> None:
         {"inputRequests": {"a": ELICIT}, "requestState": 5},
     ],
 )
-def test_questions_that_make_no_sense(members: Any) -> None:
+def test_malformed_questions_are_violations(members: Any) -> None:
     client, server = connected([result(resultType="input_required", **members), DONE], **HOST)
     with client, pytest.raises(minimcp.ProtocolViolation, match="tools/call"):
         client.call_tool("t")
@@ -248,7 +249,7 @@ def test_questions_that_make_no_sense(members: Any) -> None:
 
 
 @pytest.mark.requirement("M:MRTR-C14")
-def test_a_host_may_keep_the_questions_and_go_on_later() -> None:
+def test_a_host_may_keep_the_questions_and_answer_later() -> None:
     client, server = connected([asks("1", a=ELICIT), asks(None, b=ELICIT), DONE], **HOST)
     with client:
         kept = client.request("tools/call", {"name": "t"}, raw=True)
@@ -264,7 +265,7 @@ def test_a_host_may_keep_the_questions_and_go_on_later() -> None:
 
 
 @pytest.mark.requirement("M:MRTR-C6")
-def test_of_many_at_once_each_has_its_own_rounds() -> None:
+def test_concurrent_calls_have_their_own_rounds() -> None:
     def answer(message: Any) -> Any:
         params = message["params"]
         if params["name"] == "plain" or "inputResponses" in params:
@@ -285,7 +286,7 @@ def test_of_many_at_once_each_has_its_own_rounds() -> None:
 
 
 class Slow:
-    """A handler that is told when to answer."""
+    """A handler that answers when the test allows it."""
 
     def __init__(self) -> None:
         self.begun, self.gate = threading.Event(), threading.Event()
@@ -338,7 +339,7 @@ def test_no_more_handlers_run_at_once_than_the_host_allows() -> None:
         assert len(slow.requests) == 2 + 20, "nobody waits for the others of the first call"
 
 
-def test_a_pause_ends_with_cancel_and_close_and_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cancel_close_and_timeout_end_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_PAUSE_SECONDS", 6 * WAIT)
     token = CancelToken()
     client, server = connected([asks("s")])
@@ -358,7 +359,7 @@ def test_a_pause_ends_with_cancel_and_close_and_time(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.requirement("M:MRTR-C11", "M:CAN-7")
-def test_the_clock_stands_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_timeout_is_paused_while_a_handler_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     slow, moved = Slow(), MovedTime()
     monkeypatch.setattr(deadlines, "time", moved)
     client, server = connected([asks("s", a=ELICIT), silence, DONE], handlers=slow)

@@ -1,5 +1,4 @@
-"""Handlers that wait where they ask, as they do over stdio and in memory (2026-07-28), and those
-that give way and run again."""
+"""The rounds of a call in 2026-07-28: handlers that wait for an answer, give way, and run again."""
 
 from __future__ import annotations
 
@@ -8,25 +7,34 @@ import threading
 from queue import SimpleQueue
 from random import Random
 from threading import Semaphore
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Optional, Set
 
 import pytest
 
-from minimcp import Cancelled, Context, Limits, Serial, Server, UrlElicitationRequired
+from minimcp import (
+    Cancelled,
+    Context,
+    Elicit,
+    Limits,
+    ListRoots,
+    Serial,
+    Server,
+    UrlElicitationRequired,
+)
 from minimcp.engine.incoming import current_request
 from minimcp.features import input_rounds
 from minimcp.features.input_rounds import WaitingChannel, WaitingHandlers
 
-from ..answering import R5
+from ..answering import R4, R5
 from ..inside import connections_of, feature_of, incoming_of
-from ..interaction.raw_client import RawClient
-from ..interaction.test_asking import user
 from ..scripted import Task
 from ..support import WAIT, eventually
+from .raw_client import RawClient
+from .test_asking import user
 
 
 class Effects:
-    """A server whose tool does something before it asks, and keeps what happened to it."""
+    """A server whose tool acts before it asks, and records the outcome."""
 
     def __init__(self, **options: Any) -> None:
         self.server, self.began, self.ended = (
@@ -53,7 +61,7 @@ class Effects:
                 raise
 
 
-def test_a_handler_goes_on_as_the_request_that_brings_the_answer() -> None:
+def test_a_handler_continues_as_the_request_with_the_answer() -> None:
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
         first = client.once("tools/call", name="act", arguments={}, _meta={"progressToken": "one"})[
@@ -71,22 +79,58 @@ def test_a_handler_goes_on_as_the_request_that_brings_the_answer() -> None:
     effects.server.close()
 
 
-def test_an_answer_that_does_not_fit_or_is_missing_is_asked_for_again() -> None:
-    effects = Effects()
+@pytest.mark.requirement("M:MRTR-S20", "M:ELI-6")
+@pytest.mark.parametrize("most", [0, 16])
+def test_an_answer_that_is_missing_or_invalid_is_asked_for_again(
+    most: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "minimcp")
+    effects = Effects(limits=Limits(waiting_handlers=most))
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
-        unfit = {"action": "accept", "content": {"n": "x"}}
-        for answers in ({}, {"elicit-1": unfit}, {"other": {"action": "decline"}}):
-            again = {"requestState": state, "inputResponses": answers}
-            result = client.once("tools/call", name="act", arguments={}, **again)["result"]
+        invalid = {"action": "accept", "content": {"n": "x"}}
+        for answers in ({}, {"elicit-1": invalid}, {"other": {"action": "decline"}}):
+            retry = {"requestState": state, "inputResponses": answers}
+            result = client.once("tools/call", name="act", arguments={}, **retry)["result"]
             assert [*result["inputRequests"]] == ["elicit-1"]
             state = result["requestState"]
-    assert effects.runs == 1
-    assert effects.ended.get(timeout=WAIT).startswith("Cancelled"), "its client has gone"
+        assert effects.runs == (1 if most else 4)
+        assert caplog.text.count("elicit-1 is asked again") == 1
+    if most:
+        assert effects.ended.get(timeout=WAIT).startswith("Cancelled"), "its client has gone"
     effects.server.close()
 
 
-def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
+@pytest.mark.requirement("M:MRTR-S8", "M:MRTR-S9", "M:MRTR-S12")
+@pytest.mark.parametrize("most", [0, 16])
+def test_questions_may_be_answered_in_several_rounds(most: int) -> None:
+    server, runs = Server("asks", limits=Limits(waiting_handlers=most)), []
+
+    @server.tool
+    def act(ctx: Context) -> str:
+        """Ask two questions at once."""
+        runs.append(ctx.round)
+        found = ctx.ask_all({"a": Elicit("?", {"n": int}), "b": ListRoots()})
+        return f"{found['a'].content} {found['b']}"
+
+    def answer(result: Dict[str, Any], **answers: Any) -> Dict[str, Any]:
+        retry = {"requestState": result["requestState"], "inputResponses": answers}
+        found: Dict[str, Any] = client.once("tools/call", name="act", arguments={}, **retry)
+        return found["result"]  # type: ignore[no-any-return]
+
+    with RawClient(server, R5, {}) as client:
+        result = client.once("tools/call", name="act", arguments={})["result"]
+        assert [*result["inputRequests"]] == ["a", "b"]
+        yes = {"action": "accept", "content": {"n": 1}}
+        result = answer(result, a=yes, stranger=yes)
+        assert [*result["inputRequests"]] == ["b"]
+        result = answer(result, b={"roots": []}, a={"action": "decline"})
+        assert result["content"][0]["text"] == "{'n': 1} []", "the first answer counts"
+    assert runs == ([1] if most else [1, 2, 3])
+    server.close()
+
+
+def test_a_question_without_an_answer_in_time_ends_the_handler() -> None:
     effects = Effects(limits=Limits(ask_timeout=0.05))
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
@@ -101,7 +145,7 @@ def test_a_question_that_is_not_answered_in_time_ends_the_handler() -> None:
     effects.server.close()
 
 
-def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> None:
+def test_a_timeout_at_the_moment_of_a_question_sends_no_second_response() -> None:
     server = Server("asks")
 
     @server.tool(timeout=WAIT)
@@ -121,7 +165,7 @@ def test_a_timeout_that_comes_just_as_a_handler_asks_is_no_second_answer() -> No
     server.close()
 
 
-def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
+def test_a_thread_that_asks_after_its_handler_returned_is_cancelled() -> None:
     server, asking = Server("asks"), []
 
     @server.tool
@@ -146,7 +190,7 @@ def test_nobody_waits_for_a_handler_that_has_left_a_thread_which_asks() -> None:
 
 
 @pytest.mark.parametrize("end", ["input", "close"])
-def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
+def test_waiting_handlers_are_cancelled_at_the_end(end: str) -> None:
     effects = Effects(limits=Limits(drain_grace=10 * WAIT))
     with RawClient(effects.server, R5, {}) as client:
         client.once("tools/call", name="act", arguments={})
@@ -157,7 +201,7 @@ def test_handlers_that_wait_are_cancelled_at_the_end(end: str) -> None:
     effects.server.close()
 
 
-def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_and_steps() -> None:
+def test_a_handler_that_runs_again_after_a_url_keeps_its_answers_and_steps() -> None:
     server, steps, messages = Server("payments"), [], []
     wanted = {
         "mode": "url",
@@ -188,7 +232,9 @@ def test_a_handler_that_runs_again_because_a_url_was_needed_keeps_its_answers_an
 
 
 @pytest.mark.requirement("M:BASE-12")
-def test_one_of_many_that_come_with_one_state_goes_on_and_the_others_run_again() -> None:
+def test_of_many_retries_with_one_state_one_continues_the_handler_and_the_others_run_again() -> (
+    None
+):
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
         state = client.once("tools/call", name="act", arguments={})["result"]["requestState"]
@@ -216,7 +262,7 @@ def again(first: Dict[str, Any], answer: Any = None) -> Dict[str, Any]:
 
 
 def waiting(server: Server) -> List[Any]:
-    """The askers of the handlers that wait, those that have waited longest first."""
+    """Return the channels of the waiting handlers, the longest wait first."""
     by_sink = feature_of(server, "rounds").waiting._waiting
     return [channel for waits in by_sink.values() for channel in waits.values()]
 
@@ -229,22 +275,25 @@ def act(client: RawClient, name: str = "x", **params: Any) -> Dict[str, Any]:
 
 
 @pytest.mark.requirement("M:MRTR-S11")
-@pytest.mark.parametrize("most", [0, 1, 2, 16])
-def test_a_thousand_questions_without_an_answer_leave_few_threads(most: int) -> None:
+@pytest.mark.parametrize(("most", "calls"), [(0, 300), (2, 300), (None, 40)])
+def test_questions_without_an_answer_keep_few_threads(most: Optional[int], calls: int) -> None:
     effects = Effects(limits=Limits(waiting_handlers=most, requests=50))
     with RawClient(effects.server, R5, {}) as client:
         before = set(threading.enumerate())
-        firsts = [act(client, str(number)) for number in range(1000)]
-        assert len(waiting(effects.server)) == most
+        firsts = [act(client, str(number)) for number in range(calls)]
+        kept = calls if most is None else most
+        assert len(waiting(effects.server)) == kept
         (channel,) = connections_of(effects.server)
-        assert eventually(lambda: channel.requests.running == most)
+        assert eventually(lambda: channel.requests.running == kept)
+        assert len(channel.requests) == len(channel.calls) == 0
         # On a busy machine some threads have not unwound their handlers yet.
-        assert len(set(threading.enumerate()) - before) <= most + 100
+        assert len(set(threading.enumerate()) - before) <= kept + 100
         # The next call is served, and so are the retries of the newest and of the oldest.
         assert act(client, "next")["resultType"] == "input_required"
-        for number in (0, 999):
+        for number in (0, calls - 1):
             last = act(client, str(number), **again(firsts[number]))
             assert last["content"][0]["text"] == f"{number} accept{{'n': 1}}"
+        assert most is not None or effects.runs == calls + 1, "no handler ran again"
     effects.server.close()
 
 
@@ -274,12 +323,12 @@ def test_the_handler_that_has_waited_longest_gives_way() -> None:
     effects.server.close()
 
 
-def test_connections_do_not_make_each_other_give_way() -> None:
+def test_handlers_give_way_only_to_handlers_of_their_connection() -> None:
     effects = Effects(limits=Limits(waiting_handlers=1))
     with RawClient(effects.server, R5, {}) as one, RawClient(effects.server, R5, {}) as two:
         firsts = [act(one), act(two)]
         assert len(waiting(effects.server)) == 2
-        # A retry that comes by another connection runs the handler again.
+        # A retry on another connection runs the handler again.
         assert act(two, **again(firsts[0]))["content"][0]["text"] == "x accept{'n': 1}"
         assert effects.runs == 3 and len(waiting(effects.server)) == 2
         assert act(two, **again(firsts[1]))["content"][0]["text"] == "x accept{'n': 1}"
@@ -314,7 +363,7 @@ class Once:
             return f"{said} {ctx.call_id} {ctx.round}"
 
 
-def test_a_run_that_follows_has_the_answers_the_steps_and_the_name_of_the_call() -> None:
+def test_the_next_run_has_the_answers_the_steps_and_the_id_of_the_call() -> None:
     once = Once(limits=Limits(waiting_handlers=1))
 
     def round_of(params: Dict[str, Any], number: int) -> Dict[str, Any]:
@@ -351,7 +400,7 @@ def test_a_run_that_follows_has_the_answers_the_steps_and_the_name_of_the_call()
 
 
 @pytest.mark.parametrize("most", [0, 1, 16])
-def test_a_client_is_asked_as_often_as_rounds_allows_whoever_gives_way(most: int) -> None:
+def test_a_client_is_asked_at_most_rounds_times_even_if_handlers_give_way(most: int) -> None:
     effects = Effects(limits=Limits(waiting_handlers=most, rounds=3))
     with RawClient(effects.server, R5, {}) as client:
         result = act(client, questions=5)
@@ -434,7 +483,7 @@ def test_a_handler_that_gives_way_frees_the_thread_of_its_executor(executor: str
     server.close()
 
 
-def test_the_time_of_a_tool_counts_in_each_run() -> None:
+def test_the_timeout_of_a_tool_applies_to_each_run() -> None:
     server, late = Server("asks", limits=Limits(waiting_handlers=1)), threading.Event()
 
     @server.tool(timeout=0.05)
@@ -486,7 +535,7 @@ def test_a_retry_is_cancelled_like_any_request() -> None:
     server.close()
 
 
-def test_what_is_removed_goes_on_where_it_waits() -> None:
+def test_a_removed_tool_continues_where_it_waits() -> None:
     effects = Effects()
     with RawClient(effects.server, R5, {}) as client:
         first = act(client)
@@ -497,47 +546,13 @@ def test_what_is_removed_goes_on_where_it_waits() -> None:
     effects.server.close()
 
 
-def test_a_state_of_another_call_moves_no_handler() -> None:
-    effects = Effects()
-    with RawClient(effects.server, R5, {}) as client:
-        first = act(client, "mine")
-        params = {"name": "act", "arguments": {"name": "other"}, **again(first)}
-        refused = client.once("tools/call", **params)["error"]
-        assert refused["data"] == {"reason": "invalid_request_state"}
-        assert act(client, "mine", **again(first))["content"][0]["text"] == "mine accept{'n': 1}"
-        assert effects.runs == 1
-    effects.server.close()
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, True, "16", float("nan"), float("inf"), []])
-def test_waiting_handlers_is_a_whole_number_or_none(value: Any) -> None:
-    with pytest.raises((TypeError, ValueError), match="waiting_handlers"):
-        Limits(waiting_handlers=value)
-    assert Limits().waiting_handlers == 16
-    assert (
-        Limits(waiting_handlers=0).waiting_handlers,
-        Limits(waiting_handlers=None).waiting_handlers,
-    ) == (0, None)
-
-
-def test_without_a_limit_all_wait() -> None:
-    effects = Effects(limits=Limits(waiting_handlers=None))
-    with RawClient(effects.server, R5, {}) as client:
-        firsts = [act(client, str(number)) for number in range(40)]
-        assert len(waiting(effects.server)) == 40
-        for number, first in enumerate(firsts):
-            act(client, str(number), **again(first))
-        assert effects.runs == 40
-    effects.server.close()
-
-
 # ------------------------------------------------------------ one outcome
 
 
 class Held:
     """A server with one handler that waits, whose wake-up the test holds back.
 
-    The handler's wait returns only when `release` is set, whatever has ended it before.
+    The handler's wait returns only when `release` is set, even if it has ended before.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
@@ -567,10 +582,10 @@ ENDINGS = ("answer", "give way", "loss")
 
 @pytest.mark.parametrize("second", ENDINGS)
 @pytest.mark.parametrize("first", ENDINGS)
-def test_of_two_things_that_end_a_wait_the_first_does(
+def test_the_first_of_two_endings_ends_a_wait(
     monkeypatch: pytest.MonkeyPatch, first: str, second: str
 ) -> None:
-    """The second comes while the thread that waits has not run since the first."""
+    """The second ending happens before the waiting thread has run after the first."""
     held = Held(monkeypatch, waiting_handlers=1, drain_grace=0.0)
     effects = held.effects
     client = RawClient(effects.server, R5, {})
@@ -618,7 +633,7 @@ def test_of_two_things_that_end_a_wait_the_first_does(
     effects.server.close()
 
 
-def test_an_answer_that_comes_as_the_time_is_over_is_the_outcome(
+def test_an_answer_at_the_moment_of_the_timeout_is_the_outcome(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The thread has found no answer in time, and another one has just taken the handler out."""
@@ -642,34 +657,43 @@ def test_an_answer_that_comes_as_the_time_is_over_is_the_outcome(
     effects.server.close()
 
 
-def test_a_call_that_is_cancelled_as_it_asks_sends_no_question() -> None:
-    server, entered, go, ended = Server("asks"), threading.Event(), threading.Event(), SimpleQueue()  # type: ignore[var-annotated]
+@pytest.mark.parametrize(("revision", "most"), [(R4, 16), (R5, 16), (R5, 0)])
+def test_a_cancelled_call_asks_no_question_and_begins_no_step(revision: str, most: int) -> None:
+    server = Server("asks", limits=Limits(waiting_handlers=most))
+    entered, go = threading.Event(), threading.Event()
+    ended: "SimpleQueue[Any]" = SimpleQueue()
 
     @server.tool
     def book(ctx: Context) -> str:
-        """Ask when told so."""
+        """Ask when the test allows it."""
         entered.set()
         assert go.wait(WAIT)
-        try:
-            return ctx.elicit("?", {"n": int}).action
-        except BaseException as error:
-            ended.put(type(error))
-            raise
+        for act in (
+            lambda: ctx.step("s", lambda: ended.put("step")),
+            lambda: ctx.elicit("?", {"n": int}),
+        ):
+            try:
+                act()
+            except BaseException as error:
+                ended.put(type(error))
+        return "never"
 
-    with RawClient(server, R5, {}) as client:
+    with RawClient(server, revision, {}) as client:
         id = client.begin("tools/call", name="book", arguments={})
         assert entered.wait(WAIT)
         client.peer.send(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}
         )
-        assert client.once("server/discover")["result"]
+        assert "result" in client.once("tools/list")
         go.set()
-        assert ended.get(timeout=WAIT) is Cancelled and waiting(server) == []
+        assert [ended.get(timeout=WAIT) for _ in range(2)] == [Cancelled, Cancelled]
+        assert "result" in client.once("tools/list") and client.asked == []
+        assert waiting(server) == []
     server.close()
 
 
 @pytest.mark.parametrize("ask_timeout", [0.02, 600.0])
-def test_under_stress_each_request_has_one_answer(ask_timeout: float) -> None:
+def test_under_stress_each_request_has_one_response(ask_timeout: float) -> None:
     """Retries, copies of retries, other calls, cancellations and timeouts at random."""
     effects = Effects(limits=Limits(waiting_handlers=3, ask_timeout=ask_timeout, workers=8))
     random, interval = Random(27), sys.getswitchinterval()
@@ -694,8 +718,8 @@ def test_under_stress_each_request_has_one_answer(ask_timeout: float) -> None:
                     if "method" in message:
                         continue
                     if message["id"] in cancelled:
-                        # Its handler had taken it out of the table before the cancellation came,
-                        # and sent the response after that.
+                        # Its handler had been removed from the table before the cancellation
+                        # arrived, and sent the response after that.
                         late.append(message["id"])
                         continue
                     return message
