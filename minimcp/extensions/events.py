@@ -288,7 +288,10 @@ class Events(Extension):
 
     def _list_changed(self) -> None:
         if self.server is not None:
-            self.tell(LIST_CHANGED, {}, LIST_FILTER)
+            name = f"ext:{IDENTIFIER}"
+            self.subscriptions.notify_extension(
+                name, LIST_CHANGED, {}, LIST_FILTER, "", sessions=self._handshake
+            )
 
     def _modes_of(self, kind: EventKind) -> list[str]:
         """Return the modes of a type."""

@@ -291,9 +291,16 @@ def test_removing_a_type_ends_its_streams_and_notifies_listeners() -> None:
         with pytest.raises(RpcError):
             client.listen(filters={"eventsListChanged": ["x"]})
         listening = Listening(client)
+        changes = [Listening.to_changes(client, each) for each in (True, False)]
         assert eventually(lambda: listening.methods() == ["active"])
+        assert eventually(lambda: all(each.received for each in changes))
         events.remove(NAME)
         assert eventually(lambda: bool(listening.outcome))
+        assert eventually(lambda: len(changes[0].received) == 2)
+        assert changes[0].methods() == ["acknowledged", "list_changed"]
+        assert changes[1].methods() == ["acknowledged"]
+        for each in changes:
+            each.close()
         error_ = listening.received[-1].params["error"]
         assert error_["code"] == -32011
         assert error_["data"] == {"kind": "event"}

@@ -82,6 +82,21 @@ class Listening:
             self.outcome.append,
         )
 
+    @classmethod
+    def to_changes(cls, client: minimcp.Client, events: bool) -> Listening:
+        """A `subscriptions/listen`, which asks for changes of the list of event types or not."""
+        made = cls.__new__(cls)
+        made.received = []
+        made.outcome = []
+        filters = {"toolsListChanged": True, **({"eventsListChanged": True} if events else {})}
+        made.close = session_of(client).open_stream(
+            "subscriptions/listen",
+            {"notifications": filters},
+            made.received.append,
+            made.outcome.append,
+        )
+        return made
+
     def methods(self) -> List[str]:
         return [each.method.rpartition("/")[2] for each in list(self.received)]
 
