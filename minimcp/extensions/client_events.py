@@ -56,8 +56,8 @@ log = logger("minimcp.client")
 POLL_SECONDS = 5.0
 MIN_POLL_SECONDS = 1.0
 
-# A stream may be silent for a little more than twice the longest pause before a heartbeat. Until the
-# first heartbeat, and at most, that is this many seconds; and at least `MIN_SILENT_SECONDS`.
+# A stream may be silent for a little more than twice the longest pause before a heartbeat. That is
+# this many seconds at most, and until the first heartbeat; at least, it is `MIN_SILENT_SECONDS`.
 SILENT_SECONDS = 60.0
 MIN_SILENT_SECONDS = 2.0
 
@@ -201,7 +201,8 @@ class Occurrences:
         # How the last stream ended, and the number of the current one.
         self._outcome: Optional[Outcome] = None
         self._number = 0
-        self._opened_at = self._heard_at = time.monotonic()
+        self._opened_at = time.monotonic()
+        self._heard_at = self._opened_at
         self._longest_pause: Optional[float] = None
         self._pause = FIRST_PAUSE_SECONDS
         self._next_at = 0.0
@@ -401,7 +402,8 @@ class Occurrences:
         self._number += 1
         self._outcome = None
         self._longest_pause = None
-        self._opened_at = self._heard_at = time.monotonic()
+        self._opened_at = time.monotonic()
+        self._heard_at = self._opened_at
         params = {**self._params, "cursor": self.cursor}
         take = partial(self._take, self._number)
         self._end = call.session.open_stream(

@@ -178,6 +178,8 @@ class Events(Extension):
         self._begun: dict[tuple[str, str], int] = {}
         self._nudge = CancelToken()
         self._has_thread = False
+        for kind in self._kinds.values() if self.server is not None else ():
+            self._attach(kind)  # another thread may have held the lock of a log
 
     def install(self, server: Any) -> None:
         """Become a part of a server, see `Extension.install`."""
@@ -342,6 +344,8 @@ class Events(Extension):
             The id.
 
         Raises:
+            TypeError: The id is not a str.
+            StoreUnavailable: The store of the server cannot be reached.
             ValueError: The type is unknown, the data does not match its schema, the timestamp has
                 no time zone, or the occurrence is too long. Nothing is logged then.
             RuntimeError: The object does not belong to a server yet.
@@ -351,6 +355,8 @@ class Events(Extension):
             raise ValueError(f"there is no event type {name!r:.60} to emit")
         if self.server is None:
             raise RuntimeError("this object has no server: write Server(extensions=[events])")
+        if not isinstance(id, (str, type(None))):
+            raise TypeError(f"the id of an event must be a str, not {id!r:.60}")
         made = Occurrence(kind.check(data), id=id or f"evt_{token_hex(12)}", timestamp=timestamp)
         made.name = name
         wire = made.to_wire()
@@ -657,7 +663,8 @@ class PushStream:
             raise InvalidRequest(f"the id must have at most {MAX_ID_CHARACTERS} characters")
         kind, arguments, values = events._subscription(incoming, "push")
         stream = cls(events, incoming, kind, arguments, values)
-        stream._position, gap = events._begin_at(kind, values, incoming.request.params)
+        position, gap = events._begin_at(kind, values, incoming.request.params)
+        stream._position = position
         with events._lock:
             others = [each for each in events.open_streams if each.client == stream.client]
             for name, count, most in (

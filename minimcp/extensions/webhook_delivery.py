@@ -482,7 +482,8 @@ class Deliverer:
             return
         subscription.kind = kind
         kind.refresh(self._events.clock())
-        subscription.position, gap = kind.resume(subscription.values, row["cursor"], None)
+        position, gap = kind.resume(subscription.values, row["cursor"], None)
+        subscription.position = position
         if gap:
             self._add_gap(subscription)
 

@@ -235,6 +235,8 @@ def test_wrong_data_is_rejected_in_the_thread_of_the_author() -> None:
         ):
             with pytest.raises(ValueError, match=message):
                 events.emit(*arguments, **options)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="id of an event"):
+            events.emit(NAME, Ticket("1"), id=7)  # type: ignore[arg-type]
         assert len(client.poll_events(NAME, cursor=cursor)) == 0
 
 
