@@ -166,6 +166,7 @@ class Events(Extension):
         self._handshake = handshake
         self._kinds: dict[str, EventKind] = {}
         self.deliverer: Any = None
+        self.is_closed = False
         # Returns the seconds since 1970.
         self.clock = time.time
         self.renew_in_fork()
@@ -387,6 +388,7 @@ class Events(Extension):
 
     def close(self) -> None:
         """Stop delivering webhooks in this process. Idempotent."""
+        self.is_closed = True
         if self.deliverer is not None:
             self.deliverer.close()
 

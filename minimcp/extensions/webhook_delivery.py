@@ -123,7 +123,6 @@ class Deliverer:
         self._options = options
         self._store = events.store
         self._pool = Pool(WORKERS, "minimcp-webhooks")
-        self._is_closed = False
         self._prefix = events._key("event-subscription", "")
         self._changes_key = events._key("event-changes")
         self._lease_key = events._key("event-lease")
@@ -341,7 +340,7 @@ class Deliverer:
     def start(self) -> None:
         """Start the thread that delivers, if it does not run and there are subscriptions."""
         with self._lock:
-            if not (self._has_thread or self._is_closed) and self._store.list(
+            if not (self._has_thread or self._events.is_closed) and self._store.list(
                 self._prefix, limit=1
             ):
                 self._has_thread = True
@@ -361,7 +360,7 @@ class Deliverer:
                 after = self._versions()
                 with self._lock:
                     is_idle = not self._store.list(self._prefix, limit=1)
-                    if is_idle or self._is_closed:
+                    if is_idle or self._events.is_closed:
                         self._has_thread = False
                         self._release_lease()
                         return
@@ -374,7 +373,6 @@ class Deliverer:
 
     def close(self) -> None:
         """End the thread. Another process takes over at once."""
-        self._is_closed = True
         self._release_lease()
         self._nudge.cancel()
 

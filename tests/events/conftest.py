@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 
 import minimcp
-from minimcp import Bearer, HttpServer, SqliteStore, Webhooks
+from minimcp import Bearer, Events, HttpServer, SqliteStore, Webhooks
 
 from ..support import WAIT
 from .receiver import PEM, SECRET, Receiver
@@ -45,11 +45,13 @@ class Service:
         webhooks = options.pop("webhooks", {})
         hooks = {"private_addresses": True, "timeout": 3.0, **webhooks}
         auth = Bearer.static({"a": {"sub": "ada"}, "b": {"sub": "bob"}})
-        self.events = tickets(webhooks=Webhooks(**hooks), auth=auth, **options)
+        server = {each: options.pop(each) for each in ("store", "wants") if each in options}
+        made = Events(webhooks=Webhooks(**hooks), **options)
+        if not delivers:
+            made.close()  # only `deliver_now` delivers
+        self.events = tickets(events=made, auth=auth, **server)
         self.clock = Clock()
         self.events.clock = self.clock
-        if not delivers:
-            self.events.close()  # only `deliver_now` delivers
         self.running = self.events.server.start_http(port=0)
         self.clients = [
             minimcp.connect(HttpServer(self.running.url, auth=token), timeout=WAIT)
