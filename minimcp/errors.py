@@ -86,6 +86,8 @@ class RpcError(McpError):
     """
 
     from_peer: bool = False
+    # Whether an extension of the protocol defines the code, which is then sent in every revision.
+    of_extension = False
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         if isinstance(code, bool) or not isinstance(code, int):

@@ -26,7 +26,7 @@ from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
 from .test_layers import core_modules
 
-BLOCKS = 46
+BLOCKS = 49
 """Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
 
 

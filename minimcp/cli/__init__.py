@@ -26,6 +26,7 @@ COMMANDS = {
     "list": ("commands", "show a server's tools, resources and prompts with their arguments"),
     "call": ("commands", "call a tool of a server"),
     "tasks": ("commands", "list a server's tasks, show one task, or cancel it"),
+    "events": ("events", "list a server's event types, and poll or follow events"),
     "read": ("commands", "read a resource of a server"),
     "prompt": ("commands", "get a prompt of a server"),
     "ping": ("commands", "check that a server answers"),

@@ -50,6 +50,7 @@ from ..protocol.lifecycle import (
     INPUT_REQUIRED,
     LISTEN,
     LOG_LEVEL_KEY,
+    STREAMS,
     SUBSCRIPTION_KEY,
     Handshake,
     Offer,
@@ -531,7 +532,7 @@ class Link(Host):
             self._put(lambda: incoming.send(notification.method, params), notification)
 
         def before_sending(params: Result, id: Any) -> Result:
-            if method == LISTEN:
+            if method in STREAMS:
                 streams.append(id)
                 session.streams[id] = forward
             return envelope[0](params, id) if envelope else params
@@ -542,7 +543,7 @@ class Link(Host):
             for id in streams:
                 session.streams.pop(id, None)
         self._flush()
-        if method == LISTEN and isinstance(answer, dict):
+        if method in STREAMS and isinstance(answer, dict):
             return with_meta(answer, add=subscription)
         if isinstance(answer, Failure):
             return answer
@@ -668,7 +669,7 @@ class Link(Host):
 
     def _calls(self) -> list[IncomingRequest]:
         """Return the running requests except streams, oldest first."""
-        return [each for each in list(self.running) if each.request.method != LISTEN]
+        return [each for each in list(self.running) if each.request.method not in STREAMS]
 
     def _ask(self, question: IncomingRequest) -> Any:
         """Forward a question of the server to the client in front.

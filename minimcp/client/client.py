@@ -37,8 +37,10 @@ from .session import Cancel, OnProgress, Outcome, Params, check_token, repr_of, 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
+    from ..extensions.client_events import Occurrences
     from ..extensions.client_skills import Skill
     from ..extensions.client_tasks import Task
+    from ..extensions.event_types import EventBatch, EventType, Occurrence
     from .subscriptions import Changes, ClientSubscriptions
 
     P = ParamSpec("P")
@@ -902,6 +904,109 @@ class Client:
             skill = get_skill(self, call, uri)
         skill.load(call)
         return skill
+
+    # ------------------------------------------------------------ events
+
+    def list_events(
+        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+    ) -> list[EventType]:
+        """Return the event types that the server lists, from all pages of the list.
+
+        Arguments and exceptions are those of `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server does not declare events.
+        """
+        from ..extensions.client_events import list_types
+
+        return list_types(Call(self._sessions, timeout, cancel), cache)
+
+    def poll_events(
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        cursor: Optional[str] = None,
+        max_age: Optional[float] = None,
+        max_events: Optional[int] = None,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> EventBatch[Any]:
+        """Return the events since a cursor. Save ``batch.cursor`` every time for the next poll.
+
+        Exceptions are those of `request`, and:
+
+        Args:
+            name: The event type.
+            arguments: The arguments of the subscription; None means no arguments.
+            cursor: The position to begin after. None begins now: the batch has only a cursor.
+            max_age: Seconds; older events are left out. None leaves out none.
+            max_events: Maximum number of events; None means all, from at most 1,000 pages.
+                ``batch.more`` says whether some are left.
+
+        Raises:
+            CapabilityNotSupported: The server does not declare events.
+            EventError: The server rejected the subscription.
+        """
+        from ..extensions.client_events import params_of, poll
+
+        call = Call(self._sessions, timeout, cancel)
+        return poll(call, params_of(name, arguments, cursor, max_age), max_events)
+
+    def events(
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        cursor: Optional[str] = None,
+        max_age: Optional[float] = None,
+        mode: Optional[str] = None,
+        on_gap: Optional[Callable[[Optional[str]], Any]] = None,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> Occurrences:
+        """Subscribe to events: ``with client.events("ticket.updated") as stream: ...``.
+
+        Arguments and exceptions are those of `poll_events`, and:
+
+        Args:
+            mode: "push", "poll", or None (push if the server offers it).
+            on_gap: Function that is called with the new cursor if events may be lost; None calls
+                nothing. The next event has ``missed`` set in any case.
+            timeout: Seconds until the subscription begins. It may then be silent forever.
+
+        Returns:
+            An iterator that blocks, reconnects and drops duplicates, and a context manager.
+        """
+        from ..extensions.client_events import Occurrences, params_of
+
+        call = Call(self._sessions, timeout, cancel)
+        params = params_of(name, arguments, cursor, max_age)
+        return Occurrences(self, call, params, mode, on_gap)
+
+    def on_event(
+        self,
+        name: str,
+        function: Callable[[Occurrence], Any],
+        arguments: Arguments = None,
+        *,
+        cursor: Optional[str] = None,
+        mode: Optional[str] = None,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> Occurrences:
+        """Call a function with each event, on the thread of this client's other callbacks.
+
+        Arguments and exceptions are those of `events`. Close the result to end it. An exception of
+        the function is logged.
+        """
+        from ..extensions.client_events import call_for_each
+
+        occurrences = self.events(
+            name, arguments, cursor=cursor, mode=mode, timeout=timeout, cancel=cancel
+        )
+        call_for_each(occurrences, function, self)
+        return occurrences
 
     # ------------------------------------------------------------ prompts
 

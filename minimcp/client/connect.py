@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 
 LATE = frozenset(
     {
+        "extensions.client_events",
         "extensions.client_skills",
         "extensions.client_tasks",
         "http.client",

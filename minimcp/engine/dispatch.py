@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
 from ..errors import ConnectionLost, RpcError
 from ..log import logger
-from ..protocol.lifecycle import LISTEN
+from ..protocol.lifecycle import STREAMS
 from ..protocol.messages import (
     Failure,
     Notification,
@@ -121,7 +121,7 @@ class Dispatcher:
     def _end_stream(self, params: Result) -> bool:
         """End a stream of change notifications, the only call that a server may cancel."""
         call = self._owner.calls.find(params.get("requestId"))
-        if call is None or call.method != LISTEN:
+        if call is None or call.method not in STREAMS:
             return False
         reason = one_line(params.get("reason"))
         return self._owner.calls.settle(

@@ -29,7 +29,7 @@ from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, InternalError, RpcError
 from ..log import logger
-from ..protocol.lifecycle import LISTEN, Peer
+from ..protocol.lifecycle import EVENT_STREAM, STREAMS, Peer
 from ..protocol.messages import (
     Failure,
     Id,
@@ -645,13 +645,14 @@ class Endpoint(HttpService):
             writer.send(202, [], b"")
             return
         assert peer is not None and route is not None
-        listens = message.method == LISTEN
+        listens = message.method in STREAMS
         streams = streams and (listens or not self.options.json_response)
         forms = headers.cache["forms"]
         if forms != BOTH_FORMS or (listens and not streams):
             check_form(forms, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
+        response.takes_comments = message.method != EVENT_STREAM
         if client.names:
             response.pool = client.pool_of(self.pool, self._limits.workers)
         if forms != BOTH_FORMS:
@@ -1002,7 +1003,8 @@ class Endpoint(HttpService):
             self._end_unused()
             if self.options.keepalive is not None:
                 for each in list(self._open.values()):
-                    each.keep_alive(self.options.keepalive / 2)
+                    if each.takes_comments:
+                        each.keep_alive(self.options.keepalive / 2)
         finally:  # a store or a trace may raise
             with self._changed:
                 self._forget_look = None

@@ -41,6 +41,12 @@ SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
 
 # The request that opens a stream of change notifications.
 LISTEN = "subscriptions/listen"
+
+# The method of the events extension that opens a stream.
+EVENT_STREAM = "events/stream"
+
+# The requests that stay open and are answered by notifications.
+STREAMS = (LISTEN, EVENT_STREAM)
 # The first notification of that stream.
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
@@ -489,7 +495,7 @@ class Negotiation:
         rank = None if level is None else log_rank(level)
         if type(info) is not dict:
             info = {}
-        if request.method == LISTEN:  # the stream keeps the peer in memory
+        if request.method in STREAMS:  # the stream keeps the peer in memory
             info = _bounded(info)
             capabilities = _bounded(capabilities)
         return Peer(revision, info=info, capabilities=capabilities, log_rank=rank)

@@ -38,7 +38,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["chek"], "unknown command 'chek', did you mean check? The commands are demo, list,"),
         (
             ["bake"],
-            "unknown command 'bake'; the commands are demo, list, call, tasks, read, prompt, ping, login, logout, whoami,",
+            "unknown command 'bake'; the commands are demo, list, call, tasks, events, read, prompt, ping, login, logout, whoami,",
         ),
         (["call"], "the following arguments are required: TARGET, TOOL"),
         (["read", "x.py"], "the following arguments are required: URI"),

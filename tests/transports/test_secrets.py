@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import socket
+import time
 import traceback
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
@@ -583,6 +584,11 @@ USES: Dict[Tuple[str, str], List[Callable[[], Any]]] = {
     ("Server", "state_keys"): [
         lambda: minimcp.Server("x", state_keys=[SENTINEL]), lambda: minimcp.Server("x", state_keys=[SENTINEL.encode()]),  # type: ignore[list-item]
         lambda: minimcp.Server("x", state_keys=SENTINEL),  # type: ignore[arg-type]
+    ],
+    ("verify_webhook", "headers"): [
+        lambda: minimcp.verify_webhook({"webhook-signature": SENTINEL}, SENTINEL.encode(), "whsec_" + 32 * "A"),
+        lambda: minimcp.verify_webhook({"webhook-id": SENTINEL, "webhook-timestamp": SENTINEL}, b"", "whsec_" + 32 * "A"),
+        lambda: minimcp.verify_webhook({"webhook-id": "1", "webhook-timestamp": str(int(time.time()))}, b"", SENTINEL),
     ],
 }  # fmt: skip
 
