@@ -183,3 +183,8 @@ def modules_of(package: Any) -> Any:
 def make_endpoint(server: Any, **options: Any) -> Any:
     """A new endpoint of a server."""
     return server._endpoint("/mcp", **{"max_streams": server._limits.streams, **options})
+
+
+def exchange_of(entry: Any) -> Any:
+    """Return the HTTP exchange that read the catalog of an entry."""
+    return entry._reader.exchange

@@ -40,8 +40,9 @@ BELOW = {
     "auth": f"{BASE} protocol types schema engine server client http",
     "stores": f"{BASE} protocol types schema engine http",
     "extensions": f"{BASE} protocol types schema engine server client http auth features stores",
+    "terminal": "text types schema",
     "testing": f"{BASE} protocol types schema engine stdio server client http auth features __init__",
-    "cli": f"{BASE} protocol types schema engine stdio server client http auth stores extensions testing features __init__",
+    "cli": f"{BASE} protocol types schema engine stdio server client http auth stores extensions testing terminal features __init__",
     "__main__": "cli",
     "__init__": BASE,
 }
@@ -51,14 +52,15 @@ TABLES: Mapping[str, Iterable[str]] = {"client": connect.LATE, "server": feature
 """By folder, the modules of other folders that it may import inside a function."""
 
 UPWARD = {
+    "errors.py": "types",
     "server/server.py": "stdio",
     "server/run.py": "stdio",
     "http/fetch.py": "auth",
 }
 """Imports inside a function that are allowed in addition to the tables: the transports that a
-server is asked for by name, and tokens."""
+server is asked for by name, tokens, and what notebooks show."""
 
-MAX_FILES, MAX_ENTRIES = 158, 21
+MAX_FILES, MAX_ENTRIES = 190, 22
 
 FOREIGN = frozenset(
     {
@@ -303,7 +305,44 @@ print(json.dumps({{"server": ours, "client": here, "standard": sorted({{*there}}
 """
 
 STANDARD = frozenset(
-    ["atexit", "collections", "contextlib", "contextvars", "copy", "copyreg", "enum", "fcntl", "functools", "heapq", "importlib", "genericpath", "itertools", "json", "keyword", "math", "operator", "os", "posixpath", "queue", "re", "reprlib", "select", "signal", "sre_compile", "sre_constants", "sre_parse", "stat", "struct", "sys", "threading", "time", "types", "typing", "warnings", "weakref"]
+    [
+        "atexit",
+        "collections",
+        "contextlib",
+        "contextvars",
+        "copy",
+        "copyreg",
+        "enum",
+        "fcntl",
+        "functools",
+        "heapq",
+        "importlib",
+        "genericpath",
+        "itertools",
+        "json",
+        "keyword",
+        "math",
+        "operator",
+        "os",
+        "posixpath",
+        "queue",
+        "re",
+        "reprlib",
+        "select",
+        "signal",
+        "sre_compile",
+        "sre_constants",
+        "sre_parse",
+        "stat",
+        "struct",
+        "sys",
+        "threading",
+        "time",
+        "types",
+        "typing",
+        "warnings",
+        "weakref",
+    ]
 )
 """The modules of the standard library that a hello server may load; others take longer than all of
 its own code. `dataclasses`, `inspect` and `logging` took a third of the start."""

@@ -122,7 +122,9 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         lines = unified_diff(
             old.splitlines(True), new.splitlines(True), path, f"{path} with this change"
         )
-        print(clean("".join(lines)).rstrip("\n"))
+        print(clean("".join(lines)).rstrip("\n"), flush=True)
+        if not options.project:
+            _require_folder(host)  # without --dry-run, nothing would be written
     else:
         backup = _write(path, new)
         action = f"added {names[0]} to" if entry else f"removed {', '.join(names)} from"
@@ -137,8 +139,19 @@ def _path_of(host: HostFile, options: Any) -> str:
             raise UsageError(f"{host.title} has no file for projects: leave out --project")
         _refuse_links(host.project)
         return os.path.abspath(host.project)
+    if not options.dry_run:
+        _require_folder(host)
+    return host.user_path
+
+
+def _require_folder(host: HostFile) -> None:
+    """Check that the folder of the user's file exists.
+
+    Raises:
+        UsageError: It does not.
+    """
     folder = os.path.dirname(host.user_path)
-    if not os.path.isdir(folder) and not options.dry_run:
+    if not os.path.isdir(folder):
         hint = ""
         if host.project:
             hint = f", or write its file for this folder with --project ({host.project})"
@@ -146,7 +159,6 @@ def _path_of(host: HostFile, options: Any) -> str:
             f"{host.title} does not seem to be installed: there is no folder {folder}. Start it "
             f"once{hint}"
         )
-    return host.user_path
 
 
 def _refuse_links(path: str) -> None:

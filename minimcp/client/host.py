@@ -96,6 +96,8 @@ class Host:
         connection: Optional[str] = None,
     ) -> None:
         self.connection = connection
+        # The `ClientMiddleware` of `connect`; None without any.
+        self.middleware: Any = None
         limits = limits or Limits()
         # All functions run in copies of the context in which the client was made.
         self.context = copy_context()
@@ -285,6 +287,9 @@ class Host:
         except ValueError as error:
             log.debug("<-- invalid %s: %s", method, error)
         else:
+            for argument in arguments:
+                if isinstance(argument, LogMessage):
+                    argument.connection = self.connection
             self.call(name, *arguments, size=size_of(params, self._callbacks.waiting.max_bytes))
 
     def queue_for_extension(self, notification: Notification) -> bool:
@@ -425,7 +430,11 @@ CALLBACKS: dict[str, tuple[str, Optional[Callable[[Result], Any]]]] = {
 }
 
 # The functions that a host may pass; `connect` has a keyword of each name.
-NAMES = (*(kind.handler for kind in QUESTIONS.values()), *(name for name, _ in CALLBACKS.values()))
+NAMES = (
+    *(kind.handler for kind in QUESTIONS.values()),
+    *(name for name, _ in CALLBACKS.values()),
+    "on_restart",
+)
 
 # The functions that are called for notifications.
 NOTIFIED = frozenset(name for name, _ in CALLBACKS.values())

@@ -190,7 +190,9 @@ class Calls:
         call = self.find(token)
         if call is None:
             log.debug("<-- progress for %s, which is not a pending call", token)
-        elif call.on_item is not None:
+            return None
+        call.deadline.progressed()
+        if call.on_item is not None:
             call.queue.offer(params, size_of(params, PROGRESS_BYTES))
         return call
 
@@ -339,7 +341,7 @@ class Calls:
                     on_item = awaited.on_item  # another thread may set it to None
                     if item is not WAKE and on_item is not None:
                         on_item(item)
-                    # Check this after a report, too: progress does not extend the deadline.
+                    # Check this after a report, too: it may not extend the deadline.
                     if left.expired and awaited.outcome is None:
                         self.time_out(awaited, about)
                         left = NEVER  # another thread may be about to settle the call
@@ -362,6 +364,8 @@ class Calls:
                 call = self._table.pop(match.id, None)
         if call is None:
             return False
+        if call.deadline.on_progress is not None:
+            call.deadline.progressed()
         call.settle(outcome)
         return True
 
@@ -385,10 +389,8 @@ class Calls:
     def time_out(self, call: PendingCall, about: Json = None, *, notify: bool = True) -> None:
         """End a call whose deadline has passed; see `wait` and `end`. Never blocks."""
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
-        seconds = call.deadline.seconds
-        error = RequestTimeout(
-            f"{self.name}: {called}: no answer within {seconds:g} s{self._remark()}"
-        )
+        reason = call.deadline.reason
+        error = RequestTimeout(f"{self.name}: {called}: {reason}{self._remark()}")
         self.end(call, error, notify=notify)
 
     def close(self, cause: BaseException) -> bytes:

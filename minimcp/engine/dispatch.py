@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
 from ..errors import ConnectionLost, RpcError
 from ..log import logger
-from ..protocol.lifecycle import LISTEN
+from ..protocol.lifecycle import STREAMS
 from ..protocol.messages import (
     Failure,
     Notification,
@@ -87,6 +87,7 @@ class Dispatcher:
             peer, route = admitted
             if headers:
                 peer.principal = getattr(headers, "principal", None)
+                peer.headers = headers
             server = self._role.server
             start(IncomingRequest(message, peer, route, sink, size, server, headers, batch), run)
         except RpcError as error:
@@ -120,7 +121,7 @@ class Dispatcher:
     def _end_stream(self, params: Result) -> bool:
         """End a stream of change notifications, the only call that a server may cancel."""
         call = self._owner.calls.find(params.get("requestId"))
-        if call is None or call.method != LISTEN:
+        if call is None or call.method not in STREAMS:
             return False
         reason = one_line(params.get("reason"))
         return self._owner.calls.settle(

@@ -465,8 +465,21 @@ class IncomingRequest:
         rate = self.notification_rate
         return rate is None or method != LOG_MESSAGE or rate.may_log()
 
-    def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
+    def progress(
+        self,
+        done: float,
+        total: Optional[float],
+        message: Optional[str],
+        *,
+        is_beat: bool = False,
+    ) -> None:
         """Send progress if the caller asked for it. Drop a report whose value does not increase.
+
+        Args:
+            done: The amount done so far.
+            total: The total amount; None if it is not known.
+            message: A text for people, or None.
+            is_beat: Whether a heartbeat sends it. Then the next report need not exceed it.
 
         Raises:
             TypeError, ValueError: ``done`` or ``total`` is not a finite number, or ``message`` is
@@ -485,10 +498,11 @@ class IncomingRequest:
         )
         # The lock only orders the reports of the handler's threads.
         with answering._progress_lock:
-            if done <= answering._last_progress:
+            if done <= answering._last_progress and not is_beat:
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
                 return
-            answering._last_progress = done
+            if not is_beat:
+                answering._last_progress = done
             rate = answering.notification_rate
             if rate is None or rate.may_report(partial(answering._report_later, line)):
                 answering.sink.send(line)

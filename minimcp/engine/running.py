@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, 
 
 from ..errors import InternalError, InvalidRequest, RpcError
 from ..log import logger
-from ..protocol.lifecycle import LISTEN
+from ..protocol.lifecycle import STREAMS
 from ..protocol.messages import Request, Result, encode, failure, is_id, size_of
 from .cancel import CancelToken
 from .limits import Limits
@@ -380,7 +380,7 @@ class RunningRequests:
 
     def are_idle(self) -> bool:
         """Return whether the table has no requests except streams of change notifications."""
-        return not self.running and all(each.request.method == LISTEN for each in self._due())
+        return not self.running and all(each.request.method in STREAMS for each in self._due())
 
     def __len__(self) -> int:
         return len(self._due())

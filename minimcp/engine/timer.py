@@ -34,10 +34,13 @@ class Deadline:
 
     Attributes:
         seconds: The value that was passed to the constructor.
+        on_progress: A function for progress that no caller wants, so that the peer reports it;
+            None asks for none.
 
     Thread-safe.
     """
 
+    on_progress: Optional[Callable[..., object]] = None
     _lock = threading.RLock()
 
     def __init__(self, seconds: Optional[float]) -> None:
@@ -45,6 +48,14 @@ class Deadline:
         self._at = math.inf if seconds is None else time.monotonic() + seconds
         self._left = 0.0
         self.pauses = 0
+
+    def progressed(self) -> None:
+        """Note that the peer has responded or reported progress, which extends no deadline."""
+
+    @property
+    def reason(self) -> str:
+        """The text for an error after this deadline has passed."""
+        return f"no answer within {self.seconds:g} s"
 
     def pause(self) -> None:
         """Stop the clock until `resume` has been called as often as `pause`."""

@@ -211,9 +211,21 @@ class TaskRequest(IncomingRequest):
             meta = {**params.get("_meta", {}), **self.related}
             session.post(encode(Notification(method, {**params, "_meta": meta})))
 
-    def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
-        """Store a progress report as the task's status message. See `IncomingRequest.progress`."""
+    def progress(
+        self,
+        done: float,
+        total: Optional[float],
+        message: Optional[str],
+        *,
+        is_beat: bool = False,
+    ) -> None:
+        """Store a progress report as the task's status message. See `IncomingRequest.progress`.
+
+        A heartbeat is dropped, because a client asks for the status of a task.
+        """
         self.check()
+        if is_beat:
+            return
         encode_progress(0, done, total, message)  # rejects invalid values
         if message is None:
             message = f"{done:g}" if total is None else f"{done:g} of {total:g}"

@@ -121,8 +121,9 @@ class Elicit(ClientQuestion):
     def read(self, result: dict[str, Json]) -> types.Answer:
         answer = _answer(result)
         content = result.get("content")
-        if answer:
+        if answer.action == "accept":
             answer.content = self.form.read({} if content is None else content)
+        answer.has_booleans = self.form.has_booleans
         return answer
 
 

@@ -287,10 +287,14 @@ class _Call(PendingCall):
         self.request = request
         self.line = encode(request)
         self.http = AbortableRequest(deadline)
+        # Cancels the questions that arrived on the stream of this call.
+        self.cancel_questions: list[Callable[[], object]] = []
 
     def settle(self, outcome: Any) -> None:
         super().settle(outcome)
         self.http.abort()
+        for cancel in self.cancel_questions:
+            cancel()
 
     def report(self) -> None:
         """Run the callback for queued progress on the calling thread, until the call ends."""
@@ -930,7 +934,8 @@ class HttpClientSession(ClientSession, Pinged):
             try:
                 data = response.read()
             except ConnectionLost as error:
-                return f": {error}"
+                told = str(error)
+                return f": {told.partition(f'{self.name}: ')[2] or told}"
             if not data:
                 return ""
             for event in reader.feed(data):
@@ -967,6 +972,9 @@ class HttpClientSession(ClientSession, Pinged):
                     log.debug("<-- a response to %s on the stream of another call", message.id)
             else:
                 sink = _AnswerSink(self, call)
+                if call is not None and isinstance(message, Request):
+                    params: Result = {"requestId": message.id, "reason": "the call has ended"}
+                    call.cancel_questions.append(partial(self._asked.cancel, params))
                 self._dispatcher.dispatch(message, sink, len(data), self.host.pool.submit)
                 if call is not None and isinstance(message, Notification):
                     call.report()

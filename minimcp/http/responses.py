@@ -213,12 +213,14 @@ class EventStream:
             the request arrived.
         is_resumable: Whether the client was sent the id of an event, with which it can resume.
         listens: Whether it counts among the streams of change notifications.
+        takes_comments: Whether comments of SSE may keep it alive.
     """
 
     # Requests that end with it, as in `PostResponse`.
     incoming: Sequence[IncomingRequest] = ()
     done = False
     listens = False
+    takes_comments = True
     is_resumable = False
     # Whether the head was sent.
     _begun = False
@@ -545,6 +547,7 @@ class PostResponse(Sink):
         headers: Headers of the response, besides those of its form.
         is_closed, done: How far the response is; see the table.
         listens: Whether it counts among the streams of change notifications.
+        takes_comments: Whether comments of SSE may keep it alive.
         place: Counts it among the streams of its client.
         left_at: When the client closed the connection, which was then released while handlers are
             running, as `time.monotonic` returns it; None before, and in stateless revisions.
@@ -556,6 +559,7 @@ class PostResponse(Sink):
     stream: Optional[EventStream] = None
     place: Optional[Place] = None
     listens = False
+    takes_comments = True
     left_at: Optional[float] = None
     done = False
     retry_after: Optional[float] = None

@@ -41,6 +41,12 @@ SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
 
 # The request that opens a stream of change notifications.
 LISTEN = "subscriptions/listen"
+
+# The method of the events extension that opens a stream.
+EVENT_STREAM = "events/stream"
+
+# The requests that stay open and are answered by notifications.
+STREAMS = (LISTEN, EVENT_STREAM)
 # The first notification of that stream.
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
@@ -91,9 +97,11 @@ class Peer:
         initialized: False until a client has sent `notifications/initialized`.
         session_data: A dict that lives as long as a handshake session; None without a session.
         principal: The authenticated principal; None without authentication.
+        headers: The headers of its newest HTTP request, without the token; empty without HTTP.
     """
 
     initialized = True
+    headers: Mapping[str, str] = {}
 
     def __init__(
         self, revision: Revision, *, info: Optional[Mapping[str, Json]] = None,
@@ -467,7 +475,10 @@ class Negotiation:
         meta = meta if type(meta) is dict else {}
         if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
             missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
-            raise InvalidParams(f"every request must have {' and '.join(missing)} in params._meta")
+            raise InvalidParams(
+                f"every request must have {' and '.join(missing)} in params._meta, "
+                "or come after initialize"
+            )
         version = meta[VERSION_KEY]
         capabilities = read_capabilities(meta[CAPABILITIES_KEY])
         info = meta.get(CLIENT_KEY)
@@ -484,7 +495,7 @@ class Negotiation:
         rank = None if level is None else log_rank(level)
         if type(info) is not dict:
             info = {}
-        if request.method == LISTEN:  # the stream keeps the peer in memory
+        if request.method in STREAMS:  # the stream keeps the peer in memory
             info = _bounded(info)
             capabilities = _bounded(capabilities)
         return Peer(revision, info=info, capabilities=capabilities, log_rank=rank)

@@ -618,7 +618,8 @@ def wire_failure(
     is sent.
     """
     if isinstance(error, RpcError) and not error.from_peer:
-        return Failure(id, _code_in(revision, error.code), error.message, error.data)
+        code = error.code if error.of_extension else _code_in(revision, error.code)
+        return Failure(id, code, error.message, error.data)
     if isinstance(error, Cancelled):
         return Failure(id, INTERNAL_ERROR, "the request was cancelled")
     reference = os.urandom(4).hex()

@@ -96,6 +96,9 @@ def _writer_of(cls: Any) -> Convert:
         raise
 
 
+# The result annotations that `tables` supports, each with the annotation of its JSON form.
+_TABLES: dict[str, Any] = {"DataFrame": list[dict[str, Any]], "Series": list, "ndarray": list}
+
 # The modules that define the classes handled in `classes`.
 _IN_CLASSES = frozenset({"datetime", "decimal", "pathlib", "uuid"})
 
@@ -269,6 +272,8 @@ class Builder:
         known = _of_plain_class(cls, writing=self.writing)
         if known is not None:
             return known
+        if self.writing and cls.__name__ in _TABLES and kinds.is_foreign(cls):
+            return self.kind(_TABLES[cls.__name__], scope)
         if cls.__module__ == "collections.abc":
             if cls.__name__ not in _ABSTRACT:
                 raise TypeError(no_class(cls))

@@ -61,7 +61,10 @@ def described(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 1024:
         return "the number (over 300 digits)"  # Python refuses to print very large numbers
     if hasattr(value, "as_integer_ratio"):  # also a Decimal
-        return f"the number {cut(str(value))}"
+        text = cut(str(value))
+        if text in ("nan", "inf", "-inf"):
+            return f"{text}, which JSON does not have: use None"
+        return f"the number {text}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):
@@ -509,6 +512,8 @@ def no_class(cls: type) -> str:
         )
     if issubclass(cls, type):
         return 'a class has no JSON form: use its name, as in Literal["int", "str"]'
+    if hasattr(cls, "savefig"):
+        return f"{cls.__qualname__} has no JSON form: return Image.from_figure(figure)"
     if issubclass(cls, IOBase):
         return (
             f"an open file ({cls.__qualname__}) has no JSON form: return its content, "

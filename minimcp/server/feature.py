@@ -33,8 +33,10 @@ LATE: Mapping[str, str] = {
     "features.access": "auth",
     "features.completion": "completion",
     "features.executors": "executors",
+    "features.heartbeat": "logging",
     "features.input_rounds": "questions",
     "features.logging": "logging",
+    "features.max_result": "logging",
     "features.methods": "methods",
     "features.mounting": "mount",
     "features.observers": "logging",
@@ -95,7 +97,10 @@ FEATURES: Mapping[str, LateFeature] = {
     "access": LateFeature("features.access", "Access"),
     "completions": LateFeature("features.completion", "Completions"),
     "executors": LateFeature("features.executors", "Executors"),
+    "heartbeats": LateFeature("features.heartbeat", "Heartbeats"),
+    "lists": LateFeature("features.access", "ListMiddleware"),
     "logging": LateFeature("features.logging", "Logging"),
+    "max_result": LateFeature("features.max_result", "MaxResult"),
     "methods": LateFeature("features.methods", "Methods"),
     "mounting": LateFeature("features.mounting", "Mounting"),
     "prompts": LateFeature("features.prompts", "Prompts"),
@@ -103,13 +108,19 @@ FEATURES: Mapping[str, LateFeature] = {
     "resources": LateFeature("features.resources", "Resources"),
     "rounds": LateFeature("features.input_rounds", "InputRounds"),
     "subscriptions": LateFeature("features.subscriptions", "Subscriptions"),
+    "visibility": LateFeature("features.access", "Visibility"),
 }
 
 # The feature that creates the entries of a decorator, by the name of the decorator.
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
 # The feature that reads an option, for options that the decorator's own feature does not read.
-READERS: Mapping[str, str] = {"scopes": "access"}
+READERS: Mapping[str, str] = {
+    "heartbeat": "heartbeats",
+    "max_result": "max_result",
+    "scopes": "access",
+    "visible": "visibility",
+}
 
 # The feature that serves a method without any registered entry.
 METHOD_FEATURES: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
@@ -219,7 +230,7 @@ class Feature:
             names only.
         names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
         filters: The members that the feature adds to the filter of `subscriptions/listen`.
-        refreshed_by: Methods, such as "resources/list", before which `refresh` is called.
+        refreshed_by: Methods of lists, such as "resources/list", that pass through `around_list`.
     """
 
     capability: Optional[str] = None
@@ -315,12 +326,27 @@ class Feature:
     def refresh(self) -> None:
         """Update the entries before a list of them is sent. Runs on several worker threads."""
 
+    def around_list(self, request: IncomingRequest, call_next: Callable[[], Any]) -> Any:
+        """Serve one of the methods in `refreshed_by`, on a worker thread, and return the result.
+
+        Args:
+            request: The request.
+            call_next: Runs the inner features, and returns the result: JSON text or an object.
+        """
+        self.refresh()
+        return call_next()
+
     def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether calls and lists of this entry pass through the three methods below.
 
         By default, an entry that has one of the feature's options does.
         """
         return any(entry.options.get(name) is not None for name in self.options)
+
+    def blocks(self, entry: RegisteredEntry) -> bool:
+        """Return whether `listed` or `before_call` may block for this entry, because they run code
+        of the author. Then they are never called on a reader thread."""
+        return False
 
     def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
         """Return whether the entry appears in a list. Calls of a hidden entry fail as for an
@@ -330,7 +356,7 @@ class Feature:
     def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Decide about a call before it begins, and over HTTP before the response begins.
 
-        It must not block.
+        It must not block, unless `blocks` returns True.
 
         Returns:
             The route of the request; None keeps the entry's route.

@@ -47,6 +47,8 @@ class _CommonOptions(TypedDict, total=False):
 class PromptOptions(_CommonOptions, total=False):
     """The options of `Server.prompt`, which explains them."""
 
+    scopes: Union[Sequence[str], Callable[..., Sequence[str]]]
+    visible: Optional[Callable[[Any], bool]]
     complete: Optional[Mapping[str, Given]]
 
 
@@ -81,7 +83,10 @@ class ToolOptions(_CommonOptions, total=False):
     timeout: Optional[float]
     executor: ExecutorOption
     headers: Optional[Mapping[str, str]]
-    scopes: Sequence[str]
+    scopes: Union[Sequence[str], Callable[..., Sequence[str]]]
+    visible: Optional[Callable[[Any], bool]]
+    heartbeat: Optional[float]
+    max_result: Optional[int]
     task: Optional[str]
     ui: Optional[str]
     visibility: Union[str, Sequence[str], None]
@@ -206,6 +211,11 @@ def _check_scope(label: str, value: Any) -> None:
         raise ValueError(f'{label} must be "private" or "public", not {value!r}')
 
 
+def _check_lists(label: str, value: Any) -> None:
+    if value not in ("all", "usable"):
+        raise ValueError(f'{label} must be "all" or "usable", not {value!r:.60}')
+
+
 def _check_store(label: str, value: Any) -> None:
     if value is None:
         return
@@ -252,6 +262,7 @@ SERVER_OPTIONS: Mapping[str, OptionSpec] = {
     "state_keys": OptionSpec((list, tuple, str, bytes, NONE), "a list of keys or None"),
     "store": OptionSpec(check=_check_store),
     "ping_interval": OptionSpec(check=check_interval),
+    "lists": OptionSpec(check=_check_lists),
     "limits": OptionSpec((Limits, NONE), "a Limits(...) or None"),
 }
 

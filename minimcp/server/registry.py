@@ -85,6 +85,8 @@ class Registry:
             self.feature("subscriptions")  # it receives the messages of other processes
         if config.limits.call_rate is not None:
             self.feature("rates")
+        if config.visible is not None or config.lists != "all":
+            self.feature("visibility")
         self.note_offered(each for each in config.capabilities if each in CAPABILITIES)
 
     # ------------------------------------------------------------ features
@@ -145,7 +147,7 @@ class Registry:
             for method in feature.refreshed_by:
                 route = routes.get(method)
                 if isinstance(route, Route):
-                    routes[method] = Route(partial(_refreshed, feature, route))
+                    routes[method] = Route(partial(_around_list, feature, route))
         self._unspecified = frozenset(unspecified)
         self._routes = routes
 
@@ -290,7 +292,7 @@ class Registry:
             for doubt in made.signature.doubts:
                 table.warn_once(made.key, f"{doubt}: {source_location(function)}")
         feature.added(made)
-        self._changed(table.group, made.completes)
+        self._changed(table.group, made)
         return table.kind, made.key
 
     def _maker(self, kind: str, function: Callable[..., Any]) -> Feature:
@@ -334,22 +336,32 @@ class Registry:
         if kind == "resource" and templates is not None and templates.get(name) is not None:
             kind = templates.kind
         table = self._tables[kind]
+        removed = table.get(name)
         table.remove(name)
-        self._changed(table.group)
+        self._changed(table.group, removed)
 
-    def _changed(self, group: str, completes: bool = False) -> None:
-        """Notify the clients of this server, and of servers that mount it, that a list has
-        changed."""
-        self.note_offered((group, "completions") if completes else (group,))
-        self.list_changed(group)
+    def _changed(self, group: str, entry: Any) -> None:
+        """Note that an entry was added or removed, and notify clients."""
+        self.note_offered((group, "completions") if entry.completes else (group,))
+        self.announce_change(group, entry)
+
+    def announce_change(self, group: str, entry: Any = None) -> None:
+        """Notify the clients of this server, and of servers that mount it, that a list has changed.
+
+        Args:
+            group: The kind of list.
+            entry: The entry that was added or removed. Clients from which it is hidden are not
+                notified. None notifies all.
+        """
+        self.list_changed(group, entry)
         mounting = self.loaded("mounting")
         if mounting is not None:
             mounting.changed(group)
 
-    def list_changed(self, group: str) -> None:
-        """Notify the clients of this server that a list has changed."""
+    def list_changed(self, group: str, entry: Any = None) -> None:
+        """Notify the clients of this server that a list has changed, see `announce_change`."""
         if self.sessions or "subscriptions" in self._late:
-            self.feature("subscriptions").list_changed(group)
+            self.feature("subscriptions").list_changed(group, entry)
 
     def tables(self) -> list[Table[Any]]:
         """Return the tables of all entries."""
@@ -424,9 +436,8 @@ def _ping(incoming: IncomingRequest) -> dict[str, Json]:
     return {}
 
 
-def _refreshed(feature: Feature, route: Route, incoming: IncomingRequest) -> Any:
-    feature.refresh()
-    return route.handle(incoming)
+def _around_list(feature: Feature, route: Route, incoming: IncomingRequest) -> Any:
+    return feature.around_list(incoming, partial(route.handle, incoming))
 
 
 class ServerRole(ConnectionRole):

@@ -186,11 +186,10 @@ def test_a_change_is_shown_where_the_host_is_not_installed(
     shop: str, home: Path, minimcp: Callable[..., Done]
 ) -> None:
     done = minimcp("install", shop, "--client", "claude", "--dry-run")
-    assert (
-        done.code == 0
-        and f"+++ {HOSTS['claude'].user_path} with this change" in done.out
-        and shop in done.out
-    ), done
+    assert done.code == 2 and shop in done.out, done
+    assert f"+++ {HOSTS['claude'].user_path} with this change" in done.out
+    assert done.err.endswith(minimcp("install", shop, "--client", "claude").err)
+    assert "Claude Desktop does not seem to be installed: there is no folder" in done.err
     assert not Path(HOSTS["claude"].user_path).parent.exists()
 
 
