@@ -155,11 +155,6 @@ def close_clients_at_exit() -> None:
     client_module.close_at_exit()
 
 
-def queued_bytes(call: Any) -> int:
-    """The bytes of progress that wait for the thread of a call."""
-    return int(call.queue._bytes)
-
-
 def connection_of(client: Any) -> Any:
     """The connection of a client's newest session."""
     return session_of(client)._connection

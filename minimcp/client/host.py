@@ -387,12 +387,13 @@ class CallbackThread:
                     log.error("a callback is delayed: %s", error)
 
     def _run(self) -> None:
-        for callback in iter(self.waiting.get, None):
-            try:
-                with exit_gate:
-                    self._context.copy().run(callback)
-            except BaseException as error:
-                log.error("a callback failed: %s", describe(error), exc_info=error)
+        for _ in iter(self.waiting.get, None):
+            for callback in iter(self.waiting.take, None):
+                try:
+                    with exit_gate:
+                        self._context.copy().run(callback)
+                except BaseException as error:
+                    log.error("a callback failed: %s", describe(error), exc_info=error)
 
     def close(self) -> None:
         """End the thread after the queued callbacks, and accept no new ones. Idempotent."""

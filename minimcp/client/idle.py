@@ -51,6 +51,10 @@ class IdleDeadline(Deadline):
     def to_wait(self) -> float:
         return min(self._whole.to_wait(), self._silence.to_wait())
 
+    @property
+    def expired(self) -> bool:
+        return self._whole.expired or self._silence.expired
+
     def within(self, seconds: Optional[float]) -> Deadline:
         return IdleDeadline(self._whole.within(seconds), self._silence.seconds)
 

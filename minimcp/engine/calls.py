@@ -24,7 +24,6 @@ from ..protocol.messages import (
     encode,
     is_id,
     readable_ids,
-    size_of,
 )
 from ..text import one_line
 from .limits import BoundedQueue
@@ -42,8 +41,10 @@ NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 MIN_WAIT_SECONDS = 0.001
 
 # Maximum number of progress notifications that are queued for a slow callback, and their maximum
-# size in memory. Above this, the oldest are dropped, because the newest report says the most.
-MAX_PROGRESS = 1000
+# size as they were received, in bytes (their memory is at most 64 times as large; measuring it takes
+# as long as decoding them). Above this, the oldest are dropped, because the newest report says the
+# most. A fast callback may also fall behind, if another thread keeps the interpreter busy.
+MAX_PROGRESS = 10_000
 PROGRESS_BYTES = 1024 * 1024
 
 # Maximum number of pauses per call. Without it, a server could extend a deadline forever by asking
@@ -99,6 +100,15 @@ class PendingCall:
         self.queue: Any = SimpleQueue() if queue is None else queue
         self.outcome: Optional[Outcome] = None
         self.deadline = deadline
+
+    def report(self) -> bool:
+        """Call `on_item` with the oldest queued report. Return False if there is none."""
+        on_item = self.on_item  # another thread may set it to None
+        report = None if on_item is None else self.queue.take()
+        if report is None:
+            return False
+        on_item(report)  # type: ignore[misc]
+        return True
 
     def settle(self, outcome: Outcome) -> None:
         """Set the outcome. Only the thread that removed the call from the table may call this."""
@@ -184,8 +194,11 @@ class Calls:
             found = call or found
         return found
 
-    def progress(self, params: Result) -> Optional[PendingCall]:
-        """Enqueue the params of a progress notification for their call, and return the call."""
+    def progress(self, params: Result, size: int) -> Optional[PendingCall]:
+        """Enqueue the params of a progress notification for their call, and return the call.
+
+        ``size`` is the size of the notification in bytes.
+        """
         token = params.get("progressToken")
         call = self.find(token)
         if call is None:
@@ -193,7 +206,7 @@ class Calls:
             return None
         call.deadline.progressed()
         if call.on_item is not None:
-            call.queue.offer(params, size_of(params, PROGRESS_BYTES))
+            call.queue.offer(params, size)
         return call
 
     def pending(self) -> list[PendingCall]:
@@ -338,13 +351,13 @@ class Calls:
                         if failed and item in group:
                             awaited = item
                         continue
-                    on_item = awaited.on_item  # another thread may set it to None
-                    if item is not WAKE and on_item is not None:
-                        on_item(item)
-                    # Check this after a report, too: it may not extend the deadline.
-                    if left.expired and awaited.outcome is None:
-                        self.time_out(awaited, about)
-                        left = NEVER  # another thread may be about to settle the call
+                    more = True
+                    while more:
+                        more = awaited.report()
+                        # Check this after a report, too: it may not extend the deadline.
+                        if left.expired and awaited.outcome is None:
+                            self.time_out(awaited, about)
+                            left = NEVER  # another thread may be about to settle the call
         except BaseException:
             self.end(awaited, Cancelled("the caller gave up"))
             raise

@@ -241,7 +241,9 @@ class Writer:
             return False
         if self._trace is not None:
             self._trace_lines(line)
-        with self._lock:
+        # Not a `with` block, which takes three times as long: every line comes here.
+        self._lock.acquire()
+        try:
             # Rule 2: write a small line directly if the queue is empty. While jobs wait for a
             # worker, more responses follow soon, and the writer thread joins them into one write.
             is_small = len(line) <= SMALL_BYTES
@@ -254,8 +256,11 @@ class Writer:
                     self._lines.put(None)
             if self._loss is None:
                 if line:
-                    self._enqueue(line, len(line))
+                    self.pending += len(line)
+                    self._lines.put((line, len(line), 0))
                 return True
+        finally:
+            self._lock.release()
         # Rule 5: without the lock, because `failed` may wait for the reader thread.
         raise self._failed(self._loss) from self._loss.__cause__
 
@@ -490,7 +495,7 @@ class Connection(Sink, Pinged):
                         elif isinstance(message, Request):
                             dispatch(message, self, len(frame), self._admitted.append, headers)
                         else:
-                            self._dispatcher.receive(message)
+                            self._dispatcher.receive(message, len(frame))
                 if self._admitted:
                     # Rule 3. Submit all together, because a woken worker competes with this thread
                     # for the interpreter lock.

@@ -77,7 +77,7 @@ class Dispatcher:
             RpcError: The message is a request inside an array, and is rejected.
         """
         if not isinstance(message, Request):
-            self.receive(message)
+            self.receive(message, size)
             return
         self._owner.was_active = True
         try:
@@ -96,8 +96,11 @@ class Dispatcher:
             sink.requests.refused(message, error)
             sink.deliver(encode(failure(message.id, error)), False)
 
-    def receive(self, message: Union[Response, Failure, Notification]) -> bool:
+    def receive(self, message: Union[Response, Failure, Notification], size: int = 0) -> bool:
         """Handle a message that is not a request.
+
+        A server may omit ``size``, the message's bytes: its questions have no callback for
+        progress.
 
         Returns:
             False if the message is a response to an unknown call, or cancels an unknown request.
@@ -113,7 +116,7 @@ class Dispatcher:
             return self._end_stream(params) or self._cancel(params)
         self._owner.was_active = True
         if method == "notifications/progress":
-            self._owner.calls.progress(params)
+            self._owner.calls.progress(params, size)
         else:
             self._role.notified(message)
         return True

@@ -352,7 +352,7 @@ class IncomingRequest:
     def run(self) -> None:
         """Run the handler and send its response. Never raises."""
         requests = self.sink.requests
-        outer = getattr(this_thread, "request", None)
+        outer = this_thread.request
         result: Any = None
         try:
             if not self.route.immediate:
@@ -367,9 +367,13 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not DEFERRED:
-            with requests.lock:  # as in `take_answering`, but every request comes here
+            # As in `take_answering`, but every request comes here, and a `with` block is slow.
+            requests.lock.acquire()
+            try:
                 answering = self.answering
                 self.answering = None
+            finally:
+                requests.lock.release()
             if self.place is not None:
                 # Before the response, because the client may send its next request at once.
                 self.place.leave()
@@ -570,7 +574,8 @@ def set_initialized(peer: Peer) -> None:
 
 def current_request() -> Optional[IncomingRequest]:
     """Return the request whose handler runs on this thread, or None."""
-    return getattr(this_thread, "request", None)
+    request: Optional[IncomingRequest] = this_thread.request
+    return request
 
 
 def current_trace_context() -> dict[str, str]:
@@ -581,5 +586,5 @@ def current_trace_context() -> dict[str, str]:
     """
     incoming = current_request()
     if incoming is None:
-        return getattr(this_thread, "trace_context", {})
+        return this_thread.trace_context
     return incoming.trace_context()

@@ -227,7 +227,9 @@ class RunningRequests:
         if self._bytes + request.size > self._unmeasured:
             request.size = REQUEST_BYTES + size_of(request.request.params, self._max_queued)
         try:
-            with self.lock:
+            # Not a `with` block, which takes three times as long: every request comes here.
+            self.lock.acquire()
+            try:
                 if request.key in self._table:
                     raise InvalidRequest(f"the id {request.request.id!r} is already in use")
                 if self._refusal is not None:
@@ -237,6 +239,8 @@ class RunningRequests:
                 self._bytes += request.size
                 self._table[request.key] = request
                 request.state = TRANSITIONS[request.state][ADD]
+            finally:
+                self.lock.release()
         except RpcError:
             if request.place is not None:
                 request.place.leave()
@@ -262,7 +266,8 @@ class RunningRequests:
         """
         if event == LEAVE and request.place is not None:
             request.place.leave()
-        with self.lock:
+        self.lock.acquire()  # see `add`
+        try:
             step = self._steps[request.state].get(event)
             if step is None:
                 return False
@@ -291,6 +296,8 @@ class RunningRequests:
                     self._table[request] = request
             if self._waiting and not self._table:
                 self._changed.notify_all()
+        finally:
+            self.lock.release()
         if event == END and self._on_finished is not None:
             # Rule 5: without the lock, because this is user code.
             request.run_in_context(self._on_finished, request.request, request, line)

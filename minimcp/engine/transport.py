@@ -150,6 +150,9 @@ class LineSplitter:
         """Return the lines that `chunk` completes, in order. The list may be empty."""
         lines = chunk.split(b"\n")
         last = lines.pop()
+        is_special = last or self.incomplete or self._is_first or self._is_cut or b"\r" in chunk
+        if not is_special and len(chunk) <= self._limit:
+            return [line for line in lines if line]  # whole lines, which is usual
         frames: list[Frame] = []
         for line in lines:
             if self.incomplete:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 import time
 from contextlib import suppress
@@ -127,7 +126,7 @@ def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]
         return "cancelled", None
     if isinstance(ending, Exception):
         return "error", getattr(ending, "code", None)
-    code = re.match(ERROR_CODE, ending)
+    code = ERROR_CODE.match(ending)
     if code is not None:
         return "error", int(code[1])
     # Other results are not decoded.

@@ -296,15 +296,6 @@ class _Call(PendingCall):
         for cancel in self.cancel_questions:
             cancel()
 
-    def report(self) -> None:
-        """Run the callback for queued progress on the calling thread, until the call ends."""
-        on_item = self.on_item
-        while on_item is not None and self.outcome is None and not self.queue.empty():
-            item = self.queue.get()
-            if isinstance(item, dict):
-                on_item(item)
-            on_item = self.on_item
-
 
 class _HttpCalls(Calls):
     """The calls of a session. The thread that waits for a call sends the POST and reads it.
@@ -977,7 +968,8 @@ class HttpClientSession(ClientSession, Pinged):
                     call.cancel_questions.append(partial(self._asked.cancel, params))
                 self._dispatcher.dispatch(message, sink, len(data), self.host.pool.submit)
                 if call is not None and isinstance(message, Notification):
-                    call.report()
+                    while call.outcome is None and call.report():
+                        pass
 
     def _decoded(self, data: bytes) -> Any:
         """Decode a message of the server.

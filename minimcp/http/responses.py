@@ -11,7 +11,6 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from contextlib import suppress
@@ -169,7 +168,7 @@ class JsonAnswer:
             self._trace("-->", line.rstrip(b"\n"))
         status = 200
         more: HeaderLines = ()
-        found = None if self._has_session else re.match(ERROR_CODE, line)
+        found = None if self._has_session else ERROR_CODE.match(line)
         if found is not None:
             status = STATUS.get(int(found[1]), 200)
         if self.asked_in_vain and _is_error(line):

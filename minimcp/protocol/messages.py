@@ -14,7 +14,7 @@ import re
 import sys
 from json.encoder import encode_basestring
 from operator import index
-from typing import Any, Iterator, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -56,7 +56,9 @@ Id = Union[str, int]
 DIAGNOSED_BYTES = 64 * 1024
 
 # Matches the beginning of an encoded error response, up to its code.
-ERROR_CODE = rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)'
+ERROR_CODE = re.compile(
+    rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)'
+)
 
 # Maximum length of a string id that is recognized in an invalid line, in characters.
 MAX_ID = 200
@@ -190,8 +192,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
     Two decoders could use different values for a duplicate member.
     """
-    # Not `dict(pairs)`: without pairs, that makes a dict that takes more memory.
-    members = {name: value for name, value in pairs}  # noqa: C416
+    members = dict(pairs) if pairs else {}  # the second takes less memory
     if len(members) != len(pairs):
         raise ValueError("an object has a repeated member")
     return members
@@ -504,6 +505,18 @@ _encoder = json.JSONEncoder(
 )
 
 
+def _value_encoder() -> Callable[[Json], str]:
+    """Return ``_encoder.encode``, if possible without the object that it makes for each value."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _encoder.encode
+    pieces = make(None, _encoder.default, encode_basestring, None, ":", ",", False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encode_value = _value_encoder()
+
+
 def to_json(value: Json) -> str:
     """Encode a value as compact JSON on one line.
 
@@ -516,7 +529,7 @@ def to_json(value: Json) -> str:
         TypeError: JSON does not have a type of the value.
     """
     try:
-        text = encode_basestring(value) if type(value) is str else _encoder.encode(value)
+        text = encode_basestring(value) if type(value) is str else _encode_value(value)
     except RecursionError:
         raise ValueError("the value is nested too deeply, or contains itself") from None
     if text.isascii():
@@ -541,12 +554,12 @@ def encode(message: Message, *, error_without_id: bool = True) -> bytes:
     Raises:
         ValueError, TypeError: See `to_json`.
     """
+    if isinstance(message, Response):
+        return encode_result(message.id, to_json(message.result))
     wire: dict[str, Json] = {"jsonrpc": "2.0"}
     if not isinstance(message, Notification) and (message.id is not None or not error_without_id):
         wire["id"] = message.id
-    if isinstance(message, Response):
-        wire["result"] = message.result
-    elif isinstance(message, Failure):
+    if isinstance(message, Failure):
         wire["error"] = {"code": message.code, "message": message.message}
         if message.data is not None:
             wire["error"]["data"] = message.data

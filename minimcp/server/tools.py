@@ -338,7 +338,9 @@ class RegisteredTool(RegisteredFunction):
             if problem is not None:
                 raise problem
             keywords = dict(arguments)
-        return self.signature.completed(keywords)
+        if self.signature.defaults:
+            self.signature.completed(keywords)
+        return keywords
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function.

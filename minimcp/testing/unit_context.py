@@ -80,7 +80,7 @@ class UnitContext(Context):
         self._incoming.token.cancel(reason)
 
     def __enter__(self) -> UnitContext:
-        self._outer.append(getattr(this_thread, "request", None))
+        self._outer.append(this_thread.request)
         this_thread.request = self._incoming
         return self
 

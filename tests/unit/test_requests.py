@@ -47,7 +47,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Notification, Request, Response, encode
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
-from ..inside import pauses_of, queued_bytes, waits_on
+from ..inside import pauses_of, waits_on
 from ..rows import for_each
 from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, around, eventually
@@ -106,7 +106,7 @@ def no_params(id: Any) -> Dict[str, Any]:
 
 def test_a_callback_that_raises_cancels_the_call(wire: Wire) -> None:
     call = wire.calls.start("work", no_params, lambda item: {}["missing"])
-    wire.calls.progress({"progressToken": call.id})
+    wire.calls.progress({"progressToken": call.id}, 100)
     with pytest.raises(KeyError):
         wire.calls.wait(call, NEVER)
     assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(
@@ -122,7 +122,7 @@ def test_a_call_ends_although_progress_arrives(wire: Wire, how: str) -> None:
     def slow(item: Any) -> None:
         seen.append(item["progress"])
         for _ in range(2 if how == "deadline" else 0):
-            wire.calls.progress({"progressToken": call.id, "progress": item["progress"] + 1})
+            wire.calls.progress({"progressToken": call.id, "progress": item["progress"] + 1}, 100)
         if how in ("cancel", "answer"):
             if how == "answer":
                 wire.calls.settle(call.id, {"done": True})
@@ -133,7 +133,7 @@ def test_a_call_ends_although_progress_arrives(wire: Wire, how: str) -> None:
 
     call = wire.calls.start("work", no_params, slow)
     for number in range(900):
-        wire.calls.progress({"progressToken": call.id, "progress": number})
+        wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
     ends = {
         "deadline": RequestTimeout,
         "cancel": Cancelled,
@@ -152,7 +152,7 @@ def test_a_deadline_does_not_drop_a_response_that_arrived_before(wire: Wire) -> 
     seen: List[int] = []
     call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
     for number in range(3):
-        wire.calls.progress({"progressToken": call.id, "progress": number})
+        wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
     wire.calls.settle(call.id, {"done": True})
     assert (wire.calls.wait(call, Over(0.0)), seen) == ({"done": True}, [0, 1, 2])
 
@@ -163,14 +163,14 @@ def test_a_slow_callback_receives_the_newest_progress(
     seen: List[Any] = []
     call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
     for number in range(MAX_PROGRESS + 500):
-        wire.calls.progress({"progressToken": call.id, "progress": number})
-    assert call.queue.qsize() == MAX_PROGRESS
-    for message in ("x" * 500_000, [{}] * 4000, "y" * 2 * PROGRESS_BYTES):
-        wire.calls.progress({"progressToken": call.id, "progress": number + 1, "message": message})
-    assert call.queue.qsize() < MAX_PROGRESS and queued_bytes(call) <= PROGRESS_BYTES
+        wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
+    assert len(call.queue.offered) == MAX_PROGRESS
+    for size in (500_000, 400_000, 2 * PROGRESS_BYTES):
+        wire.calls.progress({"progressToken": call.id, "progress": number + 1}, size)
+    assert len(call.queue.offered) < MAX_PROGRESS and call.queue.bytes <= PROGRESS_BYTES
     wire.calls.settle(call.id, {})
     assert wire.calls.wait(call, NEVER) == {} and seen[-3:] == [number, number + 1, number + 1]
-    assert queued_bytes(call) == 0 and caplog.text.count("the oldest are dropped") == 1
+    assert call.queue.bytes == 0 and caplog.text.count("the oldest are dropped") == 1
 
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11", "X-07")
