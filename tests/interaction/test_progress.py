@@ -54,9 +54,10 @@ def busy_threads() -> Iterator[None]:
 def test_a_fast_callback_receives_every_report_on_a_busy_machine(
     busy_threads: None, revision: str
 ) -> None:
+    seen: List[float] = []
     with minimcp.connect([sys.executable, "-c", SERVER], revision=revision) as client:
         for _ in range(2):
-            seen: List[float] = []
+            seen.clear()
             result = client.call_tool(
                 "count", {"n": REPORTS}, on_progress=lambda report: seen.append(report.progress)
             )
