@@ -228,7 +228,7 @@ def _tasks_extension() -> list[Any]:
     return [Tasks()]
 
 
-def _as_header(text: str) -> tuple[str, str]:
+def as_header(text: str) -> tuple[str, str]:
     """Parse a value of ``--header``."""
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
@@ -252,7 +252,7 @@ def add_web(
     parser.add_argument(
         "--header",
         action="append",
-        type=_as_header,
+        type=as_header,
         metavar='"Name: value"',
         help="send this header with every request to a URL; may be repeated",
     )
@@ -751,7 +751,7 @@ _HEADER = (
     "--header",
     {
         "action": "append",
-        "type": _as_header,
+        "type": as_header,
         "metavar": '"Name: value"',
         "help": "send this header with every request to the server itself; may be repeated",
     },
