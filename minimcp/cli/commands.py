@@ -36,7 +36,16 @@ from ..errors import CapabilityNotSupported, McpError, MethodNotFound
 from ..extensions.client_tasks import ENDED, IDENTIFIER as TASKS, Task
 from ..schema.mismatch import nearest
 from ..stdio.child import knows_python
-from . import Parser, UsageError, clean, exit_code, one_line, print_error, print_stderr
+from . import (
+    Parser,
+    UsageError,
+    as_header,
+    clean,
+    exit_code,
+    one_line,
+    print_error,
+    print_stderr,
+)
 from .terminal import (
     STDIN,
     FormPrompter,
@@ -172,7 +181,8 @@ def _run(
             path = os.path.abspath(CONFIG_FILE)
             print_error(prog, f"using the server {options.target} from {path}")
         else:
-            _warn_about_command(config.target(options.target), prog)
+            for warning in command_warnings(config.target(options.target)):
+                print_error(prog, warning)
     with client:
         try:
             value, texts, code = find(client, options, bar)
@@ -195,8 +205,8 @@ def _run(
     return code
 
 
-def _warn_about_command(server: Any, prog: str) -> None:
-    """Warn about words of a command that a host may resolve differently.
+def command_warnings(server: Any) -> Iterator[str]:
+    """Yield a warning for each word of a command that a host may resolve differently.
 
     A host has its own current folder and PATH.
     """
@@ -205,11 +215,9 @@ def _warn_about_command(server: Any, prog: str) -> None:
     for word in getattr(server, "command", ()):
         if os.path.isfile(word) and not os.path.isabs(word):
             path = os.path.abspath(word)
-            print_error(
-                prog, f"{word} is relative to this folder, but hosts start elsewhere: write {path}"
-            )
+            yield f"{word} is relative to this folder, but hosts start elsewhere: write {path}"
         elif word in ("python", "python3") and knows_python():
-            print_error(prog, f"{word} may be a different Python in a host: write {sys.executable}")
+            yield f"{word} may be a different Python in a host: write {sys.executable}"
 
 
 def _with_exception_class(text: str, written: Iterable[str]) -> str:
@@ -226,17 +234,6 @@ def _tasks_extension() -> list[Any]:
     from .. import Tasks
 
     return [Tasks()]
-
-
-def as_header(text: str) -> tuple[str, str]:
-    """Parse a value of ``--header``."""
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        # Show only characters of a header's name: the rest may be a secret.
-        start = re.match("[A-Za-z-]*", text)[0]  # type: ignore[index]
-        quoted = start if start == text else f"{start}..."
-        raise argparse.ArgumentTypeError(f'{quoted!r} is not "Name: value"')
-    return name.strip(), value.strip()
 
 
 def add_web(

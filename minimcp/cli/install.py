@@ -22,8 +22,7 @@ from .. import connect
 from ..client.config import CONFIG_FILE, URLS, read_json, read_servers, strict_json
 from ..errors import McpError
 from ..stdio.child import StdioServer, this_python
-from . import Parser, UsageError, clean, one_line
-from .commands import as_header
+from . import Parser, UsageError, as_header, clean, one_line
 from .run import split_file
 from .terminal import split_pair
 
