@@ -39,6 +39,8 @@ COMMANDS = {
     "install": ("install", "add a server to a host's config file"),
     "doctor": ("doctor", "start every server of a host's config file, and say what is wrong"),
     "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
+    "new": ("new", "write a folder with a server, its test and the entry for a host"),
+    "bundle": ("bundle", "pack a server into one file for Claude Desktop, or for python3"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
 
