@@ -22,13 +22,13 @@ from minimcp.stdio.child import StdioServer
 from ..support import ROOT
 from .environments import InstallFailed, NodeEnvironment
 
-MCPB = NodeEnvironment("mcpb", ["@anthropic-ai/mcpb@2.1.2"])
+ENVIRONMENT = NodeEnvironment("mcpb", ["@anthropic-ai/mcpb@2.1.2"])
 SECONDS = 120
 
 
 def _mcpb(*arguments: str, folder: Path) -> str:
     """Run the official program, and return what it prints."""
-    command = [*MCPB.command("@anthropic-ai/mcpb/dist/cli/cli.js"), *arguments]
+    command = [*ENVIRONMENT.command("@anthropic-ai/mcpb/dist/cli/cli.js"), *arguments]
     done = subprocess.run(
         command,
         cwd=folder,
@@ -68,7 +68,7 @@ def _cli(*arguments: str, folder: Path) -> None:
 def main() -> int:
     """Write a new server, pack it, and have the official program judge it."""
     try:
-        MCPB.ready()
+        ENVIRONMENT.ready()
     except InstallFailed as error:
         print(error)
         return 1
