@@ -1,4 +1,4 @@
-"""A server that takes listens as a test's script says, for the tests of streams."""
+"""A server that accepts listens by a test's script, for the tests of streams."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class Host(Answering):
         return lambda message: self.pipe.give(*make(message["id"]))
 
     def calls(self, *methods: str) -> List[Any]:
-        """Requests and notices with these methods that have come, in order."""
+        """Return the received requests and notifications with these methods, in order."""
         return [message for message in list(self.pipe.messages) if message.get("method") in methods]
 
     def listens(self, count: int = 1) -> List[Any]:
-        """The ids of the listens, once there are so many."""
+        """Wait for this many listens, and return their ids."""
         assert eventually(lambda: len(self.calls(LISTEN)) >= count), self.pipe.messages
         return [message["id"] for message in self.calls(LISTEN)]
 

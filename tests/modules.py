@@ -17,7 +17,7 @@ DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 class Import(NamedTuple):
     line: int
     target: str
-    """A path relative to minimcp/ when it is one of ours, else a dotted name."""
+    """A path relative to minimcp/ for a module of the package, otherwise a dotted name."""
     ours: bool
     late: bool
     """Inside a function."""
@@ -30,7 +30,7 @@ class Module:
 
     Args:
         path: Relative to minimcp/.
-        known: All such paths, to tell a sub-module from a name.
+        known: All such paths, to distinguish a sub-module from a name.
     """
 
     def __init__(self, path: str, known: List[str]) -> None:
@@ -96,8 +96,7 @@ class Module:
                 yield from self._definitions(child, inside)
 
     def strings(self) -> Iterator[Tuple[int, str]]:
-        """String constants of the code with their lines; docstrings, which stand alone, are not
-        among them."""
+        """Return the string constants of the code with their lines, without docstrings."""
         alone = {id(node.value) for node in ast.walk(self.tree) if isinstance(node, ast.Expr)}
         for node in ast.walk(self.tree):
             if (

@@ -1,12 +1,12 @@
-"""Does a fault in the library fail a test? ``python -m tests.mutation --count 150 --seed 1`` breaks
-it and looks.
+"""Check whether a fault in the library fails a test: ``python -m tests.mutation --count 150 --seed
+1`` adds faults and runs the tests.
 
 Each mutant is one small change (a comparison, a condition, a constant, an operator, a statement
 left out) of a line of code in protocol/, engine/ or server/, made in a copy of the repository; the
-fast tests must fail on it, those of the module first. What became of each is printed at once, with
-its number and the test that failed: a survivor is either a test that is missing or a change that
-changes nothing. ``--from 40`` resumes a run that was stopped, ``--only 17`` tries one mutant again.
-Both need the same code, because the mutants are drawn from it.
+fast tests must fail on it, those of the module first. The outcome of each is printed at once, with
+its number and the failed test. A mutant survives if a test is missing or the change has no effect.
+``--from 40`` resumes a run that was stopped, ``--only 17`` tries one mutant again. Both need the
+same code, because the mutants are drawn from it.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from .support import ROOT
 
 SECONDS = 300
 
-# Beside the package in both.
+# Next to the package in both.
 OF_WHEEL = {"licenses/LICENSE", "METADATA", "WHEEL", "RECORD", "entry_points.txt", "top_level.txt"}
 OF_SDIST = {
     "LICENSE",
@@ -95,7 +95,7 @@ class Wrong(Exception):
 
 
 def run(*command: str, cwd: Path = ROOT) -> str:
-    """Run a program to its end; what it printed."""
+    """Run a program to its end, and return its output."""
     done = subprocess.run(
         command,
         cwd=cwd,
@@ -118,7 +118,7 @@ def compare(what: str, found: Set[str], wanted: Set[str]) -> None:
 
 
 def check_contents(wheel: Path, sdist: Path) -> None:
-    """Compare what both hold with the files of this tree. Raises Wrong."""
+    """Compare the files of both with this tree. Raises Wrong."""
     paths = (
         path
         for path in (ROOT / "minimcp").rglob("*")
@@ -146,7 +146,7 @@ def check_contents(wheel: Path, sdist: Path) -> None:
 
 
 def check_bare(wheel: Path, folder: Path) -> None:
-    """Use the wheel without what it depends on. Raises Wrong."""
+    """Use the wheel without its dependencies. Raises Wrong."""
     venv.create(folder / "bare", with_pip=True)
     python = str(folder / "bare" / "bin" / "python")
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel))

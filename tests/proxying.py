@@ -11,7 +11,7 @@ from .support import WAIT
 
 
 class Proxy:
-    """Listens from `start` to `close`; what it has opened ends with it. Thread-safe."""
+    """A listener from `start` to `close`, which also closes its connections. Thread-safe."""
 
     def __init__(self) -> None:
         self.over = threading.Event()
@@ -82,7 +82,8 @@ class Proxy:
     def pump(
         self, source: socket.socket, target: socket.socket, change: Callable[[bytes], bytes] = bytes
     ) -> None:
-        """Carry bytes one way until the source ends or a side has gone; then the target ends, too."""
+        """Forward bytes in one direction until the source ends or a side has closed, and then end
+        the target."""
         try:
             data = source.recv(1 << 16)
             while data:

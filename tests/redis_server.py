@@ -18,7 +18,7 @@ from .support import WAIT, eventually
 
 
 def store_at(place: str) -> minimcp.Store:
-    """The store at a URL of Redis, or in the file of this path."""
+    """Return the store at a Redis URL, or in the file at this path."""
     return minimcp.RedisStore(place) if "://" in place else minimcp.SqliteStore(place)
 
 

@@ -1,8 +1,8 @@
-"""The manifest: what the specification asks for, row by row, and what we knowingly do not do, read
-from manifest.txt.
+"""The manifest: the requirements of the specification, row by row, and the known gaps, read from
+manifest.txt.
 
 A test names the rows that it shows with ``@pytest.mark.requirement("BASE-01")``;
-tests/test_requirements.py holds rows, tests and gaps together.
+tests/test_requirements.py checks rows, tests and gaps against each other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ REVISIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28
 
 
 class Requirement(NamedTuple):
-    """One row: its id, the page that says it, the first and the last revision it holds in, and our
-    summary."""
+    """One row: its id, its page, its first and last revision, and our summary."""
 
     id: str
     page: str

@@ -26,7 +26,7 @@ from .support import WAIT
 
 
 class Task:
-    """A function on a thread of its own, whose result or exception is waited for with a bound."""
+    """A function on a thread of its own. Waiting for its result or exception has a time limit."""
 
     def __init__(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> None:
         self._value: Any = None
@@ -141,7 +141,7 @@ class ScriptedPipe(Transport):
             self._changed.notify_all()
         self.frames.put([])
 
-    # What the test does.
+    # Methods for the test.
 
     def take(self, room: Optional[int]) -> None:
         """Let the peer accept this many bytes more; None accepts everything."""

@@ -64,8 +64,8 @@ def _with_original(original: Callable[..., Any], call: Callable[..., Any]) -> Ca
 
 
 def usual_signals() -> None:
-    """Ignore no signal that a child would then ignore, too: what nohup or a shell has started
-    begins so."""
+    """Reset ignored signals, because a child would ignore them, too: nohup and shells start
+    programs with such signals."""
     for name in ("SIGINT", "SIGHUP", "SIGTERM"):
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) is signal.SIG_IGN:
@@ -75,7 +75,7 @@ def usual_signals() -> None:
 
 
 def stacks_of_threads() -> str:
-    """Where each thread of this process is, the calling one last."""
+    """Return the stack of each thread of this process, the calling one last."""
     here = threading.get_ident()
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     frames = sorted(sys._current_frames().items(), key=lambda found: found[0] == here)
@@ -146,7 +146,7 @@ def children_of(pid: int) -> FrozenSet[int]:
 
 
 def descendants_of(pid: int) -> List[int]:
-    """The same with the children of these; empty when it has ended."""
+    """Return these with their descendants; empty if the process has ended."""
     with suppress(OSError):
         return [each for child in children_of(pid) for each in (child, *descendants_of(child))]
     return []
@@ -216,7 +216,7 @@ def run_python(
     stdin: bytes = b"",
     seconds: float = 2 * WAIT,
 ) -> "subprocess.CompletedProcess[bytes]":
-    """Run this Python with `arguments`, bounded, and hand over how it ended and what it printed."""
+    """Run this Python with `arguments` and a time limit. Return its exit code and output."""
     options: Dict[str, Any] = {"cwd": str(cwd or ROOT), "input": stdin, "timeout": seconds}
     if env is not None:
         options["env"] = {**os.environ, **env}

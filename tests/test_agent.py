@@ -38,7 +38,7 @@ ANSWERS = [
 
 @pytest.fixture
 def model() -> Iterator[Tuple[str, Asked]]:
-    """The URL of a model, and what it was asked."""
+    """Yield the URL of a model, and a list of its requests."""
     asked: Asked = []
 
     class Model(BaseHTTPRequestHandler):

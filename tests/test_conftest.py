@@ -1,5 +1,5 @@
-"""The fixture that watches every test is itself watched: each kind of leak fails a test, and
-nothing else does."""
+"""The fixture that watches every test is tested itself: each kind of leak fails a test, and nothing
+else does."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def example(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleT
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with the examples and what they talk of."""
+    """Make a directory with the examples and the files that they mention."""
     for example in EXAMPLES.glob("*.py"):
         (tmp_path / example.name).write_bytes(example.read_bytes())
     (tmp_path / "pantry" / "recipes").mkdir(parents=True)
@@ -106,7 +106,7 @@ def test_the_titles_are_those_of_the_table() -> None:
 def checked(
     example: Callable[[str], ModuleType], capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Tuple[int, str]]:
-    """How a check ends, and what it prints."""
+    """Return the exit code of a check, and its output."""
     check = example("check")
 
     def run(*arguments: str) -> Tuple[int, str]:

@@ -1,5 +1,5 @@
-"""The layout, read from the source: folders, the direction of imports, what may be imported inside
-a function."""
+"""The layout, read from the source: folders, the direction of imports, and imports inside
+functions."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from .support import ROOT, WAIT, outlives_the_test, refused_port
 DATABASE = sqlite3.connect(":memory:")
 
 Mistake = Union[List[str], Callable[[], Any]]
-"""A line that is typed at a terminal, or what a program does."""
+"""A line typed at a terminal, or the code of a program."""
 
 SERVER = """
 from minimcp import Context, Server
@@ -465,7 +465,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "an option of run": [author("Server('s', port=1)"), "has no option port=: pass it to server.run(...)"],
     "a port in use": [a_port_in_use,
         "OSError: ... another program is listening there; choose another port, or 0 for a free one"],
-    # what a tool does
+    # actions of a tool
     "returns an object": [does("return object()"), "return a str, a number, a list, a dict or a dataclass"],
     "returns a file": [does("with open('none.py') as file: return {'a': file}"),
         "return its content, file.read(), or its path"],
@@ -509,7 +509,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
         "needs a client with sampling, such as connect("],
     "a guard as middleware": [does("", A_GUARD), "no token: middleware cannot protect a server ... auth=minimcp.Bearer"],
-    # what a caller does
+    # actions of a caller
     "another tool": [client_does(lambda c: c.call_tool("delte")),
         "InvalidParams: Unknown tool: delte, did you mean delete?"],
     "another argument's type": [client_does(lambda c: c.call_tool("delete", {"id": "one"})),

@@ -119,7 +119,7 @@ def test_a_conversation_is_as_it_is_drawn(
     with connect(
         server, revision=revision, trace=transcript, elicit=lambda request: {"loaves": 2}
     ) as client:
-        if name not in ("handshake", "stateless"):  # the others begin later
+        if name not in ("handshake", "stateless"):  # the others start later
             transcript.clear()
         play(client, transcript)
         assert passed(transcript) == drawn(name)

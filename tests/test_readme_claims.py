@@ -210,7 +210,8 @@ def test_the_documented_names_exist() -> None:
 
 
 def test_the_documented_http_options_are_accepted() -> None:
-    """Each line is run, with a server and a `connect` that only take what the real ones take."""
+    """Run each line, with a server and a `connect` that accept only the parameters of the real
+    ones."""
     names = {
         "server": create_autospec(Server),
         "connect": create_autospec(connect),

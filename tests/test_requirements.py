@@ -1,6 +1,6 @@
-"""The manifest, the tests and the gaps hold together.
+"""The manifest, the tests and the gaps are consistent.
 
-Tests are read, not imported: the check says the same whichever part of the suite is run.
+Tests are read, not imported, so the check has the same result for any part of the suite.
 """
 
 from __future__ import annotations

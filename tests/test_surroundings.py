@@ -98,7 +98,7 @@ def test_a_handler_may_run_a_loop_and_call_from_it() -> None:
 
     @server.tool
     def gathered(texts: List[str]) -> List[str]:
-        """Call another server, several times at once, from a loop of one's own."""
+        """Call another server, several times at once, from an event loop of its own."""
 
         async def main(client: Client) -> List[str]:
             calls = [asyncio.to_thread(client.call_tool, "echo", {"text": text}) for text in texts]
@@ -153,7 +153,7 @@ def test_a_pool_shares_a_client_and_makes_others(target: Any) -> None:
 
 
 def test_a_pool_of_processes_makes_clients_of_its_own() -> None:
-    """They are forked beside our threads."""
+    """They are forked while our threads run."""
     program = (
         "from concurrent.futures import ProcessPoolExecutor\n"
         "from multiprocessing import get_context\n"

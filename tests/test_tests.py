@@ -107,7 +107,7 @@ def test_nothing_else_is(line: str) -> None:
 
 
 def test_few_lines_of_the_tests_look_inside_the_library() -> None:
-    """Have a test see what a peer sees, or use a function of tests/inside.py."""
+    """Let a test observe what a peer sees, or use a function of tests/inside.py."""
     found = all_lines()
     assert 0 < len(found) <= MAX_LINES, "\n".join(found)
 

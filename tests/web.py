@@ -28,7 +28,7 @@ DONE = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
 
 
 class Heard:
-    """One request, as it came: names of headers in lower case."""
+    """One request as it arrived, with names of headers in lower case."""
 
     def __init__(self, head: bytes, body: bytes) -> None:
         first, *lines = head.decode("latin-1").split("\r\n")
@@ -158,7 +158,7 @@ class Peer(Proxy):
         return [heard for heard in list(self.heard) if heard.method == method]
 
     def wait_for(self, method: str, count: int = 1) -> Heard:
-        """Wait until that was heard so often; the last one."""
+        """Wait until this was received that many times, and return the last one."""
         with self.came:
             assert self.came.wait_for(lambda: len(self.all(method)) >= count, WAIT), self.heard
         return self.all(method)[count - 1]

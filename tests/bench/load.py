@@ -107,7 +107,8 @@ class Child:
         return b"".join(pieces)
 
     def exchange(self, data: bytes, lines: int) -> bytes:
-        """Write any amount and read `lines` lines meanwhile, however small the pipes are."""
+        """Write any amount and read `lines` lines at the same time, so that small pipes do not
+        block."""
         view, pieces = memoryview(data), []
         poller = select.poll()
         poller.register(self.into, select.POLLOUT)
@@ -136,7 +137,8 @@ class Child:
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
 
     def cpu(self) -> float:
-        """CPU seconds of the process so far, all threads, those that ended included."""
+        """Return the CPU seconds that the process has used, with all its threads, including
+        finished ones."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def resident(self) -> float:

@@ -536,7 +536,9 @@ def test_a_pending_question_wins_over_the_outcome_of_the_handler(
             result = client.once("tools/call", name="t", arguments={})["result"]
             assert set(result["inputRequests"]) == keys
             assert handler is not swallows or client.call("t") == "1"
-        warned = f"tools/call t {did} although a question is pending: let Suspend pass, and catch"
+        warned = (
+            f"tools/call t {did} although a question is pending: let Suspend propagate, and catch"
+        )
         assert (warned in caplog.text) == bool(did)
 
 
@@ -579,10 +581,10 @@ def test_check_replay_finds_a_handler_that_asks_something_else_the_second_time(
             return "nothing happened"
 
     for handler, words in (
-        (rewords, "keep the values that it depends on with ctx.step"),
-        (renames, "but not now"),
-        (forgets, "but not now"),
-        (swallows, "another question"),
+        (rewords, "store the values that it depends on with ctx.step"),
+        (renames, "but not in this run"),
+        (forgets, "but not in this run"),
+        (swallows, "a different question"),
     ):
         runs.clear()
         with tool(handler, revision, check_replay=True) as client:

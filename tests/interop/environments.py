@@ -1,8 +1,8 @@
 """One environment per foreign peer: pinned, made once, kept in a cache folder, remade when a pin
 changes.
 
-A peer that cannot be installed fails the run with the installer's own words: nothing is skipped.
-The index and the registry are whatever `pip` and `npm` are set up with; none is named here.
+A peer that cannot be installed fails the run with the installer's message, and nothing is skipped.
+`pip` and `npm` use their configured index and registry.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INSTALL_SECONDS = 600.0
 
 
 class InstallFailed(Exception):
-    """An installer ended badly; the message holds the command and the end of what it printed."""
+    """An installer failed. The message holds the command and the end of its output."""
 
 
 def cache_folder() -> Path:
@@ -63,7 +63,7 @@ def install(command: Sequence[str], *, cwd: Path | None = None) -> None:
 
 
 def debian_program(name: str, package: str) -> str:
-    """The path of a program, which is installed by apt when it is not there."""
+    """Return the path of a program, and install it with apt if it is missing."""
     places = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     found = shutil.which(name, path=places)
     if found is None:
@@ -132,7 +132,7 @@ class PythonEnvironment(Environment):
         return str(self.folder / "bin" / "python")
 
     def works(self) -> bool:
-        """Whether it runs: the Python that it was made of may have gone."""
+        """Return whether the environment works. Its Python may have been removed."""
         try:
             return subprocess.run([self._python, "-c", ""], check=False, timeout=30).returncode == 0
         except OSError:
@@ -159,14 +159,14 @@ class NodeEnvironment(Environment):
         path = Path(script)
         if not path.is_absolute():
             return [_node(), str(self.folder / "node_modules" / script)]
-        # An ES module finds its packages beside its own file, not beside the working directory.
+        # An ES module finds its packages next to its own file, not in the working directory.
         for module in path.parent.glob("*.mjs"):
             _copy(module, self.folder / module.name)
         return [_node(), str(self.folder / path.name)]
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a file if it differs, in one step: sessions beside this one may be reading it."""
+    """Copy a file if it differs, atomically, because sessions may be reading it at the same time."""
     if not target.is_file() or target.read_bytes() != source.read_bytes():
         with tempfile.NamedTemporaryFile(dir=str(target.parent), delete=False) as file:
             file.write(source.read_bytes())

@@ -270,8 +270,8 @@ class Everything(Basics):
         self.call("toggle-simulated-logging")
 
     def log_levels(self) -> None:
-        """The server tells by a message of the level info that it took a subscription, before it
-        answers."""
+        """The server reports a new subscription with a message of the level info, before its
+        response."""
         self.client.set_log_level("warning")
         self.client.subscribe(f"{DYNAMIC}/text/8")
         self.client.set_log_level("info")

@@ -52,7 +52,7 @@ def run(check: Callable[[], None], host: Host) -> Any:
 
 
 def session(kind: str, revision: str, command: list[str]) -> dict[str, Any]:
-    """Connect, run the checks, close, and look whether the server's process has gone."""
+    """Connect, run the checks, close, and check that the server's process has ended."""
     results: dict[str, Any] = {}
     report: dict[str, Any] = {"revision": None, "checks": results}
     host = Host()

@@ -67,7 +67,7 @@ def write_line(path: str, line: str) -> None:
 
 
 class Marks:
-    """Words in a file, which every process of this server sees."""
+    """A list of words in a file, which every process of this server reads."""
 
     def __init__(self, path: str) -> None:
         self._path = path

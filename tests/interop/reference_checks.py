@@ -1,8 +1,8 @@
-"""Servers that people really run, driven whole by a minimcp client: files, a graph, time, git,
-fetch, a database.
+"""Popular servers, with every feature used by a minimcp client: files, a graph, time, git, fetch, a
+database.
 
-Each session has the working folder of its client to itself; what a server needs to be there, its
-checks make there.
+Each session has a working folder of its own, in which its checks create the files that the server
+needs.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ class Sqlite(Reference):
         "describe_table",
         "append_insight",
     )
-    unknown_tool: Any = None  # it says that as a success
+    unknown_tool: Any = None  # it reports that as a success
 
     def tables(self) -> None:
         self.call(

@@ -424,7 +424,7 @@ class Shared(Tools):
         )
 
     def many_askers(self) -> None:
-        """Questions of calls that run at once do not get each other's answers."""
+        """Questions of concurrent calls do not receive each other's answers."""
         calls: list[Any] = [("ask_model", {"text": f"text {i}"}) for i in range(PARALLEL)]
         results = self.client.call_tools(calls, timeout=SECONDS)
         wanted = [f"interop-model: You said: text {i} (endTurn)" for i in range(PARALLEL)]
@@ -441,8 +441,8 @@ class Shared(Tools):
 
     @only(R5)
     def rounds_by_hand(self) -> None:
-        """A host that drives the rounds itself: the question comes out, the answer goes in with the
-        state."""
+        """A host that controls the rounds itself: it receives the question, and sends the answer
+        with the state."""
         params = {"name": "ask_form", "arguments": {}}
         first = self.client.request("tools/call", params, timeout=SECONDS, raw=True)
         expect(first["resultType"], "input_required")

@@ -148,7 +148,7 @@ def costs(name: str, server: List[str], folder: Path) -> Iterator[Tuple[str, Any
 
 
 def exchange(count: int) -> Transcript:
-    """One that looks like many; the first five messages are always the same."""
+    """One message that looks like many; the first five messages are always the same."""
     dice, transcript, at = random.Random(5), Transcript(judge=True), 1_790_000_000.0
 
     def say(arrow: str, **message: Any) -> None:
@@ -221,7 +221,7 @@ def exchange(count: int) -> Transcript:
 
 
 def look(folder: Path) -> Iterator[Tuple[str, Any]]:
-    """Open the pages, click, filter, and read what they show."""
+    """Open the pages, click, filter, and read their texts."""
     pages = {"between": folder / "between.html"}
     for count in (5, 5000):
         pages[str(count)] = folder / f"{count}.html"

@@ -20,7 +20,7 @@ SHARES = {
 
 
 def only(name: str, options: Options) -> int:
-    """Show one mutant, and what is wrong with how it is taken."""
+    """Print one mutant, and what is wrong with its handling."""
     kind, seed, _ = name.split(":")
     with closing(judge_of(kind, options._replace(seed=int(seed)))) as judge:
         print(judge.make(name))

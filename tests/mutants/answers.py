@@ -1,5 +1,5 @@
-"""The kind `answers`: what a client gets over HTTP when it calls a tool: heads, event streams,
-JSON, refusals."""
+"""The kind `answers`: HTTP responses to a tool call of a client: heads, event streams, JSON,
+errors."""
 
 from __future__ import annotations
 

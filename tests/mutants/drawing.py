@@ -63,8 +63,8 @@ def replace(data: bytearray, dice: random.Random, corpus: Sequence[bytes]) -> No
 
 
 def draw(name: str, corpus: Sequence[bytes]) -> bytes:
-    """The mutant of this name: of three, one has other values only, one is changed inside of one,
-    one anywhere."""
+    """Return the mutant of this name: with other values, with a change inside a value, or with a
+    change anywhere."""
     dice = random.Random(name)
     data, how = bytearray(dice.choice(corpus)), dice.random()
     for _ in range(dice.randrange(1, 4)):

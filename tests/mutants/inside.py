@@ -62,8 +62,8 @@ def say(value: Any) -> bytes:
 
 
 def read(data: bytes) -> Any:
-    """The value of a mutant of JSON; None where it is none, which others judge (`messages`,
-    `lines`)."""
+    """Return the value of a JSON mutant, or None if it is not JSON, which `messages` and `lines`
+    test."""
     with suppress(ValueError, RecursionError):
         return json.loads(
             data.decode("utf-8", "replace"), parse_float=finite, parse_constant=finite
@@ -110,7 +110,7 @@ _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 def pieces(data: bytes) -> List[bytes]:
-    """The same bytes, cut as they say themselves."""
+    """Return the same bytes in pieces. The bytes themselves determine the cuts."""
     dice = random.Random(data)
     cuts = sorted({0, *(dice.randrange(len(data) + 1) for _ in range(6)), len(data)})
     return [data[first:last] for first, last in zip(cuts, cuts[1:])]
@@ -182,14 +182,14 @@ EVENTS = [
 
 
 def messages(data: bytes) -> None:
-    """Every line is read, and what is a message is written and read again as the same."""
+    """Check that every line is read, and that a message is written and read again as the same."""
     for line in data.split(b"\n"):
         found = decode(line)
         for one in found if isinstance(found, list) else [found]:
             if isinstance(one, InvalidMessage):
                 short(one.reason)
             else:
-                with suppress(ValueError):  # nested too deep, by now
+                with suppress(ValueError):  # now nested too deep
                     again = decode(encode(one)[:-1])  # half a character has become a whole one
                     same(decode(encode(again)[:-1]), again, "written and read")
                     same(type(again), type(one), "written and read")
@@ -271,8 +271,8 @@ SCHEMAS = [
 
 
 def forms(data: bytes) -> None:
-    """A question is refused or answered; an answer fits or says why it does not. Also a form that a
-    server made."""
+    """Check that a question is rejected or answered, and that an invalid answer has a reason. Also
+    reads the form of a server."""
     found = read(data)
     params, returned = found if isinstance(found, list) and len(found) == 2 else (found, {})
     if not isinstance(params, dict):
@@ -368,7 +368,7 @@ URLS = [
 
 
 def templates(data: bytes) -> None:
-    """A template is refused or matches; what it matches is a URI of its own."""
+    """Check that a template is rejected, or matches only URIs of its own."""
     found = read(data)
     if not (
         isinstance(found, list) and len(found) == 2 and all(isinstance(each, str) for each in found)
@@ -397,8 +397,8 @@ TEMPLATES = [say([template, uri]) for template, uri, _ in MATCHES]
 
 
 def heads(data: bytes) -> None:
-    """The requests do not depend on the pieces; a refusal is one of HTTP, and nothing in it comes
-    from the peer."""
+    """Check that the requests do not depend on the pieces, and that a rejection is valid HTTP
+    without text of the peer."""
 
     def outcome(chunks: List[bytes]) -> Any:
         parser, found = RequestParser(body_bytes=BODY_BYTES), []

@@ -1,9 +1,8 @@
-"""The kind `lines`: messages to a server over stdin and stdout, each of which has its own right
-answer.
+"""The kind `lines`: messages to a server over stdin and stdout, each with its own correct answer.
 
-What is right for a mutant is found out by a strict reading of its own: one answer with its id, one
-error without an id, or nothing. Nothing of the library is imported: C20 of `tests.faults` tries
-other servers with it.
+A strict parser of its own finds the correct answer to a mutant: one response with its id, one error
+without an id, or nothing. It does not import the library, because C20 of `tests.faults` tests other
+servers with it.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ CORPORA: Dict[str, List[bytes]] = {
 
 
 def mutant(name: str) -> bytes:
-    """The mutant of this name; it may hold line feeds, and is then several lines."""
+    """Return the mutant of this name. It may contain line feeds, and is then several lines."""
     return draw(name, CORPORA[revision_of(name)]).replace(
         b'"ID"', b'"m%s"' % name.rpartition(":")[2].encode()
     )
@@ -116,7 +115,7 @@ def expected(line: bytes) -> Expected:
     if "id" in message and type(id) in (int, str):
         if any(
             "\ud800" <= one <= "\udfff" for one in str(id)
-        ):  # it cannot be said again in every JSON
+        ):  # not every JSON library can write it again
             return one_of(REFUSED, UNREAD, NOTHING, *either)
         if doubled:  # the id that was read may be one of two
             return one_of(REFUSED, UNREAD, NOTHING, *under_any)

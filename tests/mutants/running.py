@@ -62,12 +62,12 @@ class Judge:
         return next(iter(self.reading.taken()), None)
 
     def memory(self) -> float:
-        """MB that the process has which is tried."""
+        """Return the memory of the tested process in MB."""
         gc.collect()
         return status_of(os.getpid(), "VmRSS") / 1024
 
     def close(self) -> None:
-        """End what was started."""
+        """End the started processes."""
 
 
 def judge_of(kind: str, options: Options) -> Any:
@@ -128,14 +128,14 @@ class Found(NamedTuple):
 def run(kind: str, options: Options, count: int) -> Iterator[Any]:
     """Yield the findings of a kind as `Found`, and last the growth in MB. A process that ends or
     hangs is started again."""
-    context = multiprocessing.get_context("fork")  # what was imported need not be again
+    context = multiprocessing.get_context("fork")  # the child need not import modules again
     first, restarts = 0, 0
     while restarts < options.most:
         receiving, sending = context.Pipe(duplex=False)
         at, since = (
             mmap.mmap(-1, 8),
             time.monotonic(),
-        )  # shared with the process: what it judges now
+        )  # shared with the process: the mutant that it is judging
         seen = at[:]
         process = context.Process(target=work, args=(kind, options, first, count, at, sending))
         process.start()

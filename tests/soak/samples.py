@@ -15,14 +15,14 @@ from typing import Callable, Dict, List, Mapping, NamedTuple, Sequence
 
 from ..support import children_of, status_of
 
-FEWEST = 12  # samples below which no quarter says anything
+FEWEST = 12  # with fewer samples, quarters have no meaning
 
 
 class Kind(NamedTuple):
     name: str
     unit: str
     allowed: float  # how much more the last quarter may have than the second
-    share: float  # the same as a part of what the second quarter has; the larger of the two counts
+    share: float  # the same as a fraction of the second quarter; the larger of the two counts
 
 
 class Verdict(NamedTuple):
@@ -70,19 +70,19 @@ READERS: Dict[str, Callable[[int], float]] = {
     "children": lambda pid: len(children_of(pid)),
 }
 
-KINDS = (  # what is sampled of each process
+KINDS = (  # the samples of each process
     Kind(
         "threads", "", 32, 0
     ),  # as many workers as there were concurrent calls remain for 10 s: see `has_come_to_rest`
     Kind("descriptors", "", 0, 0),
     Kind("children", "", 0, 0),
     Kind("memory", "MiB", 1.5, 0.02),
-    Kind("blocks", "k", 2.5, 0),  # of Python: what is lost, however small it is
+    Kind("blocks", "k", 2.5, 0),  # of Python: leaked objects, however small
 )
 
 KEPT = 64
-"""Descriptors more that a process over HTTP may have: a connection is kept for each call that there
-was at once. A deed that leaves one behind leaves hundreds."""
+"""Additional descriptors of a process over HTTP: it keeps a connection for each concurrent call. A
+leaking action would leave hundreds."""
 
 RESTING = 2
 """Threads, or descriptors, more than at the beginning that a process may have when nothing has

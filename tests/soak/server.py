@@ -21,7 +21,7 @@ COMMAND = [
     "-m",
     "tests.soak.server",
 ]  # what starts it, in the top of the repository
-URI = "soak://{name}"  # what may be subscribed to
+URI = "soak://{name}"  # resources for subscriptions
 
 # options with which every limit is reached in the first seconds of a soak
 HTTP = HttpOptions(
@@ -62,7 +62,7 @@ def settle() -> Dict[str, float]:
 
 
 def make(**options: Any) -> Server:
-    """The server of the histories, with what can be subscribed to; options as `Server`."""
+    """Make the server of the histories, with resources for subscriptions; options as for `Server`."""
     server = make_server(lambda kind, tag: None, **options)
 
     @server.resource(URI)

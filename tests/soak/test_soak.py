@@ -109,7 +109,7 @@ def test_the_command_fails_when_something_grows(
         threads[-1].start()
 
     def memory() -> None:
-        """More than two per cent of what a busy process has."""
+        """Allocate more than two per cent of the memory of a busy process."""
         kept.append(bytes(8 << 20))
 
     planted = {

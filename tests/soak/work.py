@@ -29,7 +29,7 @@ WAYS = {"alone": "auto", "session": "handshake", "older": "handshake"}
 """The ways to speak over HTTP, and the revision that a client asks for."""
 
 INFO = {"name": "soak", "version": "1"}
-STEPS = 50  # of a call that somebody leaves in the middle: it takes about 0.1 s
+STEPS = 50  # of an abandoned call, which takes about 0.1 s
 
 
 class WebServer:
@@ -72,7 +72,7 @@ class WebServer:
         return peers[-1].send(data[: int(len(data) * part)])
 
     def _leave_alone(self, dice: random.Random, peers: List[Peer]) -> None:
-        """A request that is cut, a call that says nothing, a stream."""
+        """Leave a request that is cut off, a call that reports nothing, or a stream."""
         tool, size = dice.choice([("hold", 0), ("work", STEPS)])
         part = dice.choice([0.5, 1.0, 1.0])
         peer = self._send(peers, call(tool, {"tag": "vanished", "size": size}, token="p"), part)
@@ -80,7 +80,7 @@ class WebServer:
             peer.until(b"data:")
 
     def _leave_session(self, dice: random.Random, peers: List[Peer]) -> None:
-        """A session with a stream and a call in it; it ends when nobody has used it for a while."""
+        """Leave a session with a stream and a call. It expires when it is not used for a while."""
         hello = {"protocolVersion": HANDSHAKE, "capabilities": {}, "clientInfo": INFO}
         opened = self._send(peers, post(message("initialize", hello))).response().headers
         session = {"mcp-session-id": opened["mcp-session-id"], "mcp-protocol-version": HANDSHAKE}
@@ -110,7 +110,7 @@ VANISHING = {
 
 
 def wire(request: HttpRequest, port: int, **more: str) -> bytes:
-    """The bytes of a request to a port of this machine."""
+    """Return the bytes of a request to a port of this machine."""
     body: Any = request.body
     headers = {**dict(request.headers), "host": f"localhost:{port}", **more}
     if request.method == "POST":
@@ -135,7 +135,7 @@ def _session(client: Client) -> Any:
 
 
 class Work:
-    """Clients that live as long as this, and what is done with them. Thread-safe."""
+    """Clients that live as long as this object, and actions with them. Thread-safe."""
 
     def __init__(self, seed: int) -> None:
         self.done: "Counter[str]" = Counter()
@@ -167,7 +167,7 @@ class Work:
             "web server": self._web.pid,
         }
         """The processes that live as long as this, by name; this one has none."""
-        for client in self._clients:  # a thread for callbacks comes with the first one
+        for client in self._clients:  # the first callback starts a thread for callbacks
             self._subscribe(client, "soak://begin")
 
     def _hear(self, uri: str) -> None:
@@ -176,7 +176,7 @@ class Work:
             heard.set()
 
     def settle(self) -> Dict[str, Dict[str, float]]:
-        """Have all processes collect their garbage; what each still holds, by its name."""
+        """Let all processes collect their garbage, and return the memory of each by its name."""
         servers = {"server": self._child, "web server": self._clients[-1]}
         return {
             "": settle(),
@@ -193,7 +193,7 @@ class Work:
         self._web.close()
 
     def round(self, threads: int, seconds: float) -> bool:
-        """Work for a while on several threads, and wait for all; False when one of them hangs."""
+        """Work for a while on several threads, and wait for all. Return False if one of them hangs."""
         until = time.monotonic() + seconds
         workers = [
             threading.Thread(
@@ -227,7 +227,7 @@ class Work:
             self.done[name] += 1
 
     def call(self, dice: random.Random, client: Any = None) -> None:
-        """Calls that are answered, in every way, one after the other and at once."""
+        """Make calls that are answered, of every kind, one after the other and at once."""
         client = client or dice.choice(self._clients)
         tag, size = str(dice.random()), dice.choice([0, 10, 1000, 100_000])
         assert client.call_tool("echo", {"tag": tag, "size": size}).text == padded(tag, size)
@@ -261,7 +261,7 @@ class Work:
         )
 
     def cancel(self, dice: random.Random) -> None:
-        """A call that its caller gives up."""
+        """Make a call that its caller cancels."""
         client, token = dice.choice(self._clients), CancelToken()
         future = client.submit(
             client.call_tool, "hold", {"tag": "given up", "size": 0}, cancel=token
@@ -287,7 +287,7 @@ class Work:
             self._use_and_leave(client, dice)
 
     def vanish(self, dice: random.Random) -> None:
-        """A client over HTTP that leaves without a word."""
+        """Connect a client over HTTP that leaves without closing."""
         self._web.vanish(dice)
 
     def listen(self, dice: random.Random) -> None:

@@ -319,8 +319,8 @@ with open(os.environ["RESULT"], "w") as file:
 
 
 def without_descriptors(folder: Path) -> None:
-    """A client in a process whose stdin, stdout and stderr are closed, as a service or a notebook
-    may be."""
+    """Run a client in a process with closed stdin, stdout and stderr, as in a service or a
+    notebook."""
     tree = package_in(folder / "tree")
     result = folder / "result"
     variables = {

@@ -32,7 +32,7 @@ PATCHED = minimcp.StdioServer(
 
 
 class Clock:
-    """A greenlet that counts as long as nobody stops the loop."""
+    """A greenlet that counts as long as nothing blocks the event loop."""
 
     def __init__(self) -> None:
         self.ticks = 0
@@ -110,7 +110,7 @@ def main() -> int:
     gc.collect()
     before = len(
         open_descriptors()
-    )  # the loop has its own by now; some of the first round may still be closing
+    )  # the event loop has its own descriptors now; some of the first round may still be closing
     play_everywhere()
     gc.collect()
     assert eventually(lambda: len(open_descriptors()) <= before), "descriptors are left"

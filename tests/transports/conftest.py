@@ -1,4 +1,4 @@
-"""A server that the tests of its HTTP side look at from within."""
+"""A server for tests that inspect its HTTP side from within."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Recording(ResponseWriter):
             self._changed.notify_all()
 
     def wait_for(self, condition: Callable[[], object]) -> None:
-        """Wait until something has come of which this is true."""
+        """Wait until a received message satisfies this condition."""
         with self._changed:
             assert self._changed.wait_for(condition, timeout=WAIT), self.body
 

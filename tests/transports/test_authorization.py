@@ -98,7 +98,7 @@ def server(calls: List[str]) -> Iterator[Server]:
 
 @pytest.fixture(params=["bundled", "wsgi", "handle_http"])
 def ask(server: Server, request: Any) -> Iterator[Ask]:
-    """Sends a request to the server, in each of the ways that it may come."""
+    """Send a request to the server, over each transport."""
     if request.param == "handle_http":
         yield lambda request: server.handle_http(request, stream=request.method == "GET")
         return
@@ -446,7 +446,7 @@ def test_a_browser_may_ask_for_pages_that_are_named(open_server: Server) -> None
         assert (refused.status, cors_of(refused)) == (403, {})
     local = open_server.handle_http(
         preflight("http://localhost:3000")
-    )  # it is let in, as ever, and not shown to
+    )  # it is admitted as always, but gets no CORS headers
     assert (local.status, cors_of(local)) == (401, {})
 
 

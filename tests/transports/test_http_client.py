@@ -37,8 +37,8 @@ from ..web import DISCOVERED, DONE, INITIALIZED, Heard, Peer, Wire
 
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A port may be another test's server by now; and peers on a slow machine have time to answer
-    GET and DELETE."""
+    """A port may already belong to another test's server. Peers on a slow machine get time to
+    answer GET and DELETE."""
     forget_servers()
     for name in ("GET_SECONDS", "REST_SECONDS", "CLOSE_SECONDS"):
         monkeypatch.setattr(http_client, name, WAIT)
@@ -325,7 +325,7 @@ BROKEN_EVENTS = [
 @pytest.mark.parametrize("event", BROKEN_EVENTS)
 @pytest.mark.parametrize("legacy", [False, True])
 def test_an_event_that_cannot_be_read_ends_its_call_at_once(event: str, legacy: bool) -> None:
-    """The stream stays open: without that the call would wait until its timeout."""
+    """The stream stays open, because otherwise the call would wait until its timeout."""
     stay = threading.Event()
 
     def answer(heard: Heard, wire: Wire) -> None:
@@ -695,8 +695,8 @@ def _gaps(at: List[float]) -> List[float]:
 def test_a_server_that_is_asked_again_and_again_for_nothing_is_asked_less_and_less(
     calls: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With new ids, ``retry: 0``, and nothing else, on the stream of a call and on that for
-    notices."""
+    """The stream of a call and the stream for notifications send new ids, ``retry: 0``, and nothing
+    else."""
     monkeypatch.setattr(http_client, "FIRST_PAUSE", 0.1)
     monkeypatch.setattr(http_client, "MIN_PAUSE", 0.01)
     monkeypatch.setattr(
@@ -983,7 +983,7 @@ def test_a_call_of_a_session_that_was_replaced_begins_no_other(
 
 
 def _busy(*waits: str, status: int = 429) -> "Dict[str, Any]":
-    """It takes no call for as long as there are waits to ask for."""
+    """A server that rejects calls as long as it has retry times left."""
     left = list(waits)
 
     def call(heard: Heard, wire: Wire) -> None:
@@ -1291,7 +1291,7 @@ def test_a_log_level_that_only_a_new_session_accepted_is_kept_for_the_next() -> 
 def test_a_check_of_deadlines_during_its_scheduling_is_not_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The thread that orders it was held up until the time had come."""
+    """The thread that schedules it was delayed until the time had passed."""
 
     class Lock:
         """Signals that a thread waits for the lock."""
@@ -1329,7 +1329,7 @@ def test_a_check_of_deadlines_during_its_scheduling_is_not_the_last(
 
 
 def no_sender() -> bool:
-    """Whether no thread of a client sends what nobody waits for."""
+    """Return whether no client has a sender thread."""
     return not any("-sender" in thread.name for thread in threading.enumerate())
 
 

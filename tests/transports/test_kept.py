@@ -134,7 +134,7 @@ class Site:
 
         @server.tool
         def large(size: int, ctx: Context) -> str:
-            """Report, and return so many characters."""
+            """Report progress, and return this many characters."""
             ctx.progress(1)
             return "x" * size
 
@@ -186,7 +186,7 @@ def answer(id: str, name: str = "Ada") -> Dict[str, Any]:
 
 
 def task_of(core: Endpoint, name: str, principal: Optional[str] = None) -> str:
-    """Begin a task of 2026-07-28; its id."""
+    """Start a task of 2026-07-28, and return its id."""
     request = alone("tools/call", {"name": name, "arguments": {}}, capabilities=EXTENSIONS)
     request.headers.principal = principal
     return str(serve(core, request).answer["result"]["taskId"])
@@ -234,7 +234,7 @@ def use(one: Site, two: Site) -> Tuple[Shaken, str]:
     return client, task
 
 
-# What tells two servers apart, with which a careless key would mix them up.
+# The difference between two servers. A careless key would mix up their data.
 PAIRS = {
     "slash": (("a/b", None), ("a_b", None)),
     "escape": (("a/b", None), ("a%2Fb", None)),
@@ -246,7 +246,7 @@ PAIRS = {
 }
 
 
-# What a server writes.
+# The keys that a server writes.
 KINDS = {"session", "stream", "process", "log", "secret", "task", "ended", "lease", "rate"}
 
 
@@ -317,7 +317,7 @@ def test_principals_find_only_their_own_data(opens: Callable[[], Store]) -> None
 
 
 def fill(site: Site, owners: Sequence[Optional[str]], each: int) -> Set[str]:
-    """Store so many finished tasks of each owner; their keys."""
+    """Store this many finished tasks of each owner, and return their keys."""
     id = task_of(site.core, "hold")
     site.go.set()
     assert eventually(lambda: look(site.core, id)["result"]["status"] == "completed")

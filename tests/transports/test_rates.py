@@ -1,4 +1,4 @@
-"""``Limits(call_rate=, notification_rate=)`` of a server, by every way that a call may come.
+"""``Limits(call_rate=, notification_rate=)`` of a server, over every transport.
 
 The rates are so low that no token returns while a test runs; tests/unit/test_rates.py moves the
 clock.
@@ -391,7 +391,7 @@ def test_whatever_runs_the_handler(executor: str) -> None:
     server.close()
 
 
-# ------------------------------------------------------------ calls that come back with answers
+# ------------------------------------------------------------ retries with answers
 
 
 @pytest.mark.parametrize("over_http", [False, True])

@@ -224,7 +224,7 @@ def test_a_url_is_shown_without_its_secrets(url: str, auth: Any, told: Told) -> 
         assert TOKEN not in repr(HttpServer(url.format(TOKEN)))
 
 
-# ------------------------------------------------------------ what the server repeats
+# ------------------------------------------------------------ secrets that the server repeats
 
 
 FORMS: Dict[str, Callable[[str], str]] = {
@@ -525,7 +525,8 @@ def under(name: str, ways: Mapping[str, Any], *parameters: str) -> Dict[Tuple[st
 NO_PROGRAM = ["/no/such/program"]
 HTTP_SETTINGS = ("auth", "headers", "cert", "proxies")
 
-# For each parameter that `secret_parameters` finds: uses that fail, or return what can be shown.
+# For each parameter that `secret_parameters` finds: uses that fail, or return text that may be
+# shown.
 USES: Dict[Tuple[str, str], List[Callable[[], Any]]] = {
     **under("connect", ways_of(connected), *HTTP_SETTINGS),
     **under("connect_all", ways_of(lambda **more: minimcp.connect_all({"a": f"{DEAD}/mcp"}, **more)), *HTTP_SETTINGS),

@@ -140,7 +140,7 @@ class Site:
 
 
 def mailbox_of(one: processes.Processes) -> str:
-    """The key of what others tell this process."""
+    """Return the key of the messages for this process."""
     return one.key("process", one.id)
 
 
@@ -215,7 +215,7 @@ def closing(site: Site) -> Iterator[Site]:
 
 
 class Roaming(Shaken):
-    """A client each of whose requests goes to the next process."""
+    """A client that sends each request to the next process."""
 
     def __init__(self, cores: List[Endpoint], **capabilities: Any) -> None:
         self._cores = itertools.cycle(cores)
@@ -428,7 +428,7 @@ def test_changes_without_a_stream_are_sent_on_the_next_one(site: Site) -> None:
 
 
 def uris(stream: Any) -> List[str]:
-    """The resources that a stream has told of."""
+    """Return the resources whose changes a stream has reported."""
     return [each["params"]["uri"] for each in stream.writer.messages]
 
 
@@ -629,7 +629,7 @@ def test_a_stream_of_unsolicited_messages_resumes_at_another_process(site: Site)
 def test_a_stream_resumed_on_another_connection_counts_as_open(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old connection leaves after the new one has come, and is the last of its thread."""
+    """The old connection leaves after the new one has arrived, and is the last one of its thread."""
     resumed, leave, writers = threading.Event(), SharedSessions.leave_stream, []
 
     def late(self: SharedSessions, session: SharedSession, *writer: Any) -> None:
@@ -1107,7 +1107,7 @@ def test_after_a_flush_of_redis_clients_open_new_sessions(far: Site, redis: Redi
 
 
 def test_an_invalid_reply_counts_as_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever listens there: nothing but `StoreUnavailable` is raised."""
+    """With any server at that address, only `StoreUnavailable` is raised."""
     monkeypatch.setattr("minimcp.stores.redis.ANSWER_SECONDS", 0.1)
     listener = socket.create_server(("127.0.0.1", 0))
     rubbish: Dict[str, bytes] = {"now": b""}

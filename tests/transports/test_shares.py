@@ -131,7 +131,7 @@ def stages() -> Iterator[Any]:
 
 
 class Session:
-    """A client with a session, whose every request has a connection of its own."""
+    """A client with a session that opens a connection for every request."""
 
     def __init__(self, running: RunningHttp, revision: str = R4, token: str = "", **able: Any):
         self.port, self.headers = running.port, {**POST_HEADERS}
@@ -346,7 +346,7 @@ class Jobs:
             return "held"
 
     def begin(self, token: str) -> Any:
-        """Begin a task as the client with this token."""
+        """Start a task as the client with this token."""
         able = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
         params = {"name": "hold", "arguments": {"name": token.partition("-")[0]}}
         return serve(self.core, alone("tools/call", params, with_token(token), capabilities=able))
@@ -356,7 +356,7 @@ class Jobs:
         return [self.begin(token).status for token in tokens] == [200] * len(tokens)
 
     def refuses(self, token: str) -> bool:
-        """Whether too many tasks run for one more of this client."""
+        """Return whether one more task of this client is rejected."""
         refused = self.begin(token)
         return is_rejected(refused.status, refused.headers, refused.body, "running tasks")
 
@@ -751,7 +751,7 @@ def test_after_a_thousand_abandoned_calls_other_clients_are_served(stages: Any) 
 
 
 class Scarce:
-    """Accepts connections in a process that may open so many."""
+    """Accept connections in a process that may open this many files."""
 
     def __init__(self, running: RunningHttp, most: int) -> None:
         self._running, self._most, self._accept = running, most, socket.socket.accept
@@ -798,7 +798,7 @@ def test_connections_are_limited_by_the_files_that_a_process_may_open(
 
 
 class Tokens:
-    """Issues tokens that end when the test says so."""
+    """Issue tokens that end when the test ends them."""
 
     def __init__(self) -> None:
         self.expires: Optional[float] = None

@@ -192,7 +192,7 @@ def test_streams_are_limited_and_get_comments(server: Server) -> None:
     )
     assert writer.status == 503 and "Limits.streams" in writer.json["error"]["message"]
     client.writer.wait_for(lambda: b": keep-alive" in client.writer.body)
-    client.writer.gone = True  # nobody has noticed but the next comment
+    client.writer.gone = True  # only the next comment has noticed it
     client.stream.finished()
     assert eventually(lambda: not open_sse(sse))
 
@@ -214,7 +214,7 @@ def test_no_client_is_admitted_while_it_closes(sse: SseServer) -> None:
 def test_a_client_that_gets_no_connection_gets_an_error(
     server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The response has not begun, so it can be an error. Nothing of the client is kept."""
+    """The response has not started, so it can be an error. No data of the client is kept."""
 
     def connect(transport: Transport) -> Any:
         transports.append(transport)

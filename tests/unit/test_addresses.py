@@ -1,4 +1,4 @@
-"""The reach of addresses, which decides what a server may have this machine connect to."""
+"""The reach of addresses, which decides where a server may make this machine connect to."""
 
 from __future__ import annotations
 

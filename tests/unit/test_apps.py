@@ -1,4 +1,4 @@
-"""Apps: what registration refuses, and what the script is."""
+"""Apps: registrations that are rejected, and the contents of the script."""
 
 from __future__ import annotations
 

@@ -301,7 +301,7 @@ def test_places_of_the_documents() -> None:
         assert versions == {"2026-07-28"}
 
 
-# ------------------------------------------------------------ what a browser opens, what a user gives
+# ------------------------------------------------------------ URLs for a browser, and URLs of a user
 
 
 def test_urls_for_a_browser_are_written_again() -> None:

@@ -48,7 +48,7 @@ def back(line: Line) -> Line:
 
 
 def alone(id: Any, method: str, /, **params: Any) -> Line:
-    """A request of the client that stands alone."""
+    """A stateless request of the client."""
     return ask(id, method, **params, _meta={**META, **params.pop("_meta", {})})
 
 

@@ -169,7 +169,7 @@ Connected = Tuple[minimcp.Client, Any]
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hand:
-    """By which the caches of this test's clients live."""
+    """The clock of the caches of this test's clients."""
     hand = Hand()
     monkeypatch.setattr(module, "Cache", partial(Cache, now=hand))
     return hand

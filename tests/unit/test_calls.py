@@ -1,4 +1,4 @@
-"""Calls in the way of their era: what they carry, how they end, and what happens on Ctrl-C."""
+"""Calls in both eras: their params, their endings, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_ctrl_c_ends_the_whole_batch_on_the_wire() -> None:
     client, server = connected({"tools/call": [result(content=[]), silence]})
 
     class Interrupted(CancelToken):
-        """Ctrl-C comes while the second call is waited for."""
+        """Ctrl-C arrives during the wait for the second call."""
 
         waits = 0
 

@@ -35,7 +35,7 @@ NODE = {
 
 
 def compile_check(schema: Any, *, where: str, peer: bool = False) -> Callable[[Any], Optional[str]]:
-    """The check, with what it finds as text."""
+    """Return the check, with its error as text."""
     check = checker.compile_check(schema, where=where, peer=peer)
     return lambda value: None if (found := check(value)) is None else str(found)
 
@@ -201,7 +201,7 @@ def test_schemas_that_repeat_their_work_without_end_are_bounded(
 
 
 def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let each look at the clock take a hundredth of the time."""
+    """Make each reading of the clock take a hundredth of the time."""
     clock = itertools.count(1)
     monkeypatch.setattr(checker, "thread_time", lambda: next(clock) * checker.MAX_SECONDS / 100)
 
@@ -363,7 +363,7 @@ def test_only_the_pattern_that_is_not_run_is_unchecked(caplog: pytest.LogCapture
 
 
 FOREIGN = {"if": True}
-"""A word that is left to jsonschema."""
+"""A keyword that is left to jsonschema."""
 
 
 @for_each(

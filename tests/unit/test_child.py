@@ -175,7 +175,7 @@ def test_in_a_fork_nothing_of_a_closed_transport_is_closed_again(start: Start) -
     ]  # their numbers are the lowest free
     transport.close_in_fork()
     for number in others:
-        os.close(number)  # or it raises: somebody has closed it
+        os.close(number)  # or it raises, because another thread has closed it
     assert own and own <= set(others)
 
 

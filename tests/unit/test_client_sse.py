@@ -18,7 +18,7 @@ from ..web import DISCOVERED, INITIALIZED, Heard, Peer, Wire
 
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
-    """A port may be another test's server by now."""
+    """A port may already belong to another test's server."""
     forget_servers()
 
 
@@ -226,7 +226,7 @@ def test_a_connection_is_reused_after_an_accepted_post(
 
     def post(heard: Heard, wire: Wire) -> None:
         wire.whole(202, b"Accepted", "text/plain")
-        assert read.acquire(timeout=WAIT)  # an answer that comes before ends the request
+        assert read.acquire(timeout=WAIT)  # a response that arrives before ends the request
         old.streams[-1].event({"id": wire.id, "result": {"content": []}}, event="message")
 
     with Peer({**old.said(), "tools/call": post}) as peer, connect(peer) as client:

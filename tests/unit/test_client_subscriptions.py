@@ -211,7 +211,7 @@ class Heard:
 
 
 def asked(host: Host, count: int) -> List[Any]:
-    """The filters that were asked for, once there are so many."""
+    """Wait for this many listens, and return their filters."""
     host.listens(count)
     return [message["params"]["notifications"] for message in host.calls(LISTEN)]
 
@@ -404,7 +404,7 @@ ALL: Dict[str, Any] = {
 
 
 def told(changes: Changes, count: int) -> List[Any]:
-    """So many changes, as kind and URI."""
+    """Return this many changes, as kind and URI."""
     return [(change.kind, change.uri) for change in (changes.next(WAIT) for _ in range(count))]
 
 

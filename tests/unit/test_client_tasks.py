@@ -1,4 +1,4 @@
-"""`Task` against a scripted server, whose answers, order and intervals are odd."""
+"""`Task` and a scripted server with unusual answers, order and intervals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def state(status: str, kind: str = "complete", **more: Any) -> Callable[[Dict[st
 
 
 class Script(Answering):
-    """A server where requests stand alone, with one task.
+    """A stateless server with one task.
 
     Args:
         answers: The answers to `tasks/get`, one after the other.
@@ -341,7 +341,7 @@ def test_a_task_that_ends_while_an_earlier_answer_is_read_stays_ended() -> None:
     def end() -> None:
         if not ended and reading.acquire(
             blocking=False
-        ):  # else this thread waits until the other has read
+        ):  # otherwise this thread waits until the other has read
             ended.append(True)
             take({"taskId": "t1", "status": "completed"})
             reading.release()

@@ -39,8 +39,7 @@ server.run()
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time for a process that ends, and for the last that it says: a busy machine may not let it at
-    once."""
+    """Allow more time for the exit of a process and its last output, because a machine may be busy."""
     for name in ("SETTLE_SECONDS", "STDERR_SECONDS", "CONSUMER_SECONDS"):
         monkeypatch.setattr(child, name, WAIT)
 

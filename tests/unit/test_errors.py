@@ -1,5 +1,4 @@
-"""Exceptions: one flat tree, whose codes are the protocol's, and which survive every way of being
-handed on."""
+"""Exceptions: one flat tree with the codes of the protocol, which survives pickling and copying."""
 
 from __future__ import annotations
 
@@ -269,7 +268,7 @@ def test_text_of_a_peer_on_one_line(value: Any, line: str) -> None:
     assert one_line(value) == line
 
 
-# ------------------------------------------------------------ what is logged
+# ------------------------------------------------------------ log records
 
 FORGED = "m\x1b]0;PWNED\x07\x1b[2J\nERROR:root:forged\r\x9b1m\u2028\u202e\ud800 %s %d"
 

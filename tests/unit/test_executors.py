@@ -112,7 +112,7 @@ def test_names_and_objects() -> None:
 
 
 def waits(main: Main) -> bool:
-    """Whether somebody waits in `pump`."""
+    """Return whether a thread waits in `pump`."""
     return bool(waits_on(main))
 
 

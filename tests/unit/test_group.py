@@ -1,5 +1,5 @@
-"""`connect_all` and `Group`: opened and closed side by side, named together, and each failing
-alone."""
+"""`connect_all` and `Group`: servers are opened and closed in parallel, have unique names, and fail
+separately."""
 
 from __future__ import annotations
 

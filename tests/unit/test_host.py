@@ -257,7 +257,7 @@ def test_a_default_that_does_not_fit_is_left_out_with_one_warning(
 def test_the_defaults_of_a_form_are_checked_in_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """All together: each of many may be one whose check takes all the time that one may take."""
+    """Limit the total time, because each of many checks may take the longest allowed time."""
     monkeypatch.setattr("minimcp.client.questions.thread_time", count(0, 0.3).__next__)
     slow = {"type": "string", "pattern": "(?:a|a)" * 40 + "$", "default": "a" * 40 + "b"}
     schema = {"type": "object", "properties": {f"f{number}": slow for number in range(9)}}
@@ -381,7 +381,7 @@ def test_undeclared_methods_are_unknown() -> None:
 
 
 def test_a_question_right_after_the_handshake_is_answered() -> None:
-    """A server may ask as soon as it hears that all is well: before `connect` has returned."""
+    """A server may ask as soon as it has received `initialized`, before `connect` has returned."""
     asked = threading.Event()
 
     class Eager(answering.AnsweringPipe):

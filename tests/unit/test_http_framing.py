@@ -43,7 +43,7 @@ def requests(data: bytes, size: Optional[int] = None, found: Optional[Found] = N
 
 
 def refusal(data: bytes, size: Optional[int] = None) -> Optional[int]:
-    """The status of the refusal; None when there is none."""
+    """Return the status of the rejection; None if there is none."""
     try:
         requests(data, size)
     except HttpError as refused:
@@ -142,7 +142,7 @@ HEADERS = [
 def test_headers_that_are_refused(
     status: int, header: bytes, size: Optional[int], before: bytes
 ) -> None:
-    """Whatever is cached of earlier heads."""
+    """Independent of the cache of earlier heads."""
     assert refusal(before + POST + header + b"\r\n\r\n\x00", size) == status
 
 
@@ -178,7 +178,7 @@ def test_chunks_that_are_refused(status: int, chunks: bytes, size: Optional[int]
 
 
 def test_a_body_in_tiny_chunks_is_read_up_to_a_limit() -> None:
-    """Each costs more time than a byte of it is worth."""
+    """Each costs more time than one byte should."""
     parser = RequestParser(body_bytes=None)
     parser.feed(CHUNKED + b"1\r\n!\r\n" * 10_000 + b"8000\r\n" + b"x" * 0x8000 + b"\r\n0\r\n\r\n")
     assert len(parser.take()[1]) == 10_000 + 0x8000

@@ -1,5 +1,5 @@
-"""The public names: which there are, what type checkers read of them, and what importing one of
-them imports."""
+"""The public names: their list, their types for type checkers, and the imports that each one
+causes."""
 
 from __future__ import annotations
 

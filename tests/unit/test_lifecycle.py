@@ -1,5 +1,5 @@
-"""The two eras without a connection: what a server admits, what a client sends and makes of the
-first answer."""
+"""The two eras without a connection: the admission by a server, and the requests of a client after
+the first response."""
 
 from __future__ import annotations
 
@@ -433,7 +433,7 @@ def test_a_result_in_a_revision_that_is_not_wanted_is_refused(name: str) -> None
     assert caught.value.data == {"supported": [name], "requested": ["2025-06-18", MODERN]}
 
 
-# ---------------------------------------------------------------- a client's requests that stand alone
+# ---------------------------------------------------------------- stateless requests of a client
 
 
 def modern(**envelope: Any) -> PerRequest:

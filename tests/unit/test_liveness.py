@@ -565,7 +565,7 @@ def test_two_idle_ends_keep_their_connection(revision: str, failures: Any) -> No
         assert client.loss is None
 
 
-# ------------------------------------------------------------ the pinger alone
+# ------------------------------------------------------------ the pinger by itself
 
 
 class Target(liveness.Pinged):

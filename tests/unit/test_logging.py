@@ -1,4 +1,5 @@
-"""Records of `logging` on their way to a client: which go, as what, and what never comes of it."""
+"""Records of `logging` on their way to a client: which ones are sent, in which form, and which ones
+never."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def logger() -> Iterator[logging.Logger]:
 
 @pytest.fixture
 def request_here() -> Iterator[Any]:
-    """A request whose handler runs on this thread, and whose client wants everything."""
+    """Start a request with its handler on this thread, and a client that wants every level."""
     this_thread.request = made = exchange(log_rank=0)
     yield made
     this_thread.request = None

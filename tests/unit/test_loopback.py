@@ -1,5 +1,5 @@
-"""The browser that comes back to this machine, the browser that is opened, and the paste that
-stands for both."""
+"""The browser that returns to this machine, the browser that is opened, and pasted text as the
+alternative."""
 
 from __future__ import annotations
 

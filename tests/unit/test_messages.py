@@ -1,5 +1,5 @@
-"""JSON-RPC messages: what can be built, decode of any bytes, encode as UTF-8, errors on the wire
-and back."""
+"""JSON-RPC messages: building them, decoding any bytes, encoding as UTF-8, and the conversion of
+errors."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`Outlet`: what it passes on, keeps and drops; which files have one; standard streams that never
-block."""
+"""`Outlet`: which lines it writes, queues and drops; which files have one; and standard streams
+that never block."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pipe() -> Iterator[Tuple[int, int]]:
 
 
 def read(number: int, size: int) -> bytes:
-    """So many bytes of a pipe."""
+    """Read this many bytes of a pipe."""
     found = b""
     while len(found) < size:
         assert select.select([number], [], [], WAIT)[0], f"{len(found)} of {size} bytes came"
@@ -281,7 +281,7 @@ def test_handlers_that_belong_to_no_logger_never_block_either(
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1)])
 def test_its_descriptor_is_never_a_standard_one(closed: Tuple[int, ...]) -> None:
-    """A server looks at 0 and 1 later, and must find that they are closed."""
+    """A server inspects 0 and 1 later, and must find that they are closed."""
     code = f"""
 import os, sys
 from minimcp.engine.output import Outlet

@@ -1,4 +1,4 @@
-"""`resolve_inside`: what lies in a directory is found, and nothing else is."""
+"""`resolve_inside`: only files inside a directory are found."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ FINE = {
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory, reached by a link, with a secret beside it and links that lead there."""
+    """Make a directory that is reached by a link, with a secret next to it and links to that
+    secret."""
     folder = tmp_path_factory.mktemp("paths")
     (folder / "secret.txt").write_text("secret")
     for name in ("root", "root/inner", "root-evil"):

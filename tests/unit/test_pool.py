@@ -30,7 +30,7 @@ def make() -> Iterator[Callable[..., Pool]]:
 
 
 def hold(pool: Pool, count: int) -> threading.Event:
-    """Have so many jobs run until the event is set."""
+    """Run this many jobs until the event is set."""
     begun, release = threading.Semaphore(0), threading.Event()
 
     def job() -> None:
@@ -71,7 +71,7 @@ def test_a_job_does_not_wait_for_the_one_before_while_there_is_room(
     make: Callable[..., Pool],
 ) -> None:
     pool, both, done = make(2), threading.Barrier(2), threading.Semaphore(0)
-    with pool._lock:  # no thread comes between the two
+    with pool._lock:  # no thread runs between the two
         for _ in range(2):
             pool.submit(lambda: (both.wait(WAIT), done.release()))
     assert all(done.acquire(timeout=WAIT) for _ in range(2))

@@ -1,4 +1,4 @@
-"""The schema that is published: references, their size, and objects that say that they are closed."""
+"""The published schema: references, their size, and objects that are declared closed."""
 
 from __future__ import annotations
 

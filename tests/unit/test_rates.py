@@ -1,5 +1,5 @@
-"""Token buckets: how many events each client may cause, and what a request's notifications become
-above their rate."""
+"""Token buckets: the events that each client may cause, and notifications of a request above their
+rate."""
 
 from __future__ import annotations
 

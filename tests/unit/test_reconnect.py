@@ -90,7 +90,7 @@ def lost(client: minimcp.Client, server: Server) -> None:
 
 
 def waited_for(client: minimcp.Client, calls: int = 1) -> None:
-    """Return when so many calls wait for the next session."""
+    """Wait until this many calls wait for the next session."""
     sessions: Any = sessions_of(client)
     assert eventually(lambda: waits_on(sessions) == calls)
 
@@ -227,7 +227,7 @@ def test_a_fork_begins_nothing(both: Tuple[minimcp.Client, Server]) -> None:
     assert len(server.pipes) == 1
 
 
-# ------------------------------------------------------------ what is taken along
+# ------------------------------------------------------------ state that moves to the next session
 
 
 @pytest.mark.requirement("M:STD-13")
@@ -354,8 +354,8 @@ def test_without_a_thread_it_is_tried_again_later(
 def test_a_setting_that_a_lost_server_accepted_is_kept_or_the_caller_gets_an_error(
     what: str, revision: str
 ) -> None:
-    """The server agrees and dies, and another thread begins the next session before this one has
-    noted that."""
+    """The server accepts the setting and dies, and another thread opens the next session before
+    this thread has recorded the setting."""
     everything = {"subscribe": True}
     server = modern(
         {

@@ -28,7 +28,7 @@ from ..drawn import drawn
 from ..inside import registry_of
 from ..rows import for_each
 
-# ------------------------------------------------------------ what is called
+# ------------------------------------------------------------ calls
 
 
 def search(query: str, index: str, limit: int = 10) -> str:
@@ -90,7 +90,7 @@ class Decorated:
 
 
 def with_signature(function: Any, *names: str) -> Any:
-    """The function, which says that it has these parameters."""
+    """Return the function, which claims to have these parameters."""
     parameters = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=str) for name in names
     ]
@@ -364,7 +364,7 @@ def test_the_context_inside_annotated(annotation: Any) -> None:
         assert [each.name for each in client.list_prompts()[0].arguments or []] == ["number"]
 
 
-# ------------------------------------------------------------ what is listed
+# ------------------------------------------------------------ lists
 
 
 class Word(str, enum.Enum):

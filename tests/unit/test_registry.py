@@ -1,5 +1,5 @@
-"""The methods of a server: which there are in a revision, what is declared, tables, pages, and how
-results end."""
+"""The methods of a server: the methods of each revision, the declared capabilities, tables, pages,
+and the ends of results."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def test_a_callback_that_raises_cancels_the_call(wire: Wire) -> None:
 
 @pytest.mark.parametrize("how", ["deadline", "cancel", "answer", "close"])
 def test_a_call_ends_although_progress_arrives(wire: Wire, how: str) -> None:
-    """Each callback brings more progress; or much has come before the end does."""
+    """Each callback causes more progress, or much progress has arrived before the end."""
     seen: List[int] = []
 
     def slow(item: Any) -> None:
@@ -547,7 +547,7 @@ def test_a_drain_ends_with_the_refusal_of_the_last_request() -> None:
     assert draining.result()
 
 
-# ------------------------------------------------------------ what a handler does
+# ------------------------------------------------------------ methods for a handler
 
 
 def test_notifications_precede_the_response_and_never_follow_it() -> None:

@@ -143,7 +143,7 @@ def streams(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @contextmanager
 def ending(streams: Any) -> Iterator[None]:
-    """Whatever happens inside, the input ends after it: `run` must not wait for ever."""
+    """The input ends whatever happens inside, because `run` must not wait forever."""
     try:
         yield
     finally:

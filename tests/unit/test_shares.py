@@ -349,7 +349,7 @@ NOT_SHARED = {
 
 
 def bounds() -> List[str]:
-    """The options that are numbers, found by what they accept."""
+    """The numeric options, found by the values that they accept."""
     found = []
     for options in (Limits, HttpOptions):
         for field in dataclasses.fields(options):

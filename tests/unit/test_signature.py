@@ -1,5 +1,5 @@
 # ruff: noqa: E501
-"""Functions read as tools: schema, arguments, results, docstrings, and what is refused."""
+"""Functions as tools: schema, arguments, results, docstrings, and rejections."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def problems(caplog: pytest.LogCaptureFixture) -> List[str]:
     return [record.getMessage() for record in caplog.records if record.name == "minimcp.skills"]
 
 
-# ---------------------------------------------------------------- what is served
+# ---------------------------------------------------------------- served files
 
 
 def before_open(monkeypatch: pytest.MonkeyPatch, look: Callable[[str], object]) -> None:
@@ -447,7 +447,7 @@ def test_a_folder_that_goes_away(
     assert len(listed(client)) == 1
 
 
-# ---------------------------------------------------------------- what somebody exchanges after it was looked at
+# ---------------------------------------------------------------- files that are replaced after they were checked
 
 
 def test_nothing_leads_outside_that_is_exchanged(
@@ -477,7 +477,7 @@ def test_nothing_leads_outside_that_is_exchanged(
         refused()
         (made / "sub").unlink()
         (made / "sub").mkdir()
-        os.mkfifo(path)  # nobody writes into it: opening it must not wait
+        os.mkfifo(path)  # it has no writer, so opening it must not block
         refused()
         path.unlink()
         path.mkdir()

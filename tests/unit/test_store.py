@@ -1,5 +1,5 @@
-"""`MemoryStore`, `SqliteStore` and `RedisStore`: one contract; what a file adds: other processes,
-restarts, forks."""
+"""`MemoryStore`, `SqliteStore` and `RedisStore`: one contract, and the extras of a file: other
+processes, restarts, forks."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def clock(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[float], None]]:
-    """Sets the clock of a store forward; that of Redis by shortening what the keys there have left."""
+    """Advance the clock of a store; that of Redis by shortening the lifetimes of its keys."""
     ahead = [0.0]
     store = request.getfixturevalue("store")
     if isinstance(store, RedisStore):
@@ -142,7 +142,7 @@ def test_sizes_equal_those_of_list(store: Store, clock: Callable[[float], None])
     store.append("s/task/a:4", b"events are not counted", ttl=100)
     for prefix in ("s/task/", "s/task/a:", "s/task/b:", "s/task/c:", "s/task/a:1", "other/", "s/"):
         sizes = store.sizes(prefix)
-        if prefix != "s/":  # what is listed together has no other slash
+        if prefix != "s/":  # keys that are listed together have no further slash
             assert dict(sizes) == {entry.key: len(entry.value) for entry in store.list(prefix)}
     assert dict(store.sizes("s/task/a:")) == {
         "s/task/a:1": 1, "s/task/a:2": 0, "s/task/a:3": 5, "s/task/a:4": 0,
@@ -232,7 +232,7 @@ def test_two_threads_wait_for_a_key_that_each_names_twice(store: Store) -> None:
 
 
 def test_no_wake_up_is_lost(store: Store) -> None:
-    """One counts up whenever the other has; each waits for the other's change alone."""
+    """Each of two threads counts up after the other, and waits for the other's change."""
     rounds, versions = 50, {"a": store.put("a", b"0"), "b": store.put("b", b"0")}
 
     def count(mine: str, other: str) -> None:

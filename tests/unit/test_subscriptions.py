@@ -42,7 +42,7 @@ def opens(of: Subscriptions, peer: Any, post: Any) -> None:
 
 
 def stream(of: Subscriptions, notifications: Any = EVERYTHING) -> Any:
-    """A stream that has been opened, and what it sent so far is known."""
+    """Open a stream, and drop the messages that it has sent so far."""
     opened = exchange("subscriptions/listen", {"notifications": notifications}, revision=R5)
     assert of.listen(opened) is DEFERRED
     return opened

@@ -65,7 +65,7 @@ OPTIONAL: Dict[str, Any] = {
 
 
 def listing(revision: str, kind: str, *items: Any) -> Any:
-    """A list of this kind, and the names in it."""
+    """Return a list of this kind, and the names in it."""
     method, call, good = LISTS[kind]
     with connected(revision, **{method: result(**{kind: [good, *items, good]})}) as client:
         return getattr(client, call)()
@@ -192,7 +192,7 @@ def test_roots_are_read_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def cursors(revision: str, kind: str, pages: Dict[Any, Any]) -> Any:
-    """The names in a list whose pages are given by cursor."""
+    """Return the names in a list whose pages are given by cursor."""
     method, call, good = LISTS[kind]
 
     def page(message: Dict[str, Any]) -> Any:
@@ -261,7 +261,7 @@ GOOD = {"type": "text", "text": "good"}
 
 
 def broken_blocks(kind: str) -> Any:
-    """Blocks of this type of which one member is missing, null, or of another type."""
+    """Yield blocks of this type with one member missing, null, or of another type."""
     block = BLOCKS[kind]
     for member in block:
         yield {name: value for name, value in block.items() if name != member}
@@ -531,7 +531,7 @@ RESULTS_OF: Dict[str, Any] = {
 @pytest.mark.parametrize("revision", [R4, R5])
 @pytest.mark.parametrize("method", RESULTS_OF)
 def test_only_documented_errors_escape(revision: str, method: str) -> None:
-    """Whatever a result has in any place, a typed call returns or raises `McpError`."""
+    """A typed call returns or raises `McpError`, whatever value is anywhere in a result."""
     whole, call = RESULTS_OF[method]
     wires = [*WRONG, *mutated({**whole, "resultType": "complete"})]
     current: List[Any] = []

@@ -1,5 +1,4 @@
-"""Tools where the interaction tests do not reach: what registration says, and what becomes of
-values."""
+"""Tools beyond the interaction tests: messages of registration, and conversion of values."""
 
 from __future__ import annotations
 

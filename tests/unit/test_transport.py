@@ -335,7 +335,7 @@ def test_a_trace_is_a_file_or_a_function_and_may_fail(caplog: pytest.LogCaptureF
 
 
 def test_a_trace_to_a_real_file_goes_past_its_buffer(tmp_path: Path) -> None:
-    """Behind what the program has written to it, and in its encoding."""
+    """After the text that the program has written, and in its encoding."""
     path = tmp_path / "trace"
     with open(path, "w", encoding="latin-1", errors="backslashreplace") as file:
         file.write("mine\n")

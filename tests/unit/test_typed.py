@@ -65,7 +65,7 @@ def test_lists() -> None:
         prompts__list=result(prompts=[5]),
         resources__templates__list=result(resources=[]),
     )
-    with client:  # what is malformed is left out: tests/unit/test_tolerance.py
+    with client:  # malformed items are left out: tests/unit/test_tolerance.py
         for ask in (client.list_resources, client.list_resource_templates, client.list_prompts):
             assert ask() == []
     server, client = scripted(resources__list=result(resources={"uri": "a:b"}))

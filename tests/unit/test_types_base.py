@@ -103,8 +103,7 @@ FULL: List[Tuple[Type[Wire], Dict[str, Any]]] = [
 ]  # fmt: skip
 every = pytest.mark.parametrize(("cls", "wire"), FULL, ids=[cls.__name__ for cls, _ in FULL])
 
-# These two do not read their members from the top of the object; their own tests show what they
-# refuse.
+# These two do not read their members from the top of the object. Their own tests show their errors.
 PLAIN = [pair for pair in FULL if pair[0] not in (types.UnknownContent, types.Completion)]
 every_plain = pytest.mark.parametrize(
     ("cls", "wire"), PLAIN, ids=[cls.__name__ for cls, _ in PLAIN]
@@ -151,7 +150,7 @@ def test_a_missing_or_wrongly_typed_member_is_named_in_one_line(
             cls.from_wire({key: value for key, value in wire.items() if key != member})
     for _, member, kind, _ in cls._plan:
         if type(None) not in kind.wire:
-            # An object where something else is wanted, else a boolean: no member takes both.
+            # An object if another type is expected, otherwise a boolean: no member accepts both.
             wrong: Any = {"a": 1} if bool in kind.wire else True
             with pytest.raises(ValueError) as caught:
                 cls.from_wire({**wire, member: wrong})

@@ -1,4 +1,4 @@
-"""Keys of _meta and identifiers of extensions: the grammar, and what is reserved."""
+"""Keys of _meta and identifiers of extensions: the grammar, and reserved names."""
 
 from __future__ import annotations
 

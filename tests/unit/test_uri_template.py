@@ -1,4 +1,4 @@
-"""URI templates (RFC 6570), what a match gives and refuses, and the check of URIs."""
+"""URI templates (RFC 6570), the values of a match, rejections, and the check of URIs."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ MATCHES = [
     ("{a:2}/{a:4}", "va/valu", {"a": "valu"}), ("{a:2}", "%C3%9Fx", {"a": "ßx"}),
     ("caf\u00e9/{a}", "caf%c3%A9/1", {"a": "1"}), ("%7E/{a}", "%7e/1", {"a": "1"}),
     ("\u00e9{a}", "%C3%A91", {"a": "1"}), ("\u00e9{a}", "\u00e9\u00df", {"a": "\u00df"}),
-    # what a path segment and a query may contain as it is
+    # characters that a path segment and a query may contain unescaped
     ("x/{a}", "x/1,2", {"a": "1,2"}), ("x/{a}", "x/1:2", {"a": "1:2"}), ("x/{a}", "x/a b", {"a": "a b"}),
     ("x/{a}", "x/ü", {"a": "ü"}), ("x/{a}", "x/a@b.c", {"a": "a@b.c"}), ("x/{a}", "x/c++", {"a": "c++"}),
     ("x/{a}", "x/O'Brien;v=[1]!$&(*)", {"a": "O'Brien;v=[1]!$&(*)"}), ("x/{a}", "x/<{^|`>", {"a": "<{^|`>"}),
@@ -577,7 +577,7 @@ def test_every_input_yields_only_safe_values(template: str, tail: str) -> None:
 )
 @for_each("piece", ["a", "/a", ",", "&a=1", ".", "%41", "?a=1&"])
 def test_long_uris_are_matched_quickly(template: str, piece: str) -> None:
-    """A matcher that backtracks does not come back from these within the limit of a hanging test."""
+    """A matcher that backtracks does not finish these within the time limit of a test."""
     uri = piece * (20_000 // len(piece))
     for ending in ("", "!", "\n", "/.."):
         UriTemplate(template).match(uri + ending)

@@ -50,7 +50,7 @@ else:
 
 
 class Indexed:
-    """A number as numeric libraries have them, which is not an int."""
+    """A number of a numeric library, which is not an int."""
 
     def __index__(self) -> int:
         return 7

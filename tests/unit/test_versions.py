@@ -74,7 +74,7 @@ SETS: dict[str, tuple[str, str, str, str, str]] = {
     ),
     "asking_methods": ("tools/call prompts/get resources/read", "", "", "", ""),
 }  # fmt: skip
-"""Members of sets: those of the first revision, and what each later one added and took away."""
+"""Members of sets: those of the first revision, and those that each later one added and removed."""
 
 
 @pytest.mark.requirement("LIFE-12")

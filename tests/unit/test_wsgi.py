@@ -232,7 +232,7 @@ def asking_server(**options: Any) -> Server:
 
 
 def call_in_session(host: Host, how: str) -> Tuple[Dict[str, str], Any]:
-    """Begin a session, and call the tool in it; the session's headers and the response."""
+    """Open a session, and call the tool. Return the session's headers and the response."""
     capabilities = {"elicitation": {}, "sampling": {}, "roots": {}}
     status, headers, _ = whole(host(post(message("initialize", hello(HANDSHAKE, **capabilities)))))
     assert status == 200

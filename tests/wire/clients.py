@@ -74,11 +74,11 @@ class ScriptedServer:
         return [message for message in found if method in (None, message.get("method"))]
 
     def methods(self) -> List[str]:
-        """The methods of those messages."""
+        """Return the methods of those messages."""
         return [message.get("method", "answer") for message in self.messages()]
 
     def heard(self, method: str, count: int = 1) -> List[Dict[str, Any]]:
-        """Wait until the server has received so many messages of a method, and return them."""
+        """Wait until the server has received this many messages of a method, and return them."""
         assert eventually(lambda: len(self.messages(method)) >= count), (method, self.methods())
         return self.messages(method)
 

@@ -1,5 +1,4 @@
-"""Servers for the tests of this folder: one that a test has to itself, and one that a whole file
-shares."""
+"""Servers for the tests of this folder: one for a single test, and one that a whole file shares."""
 
 from __future__ import annotations
 
@@ -66,9 +65,9 @@ def shared() -> Iterator[Serve]:
 
 @pytest.fixture(params=["2025-06-18", MODERN])
 def server(request: pytest.FixtureRequest, shared: Serve) -> Iterator[RawServer]:
-    """A server that the file shares, in one revision of each era or those of `speaking`.
+    """Yield a server that the file shares, in one revision of each era or those of `speaking`.
 
-    After the test it works, and has said nothing more.
+    After the test it must work and have sent nothing more.
     """
     found = shared(request.param)
     found.fence()
@@ -102,8 +101,8 @@ def newer(shared: Serve) -> Iterator[RawServer]:
 
 @pytest.fixture
 def patient(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have a client wait as long as a slow machine needs: for a server to end by itself, and for
-    its last words."""
+    """Let a client wait as long as a slow machine needs for the exit of a server and its last
+    output."""
     if "hasty" not in request.fixturenames:
         monkeypatch.setattr(connecting, "CLOSE_SECONDS", WAIT)
         for name in ("SETTLE", "STDERR", "CONSUMER", "PATIENCE"):
@@ -131,8 +130,8 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
     """Scripted servers without a script and their clients, one for each revision, that the tests of
     one file share.
 
-    Each test sees the journal from its own beginning. What a single test must not leave behind,
-    they must not together.
+    Each test sees the journal from its own beginning. The tests of a file together must leave no
+    more behind than a single test.
     """
     running: dict[str, Tuple[ScriptedServer, minimcp.Client]] = {}
     before = held()
@@ -142,7 +141,7 @@ def talking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talking]:
             server = ScriptedServer(tmp_path_factory.mktemp("talking"))
             running[revision] = server, server.connect(revision)
         server, client = running[revision]
-        client.ping(timeout=WAIT)  # what the test before this sent has arrived
+        client.ping(timeout=WAIT)  # the messages of the previous test have arrived
         server.begin()
         return server, client
 

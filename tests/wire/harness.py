@@ -47,8 +47,8 @@ class RawServer:
     """A child process that serves over its stdin and stdout.
 
     Args:
-        revision: What `call`, `ask` and `fence` speak: a handshake revision is initialized at once,
-            the modern one only puts its envelope on every request, None does nothing.
+        revision: The revision of `call`, `ask` and `fence`. A handshake revision is initialized at
+            once, the modern one only adds its envelope to every request, None does nothing.
         script: The server file.
         options: Keywords for the `Server` in that file, as JSON.
         stdin, stdout, stderr: As for Popen; None makes pipes for the first two and a file for the
@@ -155,7 +155,7 @@ class RawServer:
         self._buffer, self._looked = bytearray(rest), len(rest)
 
     def poll(self, wait: float) -> bool:
-        """Wait for output at most `wait` seconds; whether a line is there."""
+        """Wait for output at most `wait` seconds, and return whether there is a line."""
         until = time.monotonic() + wait
         while not self._lines and not self.ended and self.process.stdout is not None:
             left = until - time.monotonic()
@@ -298,7 +298,7 @@ class RawServer:
         return found
 
     def lives(self) -> None:
-        """Show end to end that the server still works and has said nothing it was not asked for."""
+        """Check end to end that the server still works and has sent nothing unrequested."""
         assert self.fence() == []
         if self.revision is not None:
             assert self.text("echo", {"text": "alive"}) == "alive"
@@ -358,7 +358,7 @@ class RawServer:
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     def dispose(self) -> None:
-        """End whatever is left and release every descriptor."""
+        """End the remaining processes and close every descriptor."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
         self.process.wait()

@@ -70,7 +70,7 @@ def _refuse_constant(name: str) -> Any:
 
 
 def decode(line: bytes) -> Any:
-    """A line of the server as strict JSON. Raises AssertionError when it is anything else."""
+    """Read a line of the server as strict JSON. Raises AssertionError if it is anything else."""
     try:
         return json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
     except ValueError as error:

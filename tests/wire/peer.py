@@ -66,7 +66,7 @@ class Peer:
     # Bytes.
 
     def write(self, data: bytes) -> None:
-        """Write bytes to the client as they are; a client that has gone ends the process."""
+        """Write bytes to the client unchanged. If the client has closed its end, exit."""
         view = memoryview(data)
         while view:
             try:
@@ -161,14 +161,14 @@ class Peer:
     # the contents of the script
 
     def step(self, name: str, default: Any) -> Any:
-        """The step of a scripted answer that has come."""
+        """The current step of a scripted answer."""
         steps = self.script.get(name, default)
         steps = steps if isinstance(steps, list) else [steps]
         count = self.steps[name] = self.steps.get(name, -1) + 1
         return steps[min(count, len(steps) - 1)]
 
     def follow(self, request: Json, step: Any, named: Answers) -> None:
-        """Answer a request as a step says."""
+        """Answer a request as a step describes."""
         if isinstance(step, str):
             named[step](self, request)
         elif "error" in step:
@@ -232,7 +232,7 @@ def hang(peer: Peer) -> None:
 def stop(peer: Peer) -> None:
     """Stop reading, and exit when the client closes the input."""
     watch = select.poll()
-    watch.register(0, 0)  # hanging up is always told
+    watch.register(0, 0)  # hanging up is always reported
     watch.poll(HANG * 1000)
     peer.note("eof")
     os._exit(0)
@@ -271,7 +271,7 @@ def grandchild(peer: Peer, *, escapes: bool = False) -> None:
 
 
 def helper(peer: Peer) -> None:
-    """Start a process that stays when this one ends, takes note of SIGTERM, and ends by it."""
+    """Start a process that stays when this one ends, records SIGTERM, and ends on it."""
     note_signals(peer)
     pid = os.fork()
     if pid == 0:
@@ -312,7 +312,7 @@ STARTS: Acts = {
 ENDS: Acts = {"exit": leave(0), "hang": hang}
 
 
-# ---------------------------------------------------------------- what it speaks
+# ---------------------------------------------------------------- the answers to the first requests
 
 
 def discovered(*versions: str) -> Callable[[Peer, Json], None]:
@@ -351,7 +351,7 @@ DISCOVERS: Answers = {
 
 
 def shake(peer: Peer, request: Json, version: str = "") -> None:
-    """Agree to this revision, or to what was offered, or counter with the newest."""
+    """Agree to this revision, or to the offered one, or counter with the newest."""
     tell_late(peer)
     asked = request["params"]["protocolVersion"]
     agreed = version or (asked if asked in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1])
@@ -365,7 +365,7 @@ def shake(peer: Peer, request: Json, version: str = "") -> None:
 
 
 def ping_first(peer: Peer, request: Json) -> None:
-    """Ask for a sign of life, and for what nobody has, before the handshake is answered."""
+    """Send a ping and an unknown request before the response to the handshake."""
     peer.send(id=request["id"], method="ping")
     peer.send(id="odd", method="sampling/createMessage", params={})
     shake(peer, request)
@@ -463,12 +463,12 @@ def given(request: Json) -> Json:
 
 
 def echo(peer: Peer, request: Json) -> None:
-    """Say the text again."""
+    """Return the text."""
     peer.text(request, given(request).get("text", "well"))
 
 
 def reverse(peer: Peer, request: Json) -> None:
-    """Wait until as many calls wait as each says, then answer the last one first."""
+    """Wait until as many calls wait as each names, then answer the last one first."""
     peer.held.append(request)
     if len(peer.held) == given(request)["calls"]:
         for held in reversed(peer.held):
@@ -490,7 +490,8 @@ def count(peer: Peer, request: Json) -> None:
 
 
 def stray_progress(peer: Peer, request: Json) -> None:
-    """Report progress for nobody, in odd shapes, then properly, and again after the answer."""
+    """Report progress with unknown and malformed tokens, then correctly, and again after the
+    response."""
     token = request["params"]["_meta"]["progressToken"]
     odd = str(token) if isinstance(token, int) else 1
     for strange in ("nobody", 10**6, odd, float(7), None, [token], True):
@@ -504,7 +505,7 @@ def stray_progress(peer: Peer, request: Json) -> None:
 
 
 def endless_progress(peer: Peer, request: Json) -> None:
-    """Report progress until something comes from the client."""
+    """Report progress until the client sends something."""
     number = 0
     while not select.select([0], [], [], 0.01)[0]:
         number += 1
@@ -537,7 +538,7 @@ def dup_reply(peer: Peer, request: Json) -> None:
 
 
 def raw(line: bytes) -> Callable[[Peer, Json], None]:
-    """Answer by this line alone."""
+    """Answer with this line only."""
     return lambda peer, request: peer.raw(request, line)
 
 
@@ -557,7 +558,7 @@ def note_flood(peer: Peer, request: Json) -> None:
 
 
 def flood(peer: Peer, request: Json) -> None:
-    """Report progress and log as fast as it goes, until something comes from the client."""
+    """Report progress and log as fast as possible, until the client sends something."""
     token = request["params"]["_meta"]["progressToken"]
     progress = {"progressToken": token, "progress": 1, "message": "x" * 20_000}
     both = (
@@ -574,7 +575,7 @@ def flood(peer: Peer, request: Json) -> None:
 
 
 def unknown_notes(peer: Peer, request: Json) -> None:
-    """Send notifications that nobody knows or that are malformed, then answer."""
+    """Send unknown and malformed notifications, then answer."""
     for method in (
         "notifications/nope",
         "nope",

@@ -89,7 +89,7 @@ def test_a_session_has_a_level(serve: Serve, revision: str) -> None:
     "M:LOG-1", "M:LOG-2", "M:LOG-3", "M:LOG-6", "M:LOG-8", "M:BASE-11", "LOG-11", "M:LOG-4"
 )
 def test_a_modern_request_has_a_level_of_its_own(serve: Serve) -> None:
-    """In a session too, and without one it hears nothing."""
+    """A session does not change that, and a request without a level receives no messages."""
     server = serve("2025-06-18")
     server.result("logging/setLevel", {"level": "emergency"})
     server.revision = MODERN

@@ -203,7 +203,7 @@ def test_the_connections_timeout_is_the_default_and_covers_all_pages(
 @pytest.mark.requirement("BASE-05", "M:BASE-3", "M:BASE-15", "BATCH-02")
 def test_call_tools_sends_all_at_once_and_returns_in_order(talking_both: Both) -> None:
     _, client = talking_both
-    # The server answers only when all have come, the last one first.
+    # The server answers only when all calls have arrived, the last one first.
     results = client.call_tools(
         [("reverse", {"calls": 50, "number": n}) for n in range(50)], timeout=NEVER
     )

@@ -42,7 +42,7 @@ SPOKEN = [
         "M:VER-C5", "M:VER-C9", "M:VER-C11", "LIFE-01", "LIFE-03", "LIFE-06", "LIFE-07", "SEED-18"), discover=UNKNOWN),
     *(row(f"{how} to the probe", "auto", HANDSHAKE, PROBE + SHAKE, requirement(
         "M:VER-C5", "M:VER-C10", "M:VER-C11", "M:VER-C24"), discover=how, connect={"probe_timeout": 0.1})
-      # and it is not cancelled; an answer that comes later changes nothing
+      # and it is not cancelled; a later response changes nothing
       for how in ("silent", "late")),
     *(row(f"refused, but {number} are supported", "auto", MODERN, PROBE * 2, requirement("M:VER-C1"),
              discover=[refused(*supported), "modern"])
@@ -155,7 +155,7 @@ def test_a_malformed_server_name_is_read_as_none(scripted: Script, info: Any) ->
 def test_a_handshake_refused_by_a_locked_pipe_probes_once_more(
     scripted: Script, discover: Any
 ) -> None:
-    for seconds in PATIENCE:  # the second probe has no more time than that either
+    for seconds in PATIENCE:  # the second probe has the same time limit
         server = scripted(discover=discover, initialize="locked")
         try:
             client = server.connect(probe_timeout=seconds)

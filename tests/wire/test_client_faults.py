@@ -1,4 +1,4 @@
-"""A client whose server fails it: K01, K08 and K09 of the fault catalogue, and
+"""A client and a failing server: K01, K08 and K09 of the fault catalogue, and
 `connect(restart=True)`.
 
 All rows, with their figures of time and memory, are tried by tests.faults.
@@ -47,7 +47,7 @@ def test_k01_a_server_that_dies_at_its_start_is_reported_with_code_and_stderr(
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.requirement("STDIO-06", "STDIO-07", "STDIO-08", "M:STD-4")
 def test_k09_a_loud_stderr_is_drained_and_its_end_is_kept(scripted: Script) -> None:
-    """And a consumer that takes nothing stops nothing."""
+    """A consumer that never returns blocks nothing."""
     release = threading.Event()
     try:
         with scripted(start="stderr-flood").connect(

@@ -61,7 +61,7 @@ def test_k07_a_line_that_is_not_our_response_is_dropped_and_the_call_continues(
         "the others are dropped"
     )
     assert end_of(client, "surrogate").startswith(("half a pair: ", "ProtocolViolation"))
-    assert server.messages("answer") == []  # it tells the server nothing
+    assert server.messages("answer") == []  # it sends the server nothing
 
 
 @pytest.mark.requirement("STDIO-03", "BASE-13", "M:STD-1", "M:BASE-1")
@@ -217,4 +217,4 @@ def test_structured_content_is_checked_against_the_listed_schema(
         assert end_of(client, "fails") == "ToolError"  # a failure needs no structured content
 
 
-# ---------------------------------------------------------------- what is not sent
+# ---------------------------------------------------------------- messages that are not sent

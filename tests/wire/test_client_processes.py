@@ -34,8 +34,8 @@ def test_k20_a_polite_server_ends_at_the_end_of_its_input(scripted: Script, revi
 
 
 def never_too_early(monkeypatch: pytest.MonkeyPatch, server: ScriptedServer) -> None:
-    """However slow the server is, it has noted the end of its input before SIGTERM comes, and that
-    before SIGKILL."""
+    """However slow the server is, it has recorded the end of its input before SIGTERM arrives, and
+    SIGTERM before SIGKILL."""
 
     def act(really: Any, transport: ChildTransport, name: str) -> None:
         server.happened("eof" if name == "SIGTERM" else "signal")

@@ -43,8 +43,8 @@ Serve = Callable[[HttpRequest, ResponseWriter], None]
 
 
 class Endpoint:
-    """Answers with what it was sent, unless the test has put a function at the path; refuses the
-    path /no."""
+    """Answers with the request that it received, unless the test has put a function at the path.
+    Rejects the path /no."""
 
     closing = False
 
@@ -147,11 +147,11 @@ def test_head_has_no_body(endpoint: Endpoint, running: RunningHttp) -> None:
         assert peer.rest() == b""
 
 
-# ------------------------------------------------------------ bodies that come late
+# ------------------------------------------------------------ bodies that arrive late
 
 
 def held_bytes(running: RunningHttp) -> int:
-    with suppress(RuntimeError):  # the server's thread has changed what was counted
+    with suppress(RuntimeError):  # the server's thread has changed the counters
         return running.half_bytes()
     return -1
 
@@ -697,8 +697,7 @@ def test_addresses_that_cannot_be_listened_on(running: RunningHttp) -> None:
 
 
 def has_ipv6() -> bool:
-    """Whether this machine has an address of its own in IPv6: asked of the system, not of what is
-    tested."""
+    """Return whether this machine has an IPv6 address of its own, according to the system."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:

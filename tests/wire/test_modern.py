@@ -27,7 +27,7 @@ CALL = {"name": "echo", "arguments": {"text": "x"}}
 
 
 def ask(server: RawServer, method: str, params: Any) -> dict[str, Any]:
-    """A request whose params are sent as they are."""
+    """Send a request with exactly these params, and return the response."""
     id = server.number()
     server.write(request(id, method, params))
     return server.answer(id)

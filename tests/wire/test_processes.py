@@ -121,7 +121,7 @@ ENDINGS = {
 
 
 def expected(way: str, ending: str) -> str:
-    """How a child says that it ended."""
+    """Return the text that a child prints at its end."""
     if ending == "normally":
         return "7" if way in POOLS + EXECUTORS else "0"
     if way in EXECUTORS:

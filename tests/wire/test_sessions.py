@@ -62,14 +62,12 @@ def test_the_whole_flow_in_eleven_steps(serve: Serve, revision: str, instruction
     assert (called["id"], called["result"]["content"]) == (3, [{"type": "text", "text": "hello"}])
     server.write(request(4, "shutdown"))  # 8
     assert server.message() == {"jsonrpc": "2.0", "id": 4, "result": {}}  # 9
-    assert (
-        server.rest() == [] and server.exit() == 0
-    )  # 10: the server ends its output by itself, 11
+    assert server.rest() == [] and server.exit() == 0  # 10: the server closes its output, 11
 
 
 @pytest.mark.requirement("PING-08", "LIFE-05", "SEED-18", "LIFE-31", "CANC-03", "LIFE-17")
 def test_requests_before_initialized_are_served(serve: Serve) -> None:
-    """The server says nothing of its own accord, and `initialize` cannot be cancelled."""
+    """The server sends nothing unrequested, and `initialize` cannot be cancelled."""
     server = serve()
     cancel = notification("notifications/cancelled", {"requestId": 2})
     server.write(

@@ -1,4 +1,4 @@
-"""How a server ends, and more than it can do at once: C25, C27 and C31 to C33 of the fault
+"""The end of a server, and more work than it can do at once: C25, C27 and C31 to C33 of the fault
 catalogue."""
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def test_a_signal_ends_it_in_every_state(serve: Serve, number: int, state: str) 
 def test_open_streams_get_their_result_and_are_not_waited_for(
     serve: Serve, number: Optional[int]
 ) -> None:
-    """By a signal as by the end of the input, whose graces are longer than this test waits."""
+    """With a signal and with the end of the input, and a grace that is longer than this test waits."""
     server = serve(MODERN, limits={"drain_grace": 600}, preset="patient")
     ids = ["one", 2, "three"]
     for id in ids:
@@ -112,7 +112,7 @@ def test_open_streams_get_their_result_and_are_not_waited_for(
     assert {message.get("method") for message in told[1::2]} == {"notifications/cancelled"}
 
 
-# ---------------------------------------------------------------- C33: nobody reads
+# ---------------------------------------------------------------- C33: an output without a reader
 
 
 @pytest.mark.requirement("LIFE-27", "M:STD-11")
@@ -124,7 +124,7 @@ def test_c33_an_output_without_a_reader(serve: Serve) -> None:
     assert last_words(server) == []
 
 
-# ---------------------------------------------------------------- more than it can do at once
+# ---------------------------------------------------------------- more work than it can do at once
 
 
 @pytest.mark.requirement("PING-01", "PING-09", "M:STD-17", "M:BASE-15")
@@ -143,7 +143,7 @@ def test_c27_requests_without_a_worker_are_served_while_the_pool_is_full(serve: 
     assert server.ask("no/such/method")["error"]["code"] == -32601
     server.notify("notifications/cancelled", {"requestId": 11})
     assert server.fence() == []
-    server.close_input()  # nobody can call `release`: the grace ends it
+    server.close_input()  # no call of `release` is possible: the grace ends it
     server.rest()
     assert server.exit() == 0
 

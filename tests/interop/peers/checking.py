@@ -75,7 +75,7 @@ class Checks:
 
 
 def told(error: BaseException) -> str:
-    """Say what went wrong; a group is named by its first member."""
+    """Return the message of an error; a group uses its first member."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"[:600]

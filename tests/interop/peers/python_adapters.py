@@ -80,7 +80,7 @@ class Host:
         self.forget()
 
     def forget(self) -> None:
-        """Be friendly again, asked nothing and told nothing."""
+        """Reset the answers to friendly ones, and the records to empty."""
         self.asked: list[Any] = []
         self.logged: list[Any] = []
         self.heard: list[tuple[str, Any]] = []

@@ -1,8 +1,8 @@
-"""A server of the official Python SDK, 1.x or 2.x, that takes the tokens of an authorization
+"""A server of the official Python SDK, 1.x or 2.x, that accepts the tokens of an authorization
 server.
 
-Usage: python_auth_server.py ISSUER INTROSPECTION: the server that issues tokens, and where it tells
-what one is for. It listens at the port in the variable PORT.
+Usage: python_auth_server.py ISSUER INTROSPECTION: the issuer of the tokens, and its introspection
+endpoint. It listens on the port in the variable PORT.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The shared tools and features on a server of the official Python SDK, 1.x or 2.x.
 
 Usage: python_server.py [WAY] where WAY is "http" or "sse", at the port in the variable PORT;
-without, over stdio. What the SDK leaves to its low-level server (pages, subscriptions, log levels)
-is done there.
+without WAY, over stdio. Features of the SDK's low-level server (pages, subscriptions, log levels)
+use that.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class Features:
         )
 
     def initialization(self) -> Any:
-        """Declare the changes, and in 1.x the subscriptions, which it never declares by itself."""
+        """Declare the changes, and in 1.x the subscriptions, because 1.x never declares them."""
         options = self.low.create_initialization_options(NotificationOptions(True, True, True))
         options.capabilities.resources.subscribe = True
         return options

@@ -1,4 +1,4 @@
-"""The package mcp-server-sqlite as it came: it has a command, and no module that runs."""
+"""The unchanged package mcp-server-sqlite, which has a command but no module to run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A server whose tools start processes in every way that Python has.
 
-Called with one argument, a JSON object: "transport" is "stdio" or "http", "name" that of the tool's
+Called with one argument, a JSON object: "transport" is "stdio" or "http", "name" is the tool's
 executor (None or "main").
 """
 
@@ -28,7 +28,7 @@ server = minimcp.Server("children", limits=minimcp.Limits(drain_grace=0.2))
 EXECUTOR = OPTIONS.get("executor")
 KEPT: list[Any] = []
 LONG = 600.0
-# Not Python: its KeyboardInterrupt gets lost if it comes inside a callback of the garbage collector.
+# Not Python, because its KeyboardInterrupt is lost inside a callback of the garbage collector.
 CODE = ': > "$0"; exec sleep "$1"'
 
 
@@ -115,7 +115,7 @@ def start(way: str, path: str, seconds: float = LONG) -> int:
 
 @server.tool(executor=EXECUTOR)
 def end(pid: int) -> str:
-    """Wait for the end of the last child, and say how it ended."""
+    """Wait for the end of the last child, and return how it ended."""
     kept = KEPT.pop() if KEPT else None
     if kept is None:
         return str(-os.waitpid(pid, 0)[1])
@@ -154,7 +154,7 @@ def _after(seconds: float) -> int:
 
 @server.tool(executor=EXECUTOR)
 def terminate_at_once(count: int) -> list[int]:
-    """Terminate children in the moment in which they begin."""
+    """Terminate children at the moment they start."""
     codes = []
     for _ in range(count):
         process: Any = multiprocessing.get_context("fork").Process(target=time.sleep, args=(LONG,))
@@ -252,7 +252,7 @@ def reset() -> str:
 
 @server.tool(executor=EXECUTOR)
 def reset_and_wait(path: str) -> None:
-    """Take it away, and wait for ever."""
+    """Take it away, and wait forever."""
     signal.set_wakeup_fd(-1)
     Path(path).touch()
     while True:

@@ -36,7 +36,7 @@ lock = threading.Lock()
 
 
 def gate(name: str, table: dict[str, threading.Event]) -> threading.Event:
-    """The event of this name."""
+    """Return the event of this name."""
     with lock:
         return table.setdefault(name, threading.Event())
 
@@ -191,7 +191,7 @@ RAISED = {
 
 
 def raiser(kind: str) -> str:
-    """Raise this, or a ValueError that says so."""
+    """Raise this exception, or a ValueError with this text."""
     if kind == "RecursionError":
         return str(recurse(0))
     raise RAISED[kind]() if kind in RAISED else ValueError(kind)
