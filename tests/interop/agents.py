@@ -1,8 +1,8 @@
 """``python -m tests.interop.agents [HOST...]``: Claude Code, Codex and Gemini CLI, driven offline.
 
 The programs are installed from npm. ``minimcp install`` writes each host's file in a home of its
-own. Claude Code and Gemini CLI then talk to a stand-in for the API of their model, which requests
-one tool call after the other; Codex calls tools through its app-server, without a model. Each host
+own. Claude Code and Gemini CLI then talk to a substitute for the API of their model, which
+requests one tool call after the other; Codex calls tools through its app-server, without a model. Each host
 lists the tools, calls one for each kind of content, one that reports progress, one that fails, and
 one that asks the user. ``minimcp trace`` records the messages between host and server.
 
@@ -71,7 +71,7 @@ class Seen(NamedTuple):
     """The names of the tools that it offers to its model, without the host's prefix."""
 
     results: Mapping[str, str]
-    """What it makes of the result of each tool, as JSON."""
+    """The text into which it converts the result of each tool, as JSON."""
 
     failures: set[str]
     """The tools whose result it reports as a failure."""
@@ -135,7 +135,7 @@ class Home:
 
 
 class Model:
-    """A stand-in for the API of a model. It requests the calls of `CALLS`, and then ends the turn.
+    """A substitute for the API of a model. It requests the calls of `CALLS`, and then ends the turn.
 
     Attributes:
         requests: The decoded bodies of the requests that offer tools.
