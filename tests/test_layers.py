@@ -67,10 +67,12 @@ FOREIGN = frozenset(
         "jsonschema",
         "jsonschema_specifications",
         "jwt",
+        "keyring",
         "pydantic",
         "redis",
         "referencing",
         "requests",
+        "truststore",
         "urllib3",
     }
 )

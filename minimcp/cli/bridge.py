@@ -1064,6 +1064,8 @@ def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
 def _command(
     options: Namespace, command: Sequence[str], prog: str
 ) -> tuple[Target, HttpOptions, Any]:
+    if options.cacert or options.proxy:
+        raise UsageError("--cacert and --proxy are only for a URL")
     if options.words or options.header is not None or not command:
         hint = "--header is only for a URL: " if options.header else ""
         words = " ".join([*options.words, *command]) or "COMMAND"

@@ -236,6 +236,19 @@ def _tasks_extension() -> list[Any]:
     return [Tasks()]
 
 
+# The options for a network with its own certificates or a proxy, which `network_of` reads.
+NETWORK: Sequence[tuple[str, dict[str, Any]]] = (
+    (
+        "--cacert",
+        {"metavar": "FILE", "help": "check the certificate of a URL with the CA bundle in FILE"},
+    ),
+    (
+        "--proxy",
+        {"metavar": "URL", "help": "send the requests to a URL through this proxy"},
+    ),
+)
+
+
 def add_web(
     parser: argparse.ArgumentParser,
     token: str = "send this bearer token with every request to a URL",
@@ -258,6 +271,18 @@ def add_web(
         help=f"{token}. Other users can see it in the list of processes; to avoid that, set the "
         f"environment variable {TOKEN_VARIABLE} instead",
     )
+    for name, settings in NETWORK:
+        parser.add_argument(name, **settings)
+
+
+def network_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of `connect` that the options of `NETWORK` set."""
+    given: dict[str, Any] = {}
+    if getattr(options, "cacert", None) is not None:
+        given["verify"] = options.cacert
+    if getattr(options, "proxy", None) is not None:
+        given["proxies"] = dict.fromkeys(("http", "https"), options.proxy)
+    return given
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -288,7 +313,8 @@ def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
     if is_url and options.token is None and "authorization" not in names:
         userinfo = urlsplit(target).netloc.rpartition("@")[0]
         given["auth"] = None if userinfo else os.environ.get(TOKEN_VARIABLE) or None
-    return {name: value for name, value in given.items() if value is not None}
+    found = {name: value for name, value in given.items() if value is not None}
+    return {**found, **network_of(options)}
 
 
 def config_of(options: argparse.Namespace) -> Optional[Servers]:
@@ -759,7 +785,7 @@ def _sign(
     about: str,
     arguments: Sequence[str],
     prog: str,
-    act: Callable[[SignIn, str, dict[str, str]], Any],
+    act: Callable[[SignIn, str, dict[str, Any]], Any],
     more: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> int:
     """Run a command that manages the token of one server, and print its result."""
@@ -775,7 +801,7 @@ def _sign(
         "--output", choices=("text", "json"), default="text", help="output format (default: text)"
     )
     options = parser.parse_args(arguments)
-    others = ("url", "output", "header")
+    others = ("url", "output", "header", "cacert", "proxy")
     given = {name: value for name, value in vars(options).items() if name not in others}
     if given.get("client_id"):
         given["client_secret"] = os.environ.get(SECRET_VARIABLE)
@@ -784,9 +810,9 @@ def _sign(
                 f"{SECRET_VARIABLE} is set, but its authorization server is not known: "
                 "write --issuer URL"
             )
-    headers = dict(getattr(options, "header", None) or {})
+    web = {"headers": dict(getattr(options, "header", None) or {}), **network_of(options)}
     try:
-        known = act(SignIn(**given), options.url, headers)
+        known = act(SignIn(**given), options.url, web)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if options.output == "json":
@@ -823,9 +849,10 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
         about,
         arguments,
         prog,
-        lambda auth, url, headers: auth.sign_in(url, headers=headers),
+        lambda auth, url, web: auth.sign_in(url, **web),
         (
             _HEADER,
+            *NETWORK,
             (
                 "--no-browser",
                 {
@@ -895,10 +922,8 @@ def logout_command(arguments: Sequence[str], prog: str) -> int:
         about,
         arguments,
         prog,
-        lambda auth, url, headers: (
-            auth.sign_out(url, headers=headers) and f"logged out of {one_line(url)}"
-        ),
-        (_HEADER,),
+        lambda auth, url, web: auth.sign_out(url, **web) and f"logged out of {one_line(url)}",
+        (_HEADER, *NETWORK),
     )
 
 

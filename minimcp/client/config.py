@@ -59,7 +59,7 @@ MIN_TIMEOUT_MILLISECONDS = 1000
 
 MEMBERS = (
     "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers",
-    "env_http_headers", "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING,
+    "env_http_headers", "bearer_token_env_var", "cacert", "proxy", "type", "disabled", "enabled", *ALLOWING, *DENYING,
     *SECONDS, "source",
 )  # fmt: skip
 """The members of an entry that are read."""
@@ -227,8 +227,8 @@ def read_servers(config: Config) -> Servers:
 
     A local entry has ``command`` and optionally ``args``, ``cwd`` (relative to the file's folder;
     default: the current directory) and ``env`` (added to ``envFile`` and the environment of this
-    process). A remote entry has ``url``, ``httpUrl`` or ``serverUrl`` and optionally ``headers``.
-    ``type`` may name the kind. ``disabled`` and ``enabled`` exclude the server.
+    process). A remote entry has ``url``, ``httpUrl`` or ``serverUrl`` and optionally ``headers``,
+    ``cacert`` (a CA bundle, relative to the file's folder) and ``proxy`` (a URL). ``type`` may name the kind. ``disabled`` and ``enabled`` exclude the server.
     ``tool_timeout_sec`` and ``timeout`` (milliseconds) limit a call, and ``startup_timeout_sec``
     the start. The members in `ALLOWING` and `DENYING` select the offered tools. null counts as
     absent. Members about confirmations and display (`OF_HOSTS`) have no effect; every other member
@@ -415,6 +415,9 @@ class _Reader:
         )
 
     def _local(self, entry: Mapping[str, Any]) -> StdioServer:
+        for member in ("cacert", "proxy"):
+            if member in entry:
+                raise ValueError(f"{member}: applies to a server with a URL only")
         command = self._required("command", entry)
         cwd = None
         if "cwd" in entry:
@@ -437,8 +440,14 @@ class _Reader:
             variable = self._required("bearer_token_env_var", entry)
             token = self._variable("bearer_token_env_var", variable)
             headers["Authorization"] = f"Bearer {token}"
+        verify = None
+        if "cacert" in entry:
+            verify = os.path.join(self._folder, os.path.expanduser(self._required("cacert", entry)))
+        proxies = None
+        if "proxy" in entry:
+            proxies = dict.fromkeys(("http", "https"), self._required("proxy", entry))
         try:
-            return HttpServer(url, headers=headers)
+            return HttpServer(url, headers=headers, verify=verify, proxies=proxies)
         except ValueError as error:
             raise ValueError(f"{member}: {error}") from None
 

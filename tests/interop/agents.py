@@ -65,7 +65,7 @@ EXPECTED = {
 
 
 class Seen(NamedTuple):
-    """What a host has done."""
+    """The tools and results that a host has seen."""
 
     tools: set[str]
     """The names of the tools that it offers to its model, without the host's prefix."""
