@@ -58,7 +58,8 @@ README = """\
 
 A server of the Model Context Protocol.
 
-- `server.py` has the tools. Call one: `python3 -m minimcp call server.py count_words text="to be or not"`
+- `server.py` has the tools. Call one:
+  `python3 -m minimcp call server.py count_words text="to be or not"`
 - `test_server.py` tests them: `python3 -m pytest`
 - `mcp.json` is the entry for a host, with absolute paths. Add it to the file of your host with
   `python3 -m minimcp install server.py --client claude`, or another name after `--client`.
