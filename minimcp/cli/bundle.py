@@ -208,7 +208,11 @@ def _modules(file: Path) -> tuple[dict[str, bytes], list[str]]:
 
 def _imported(source: bytes) -> Iterator[str]:
     """Yield the first part of each absolute name that a module imports."""
-    for node in ast.walk(ast.parse(source)):
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError):  # for another version of Python, in a try statement
+        return
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:

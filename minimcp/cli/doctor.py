@@ -118,18 +118,18 @@ class _Examination:
     def problems(self) -> Iterator[str]:
         """Yield a description of each problem."""
         try:
-            target = self._servers.target(self._name)
+            entry = self._servers.entry(self._name)
         except ValueError as error:
             yield str(error).partition(f"server {self._name!r}: ")[2] or str(error)
             return
-        yield from command_warnings(target)
-        target = _as_host_starts(target, self._servers)
+        yield from command_warnings(entry.target)
+        target = _as_host_starts(entry.target, self._servers)
         begun = time.monotonic()
         try:
             with connect(
                 target,
                 timeout=self._timeout,
-                connect_timeout=self._timeout,
+                connect_timeout=entry.connect_timeout or self._timeout,
                 stderr=(lambda line: None) if isinstance(target, StdioServer) else None,
                 trace=self._note,
             ) as client:
@@ -137,7 +137,7 @@ class _Examination:
                 tools = client.list_tools() if "tools" in client.capabilities else []
                 self.state = f"{len(tools)} tools, started in {seconds:.1f} s"
                 yield from self._tool_problems(tools, BY_NAME[client.revision])
-                if seconds > SLOW_SECONDS:
+                if seconds > SLOW_SECONDS and entry.connect_timeout is None:
                     yield (
                         f"the start took {seconds:.1f} s, and some hosts stop waiting after 10 s: "
                         "import slow modules inside the tools that use them"

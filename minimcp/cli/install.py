@@ -523,7 +523,13 @@ def _write(path: str, text: str) -> Optional[str]:
 
 def _installed(path: str, text: str, table: str, file: str) -> list[str]:
     """Return the names of the entries that start this file."""
-    servers = read_servers(path).table if text.strip() else {}
+    servers: Mapping[str, Any] = {}
+    try:
+        if text.strip():
+            servers = read_servers(path).table
+    except ValueError as error:
+        if "has neither" not in str(error):
+            raise UsageError(f"{error}; or name the server with --name") from None
     names = [
         name
         for name, entry in servers.items()

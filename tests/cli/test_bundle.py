@@ -52,6 +52,7 @@ def bakery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "other.py").write_text("raise RuntimeError\n", "utf-8")
     (folder / "parts" / "__init__.py").write_text("", "utf-8")
     crumbs = "from . import deep\nimport os\ndef more():\n    return deep.more()\n"
+    (folder / "parts" / "older.py").write_text("print 'for an older Python'\n", "utf-8")
     (folder / "parts" / "crumbs.py").write_text(crumbs, "utf-8")
     (folder / "parts" / "deep" / "__init__.py").write_text("def more():\n    return 2\n", "utf-8")
     monkeypatch.chdir(folder)
@@ -99,6 +100,7 @@ def test_a_bundle_runs_alone(bakery: Path, tmp_path: Path, run: Callable[..., Do
         "parts/__init__.py",
         "parts/crumbs.py",
         "parts/deep/__init__.py",
+        "parts/older.py",
     }
     extensions = tmp_path / "installed" / "server" / "minimcp" / "extensions"
     assert "class Tasks" in (extensions / "tasks.py").read_text("utf-8")

@@ -118,6 +118,10 @@ def test_a_slow_start(
     path = write(shop=_server())
     done = minimcp("doctor", str(path))
     assert done.code == 1 and "! the start took " in done.out, done
+    whole = json.loads(path.read_text("utf-8"))
+    whole["mcpServers"]["shop"]["startup_timeout_sec"] = 50  # the host waits as long as it says
+    path.write_text(json.dumps(whole), "utf-8")
+    assert minimcp("doctor", str(path)).code == 0
 
 
 def test_tools_that_the_file_excludes_do_not_count(

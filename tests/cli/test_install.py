@@ -311,8 +311,6 @@ def test_all_servers_of_all_hosts_are_listed(
 
 # ------------------------------------------------------------ hosts with a format of their own
 
-needs_toml = pytest.mark.skipif(sys.version_info < (3, 11), reason="reading TOML needs Python 3.11")
-
 CODEX_FILE = """\
 # mine
 model = "o5"
@@ -391,7 +389,6 @@ def codex(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home / "calls"
 
 
-@needs_toml
 def test_codex_itself_writes_its_file(
     codex: Path, shop: str, shop_url: str, home: Path, minimcp: Callable[..., Done]
 ) -> None:
@@ -447,17 +444,24 @@ def test_a_table_is_appended_where_codex_cannot_write_it(
     assert Path(".codex", "config.toml").read_text("utf-8").startswith('[mcp_servers."shop"]\n')
 
 
-@needs_toml
 def test_the_servers_of_codex_are_read(
     home: Path, shop: str, monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
 ) -> None:
     monkeypatch.setenv("PATH", str(home))
     path = _file("codex", CODEX_FILE)
     assert minimcp("install", shop, "--client", "codex").code == 0
+    if sys.version_info < (3, 11):
+        done = minimcp("install", shop, "--client", "codex", "--remove")
+        assert done.code == 2 and "reading TOML needs Python 3.11" in done.err, done
+        assert "reading TOML needs Python 3.11" in minimcp("list", "--all").out
+        return
     assert minimcp("install", shop, "--client", "codex").out == f"{path}: nothing to change\n"
     assert minimcp("ping", "shop", "--config", str(path)).out.startswith("shop 3 answered")
     listed = minimcp("list", "--all").out.splitlines()
     assert listed[0] == f"Codex: {path}" and listed[1] == "    near: npx"
+    path.write_text("model = 'o5'", "utf-8")
+    done = minimcp("install", shop, "--client", "codex", "--remove")
+    assert done.code == 2 and "has no server that starts" in done.err, done
     path.write_text("[mcp_servers", "utf-8")
     done = minimcp("install", shop, "--client", "codex")
     assert done.code == 2 and "is not valid TOML and was not changed" in done.err
