@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import time
@@ -88,7 +89,14 @@ def _examine(servers: Servers, name: str, timeout: float) -> int:
         print(clean(f"    {one_line(name)}: disabled, not started"))
         return 0
     examination = _Examination(servers, name, timeout)
-    problems = list(examination.problems())
+    # Without a handler, the library's warnings would be printed between the lines of this command.
+    handler = logging.NullHandler()
+    library = logging.getLogger("minimcp")
+    library.addHandler(handler)
+    try:
+        problems = list(examination.problems())
+    finally:
+        library.removeHandler(handler)
     state = examination.state or "does not work"
     print(clean(f"    {one_line(name)}: {state}"))
     for problem in problems:

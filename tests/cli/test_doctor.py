@@ -12,7 +12,7 @@ import pytest
 from minimcp.cli import doctor
 from minimcp.cli.install import HOSTS
 
-from .conftest import Done
+from .conftest import Done, run_process
 from .test_install import home as home  # a fixture
 
 ANSWERING = """
@@ -109,6 +109,13 @@ def test_what_is_wrong_with_a_server(
     done = minimcp("doctor", "--client", "cursor", "--timeout", "6")
     assert done.code == 1 and done.err == "", done
     assert f"      ! {said}" in done.out or said in done.out.partition("      ! ")[2], done
+
+
+def test_a_process_prints_nothing_but_the_report(write: Callable[..., Path]) -> None:
+    """Without a handler, logging would print the warning about the line on stderr too."""
+    path = write(shop=_server("print('hello there', flush=True)"))
+    done = run_process("doctor", str(path))
+    assert done.code == 1 and "'hello there'" in done.out and done.err == "", done
 
 
 def test_a_slow_start(
