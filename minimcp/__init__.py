@@ -68,7 +68,7 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first
     from .auth.bearer import AccessToken, Bearer
     from .auth.grants import ClientCredentials, EnterpriseManaged, WorkloadIdentity
     from .auth.signin import SignIn
-    from .auth.store import TokenFile, TokenMemory
+    from .auth.store import TokenFile, TokenKeyring, TokenMemory
     from .client.client import Client
     from .client.connect import connect
     from .client.group import Group, connect_all
@@ -244,6 +244,7 @@ __all__ = [
     "Text",
     "TextResourceContents",
     "TokenFile",
+    "TokenKeyring",
     "TokenMemory",
     "Tool",
     "ToolAnnotations",
@@ -279,7 +280,7 @@ _MODULES = {
     "auth.bearer": "AccessToken Bearer",
     "auth.grants": "ClientCredentials EnterpriseManaged WorkloadIdentity",
     "auth.signin": "SignIn",
-    "auth.store": "TokenFile TokenMemory",
+    "auth.store": "TokenFile TokenKeyring TokenMemory",
     "client.client": "Client",
     "client.connect": "connect",
     "client.group": "Group connect_all",

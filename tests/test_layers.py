@@ -70,10 +70,12 @@ FOREIGN = frozenset(
         "jsonschema",
         "jsonschema_specifications",
         "jwt",
+        "keyring",
         "pydantic",
         "redis",
         "referencing",
         "requests",
+        "truststore",
         "urllib3",
     }
 )

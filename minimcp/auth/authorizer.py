@@ -46,7 +46,7 @@ POLL_SECONDS = 0.2
 RENEW_SECONDS = 60.0
 
 # The default settings of a connection; see `Fetcher.settings`.
-NO_SETTINGS: Mapping[str, Any] = {"verify": True, "proxies": None}
+NO_SETTINGS: Mapping[str, Any] = {"verify": None, "proxies": None}
 
 
 class Grant:

@@ -1,4 +1,4 @@
-"""Token stores: `TokenFile`, a file that only this user can read, and `TokenMemory`.
+"""Token stores: `TokenFile`, a file that only this user can read, `TokenKeyring` and `TokenMemory`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 """
@@ -190,6 +190,84 @@ class TokenFile:
                 f"{self.path} is not a valid token file: delete it, and sign in again"
             )
         return values
+
+
+class TokenKeyring:
+    """A store in the keyring of the operating system, shared by all processes of the user.
+
+    It needs the package ``keyring``. Windows limits a value to 1,280 characters. Thread-safe.
+
+    Args:
+        service: The name under which the keyring shows the values.
+
+    Raises:
+        ImportError: The package is not installed.
+    """
+
+    def __init__(self, service: str = "minimcp") -> None:
+        try:
+            import keyring
+            from keyring.errors import KeyringError
+        except ImportError as error:
+            raise ImportError(
+                "TokenKeyring needs the package keyring: pip install keyring"
+            ) from error
+        self._keyring = keyring
+        self._error = KeyringError
+        self.service = service
+
+    def __repr__(self) -> str:
+        return f"TokenKeyring({self.service!r})"
+
+    def get(self, key: str) -> Any:
+        """Return a value. See `TokenStore`.
+
+        Raises:
+            AuthorizationError: The keyring cannot be read, or its value is damaged.
+        """
+        with self._failing("read"):
+            text = self._keyring.get_password(self.service, key)
+        if text is None:
+            return None
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict):
+            raise AuthorizationError(
+                f"the keyring has an invalid token under {self.service!r}: delete it, and sign in "
+                "again"
+            )
+        return value
+
+    def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
+        """Store or delete a value. See `TokenStore`.
+
+        Raises:
+            AuthorizationError: The keyring is locked or cannot be written.
+        """
+        with self._failing("written"):
+            if value is not None:
+                self._keyring.set_password(self.service, key, json.dumps(value))
+            elif self._keyring.get_password(self.service, key) is not None:
+                self._keyring.delete_password(self.service, key)
+
+    @contextmanager
+    def lock(self, key: str, timeout: float) -> Iterator[None]:
+        """Exclude other threads and processes, with a file next to that of `TokenFile`.
+
+        Args and errors are those of `TokenFile.lock`.
+        """
+        with TokenFile().lock(f"{self.service} {key}", timeout):
+            yield
+
+    @contextmanager
+    def _failing(self, done: str) -> Iterator[None]:
+        try:
+            yield
+        except self._error as error:
+            reason = str(error) or type(error).__name__
+            raise AuthorizationError(f"the keyring cannot be {done}: {reason}") from error
 
 
 def _state_folder() -> Path:

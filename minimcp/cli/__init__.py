@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from contextlib import suppress
 from importlib import import_module
@@ -38,8 +39,11 @@ COMMANDS = {
     "apps": ("commands", "show the pages of a server's tools in a browser, and the messages"),
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
     "install": ("install", "add a server to a host's config file"),
+    "doctor": ("doctor", "start every server of a host's config file, and say what is wrong"),
     "bridge": ("gateway", "serve a stdio server over HTTP, a URL over stdio, or several as one"),
     "card": ("card", "print the card of a server, or make one from a file"),
+    "new": ("new", "write a folder with a server, its test and the entry for a host"),
+    "bundle": ("bundle", "pack a server into one file for Claude Desktop, or for python3"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
 
@@ -163,6 +167,17 @@ def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the arguments before ``--`` and the command after it."""
     end = arguments.index("--") if "--" in arguments else len(arguments)
     return list(arguments[:end]), list(arguments[end + 1 :])
+
+
+def as_header(text: str) -> tuple[str, str]:
+    """Parse a value of ``--header``."""
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip():
+        # Show only characters of a header's name: the rest may be a secret.
+        start = re.match("[A-Za-z-]*", text)[0]  # type: ignore[index]
+        quoted = start if start == text else f"{start}..."
+        raise argparse.ArgumentTypeError(f'{quoted!r} is not "Name: value"')
+    return name.strip(), value.strip()
 
 
 def exit_code(error: McpError) -> int:

@@ -44,7 +44,16 @@ from ..terminal import (
     required,
     save,
 )
-from . import Parser, UsageError, clean, exit_code, one_line, print_error, print_stderr
+from . import (
+    Parser,
+    UsageError,
+    as_header,
+    clean,
+    exit_code,
+    one_line,
+    print_error,
+    print_stderr,
+)
 from .terminal import FormPrompter, read_object, read_pairs, split_pair
 
 if TYPE_CHECKING:
@@ -171,7 +180,8 @@ def _run(
             path = os.path.abspath(CONFIG_FILE)
             print_error(prog, f"using the server {options.target} from {path}")
         else:
-            _warn_about_command(config.target(options.target), prog)
+            for warning in command_warnings(config.target(options.target)):
+                print_error(prog, warning)
     with client:
         try:
             value, texts, code = find(client, options, bar)
@@ -194,8 +204,8 @@ def _run(
     return code
 
 
-def _warn_about_command(server: Any, prog: str) -> None:
-    """Warn about words of a command that a host may resolve differently.
+def command_warnings(server: Any) -> Iterator[str]:
+    """Yield a warning for each word of a command that a host may resolve differently.
 
     A host has its own current folder and PATH.
     """
@@ -204,11 +214,9 @@ def _warn_about_command(server: Any, prog: str) -> None:
     for word in getattr(server, "command", ()):
         if os.path.isfile(word) and not os.path.isabs(word):
             path = os.path.abspath(word)
-            print_error(
-                prog, f"{word} is relative to this folder, but hosts start elsewhere: write {path}"
-            )
+            yield f"{word} is relative to this folder, but hosts start elsewhere: write {path}"
         elif word in ("python", "python3") and knows_python():
-            print_error(prog, f"{word} may be a different Python in a host: write {sys.executable}")
+            yield f"{word} may be a different Python in a host: write {sys.executable}"
 
 
 def _with_exception_class(text: str, written: Iterable[str]) -> str:
@@ -230,15 +238,17 @@ def _extensions(task: bool, apps: bool) -> Optional[list[Any]]:
     return extensions or None
 
 
-def _as_header(text: str) -> tuple[str, str]:
-    """Parse a value of ``--header``."""
-    name, colon, value = text.partition(":")
-    if not colon or not name.strip():
-        # Show only characters of a header's name: the rest may be a secret.
-        start = re.match("[A-Za-z-]*", text)[0]  # type: ignore[index]
-        quoted = start if start == text else f"{start}..."
-        raise argparse.ArgumentTypeError(f'{quoted!r} is not "Name: value"')
-    return name.strip(), value.strip()
+# The options for a network with its own certificates or a proxy, which `network_of` reads.
+NETWORK: Sequence[tuple[str, dict[str, Any]]] = (
+    (
+        "--cacert",
+        {"metavar": "FILE", "help": "check the certificate of a URL with the CA bundle in FILE"},
+    ),
+    (
+        "--proxy",
+        {"metavar": "URL", "help": "send the requests to a URL through this proxy"},
+    ),
+)
 
 
 def add_web(
@@ -254,7 +264,7 @@ def add_web(
     parser.add_argument(
         "--header",
         action="append",
-        type=_as_header,
+        type=as_header,
         metavar='"Name: value"',
         help="send this header with every request to a URL; may be repeated",
     )
@@ -263,6 +273,18 @@ def add_web(
         help=f"{token}. Other users can see it in the list of processes; to avoid that, set the "
         f"environment variable {TOKEN_VARIABLE} instead",
     )
+    for name, settings in NETWORK:
+        parser.add_argument(name, **settings)
+
+
+def network_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of `connect` that the options of `NETWORK` set."""
+    given: dict[str, Any] = {}
+    if getattr(options, "cacert", None) is not None:
+        given["verify"] = options.cacert
+    if getattr(options, "proxy", None) is not None:
+        given["proxies"] = dict.fromkeys(("http", "https"), options.proxy)
+    return given
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -293,7 +315,8 @@ def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
     if is_url and options.token is None and "authorization" not in names:
         userinfo = urlsplit(target).netloc.rpartition("@")[0]
         given["auth"] = None if userinfo else os.environ.get(TOKEN_VARIABLE) or None
-    return {name: value for name, value in given.items() if value is not None}
+    found = {name: value for name, value in given.items() if value is not None}
+    return {**found, **network_of(options)}
 
 
 def config_of(options: argparse.Namespace) -> Optional[Servers]:
@@ -792,7 +815,7 @@ _HEADER = (
     "--header",
     {
         "action": "append",
-        "type": _as_header,
+        "type": as_header,
         "metavar": '"Name: value"',
         "help": "send this header with every request to the server itself; may be repeated",
     },
@@ -803,7 +826,7 @@ def _sign(
     about: str,
     arguments: Sequence[str],
     prog: str,
-    act: Callable[[SignIn, str, dict[str, str]], Any],
+    act: Callable[[SignIn, str, dict[str, Any]], Any],
     more: Sequence[tuple[str, dict[str, Any]]] = (),
 ) -> int:
     """Run a command that manages the token of one server, and print its result."""
@@ -819,7 +842,7 @@ def _sign(
         "--output", choices=("text", "json"), default="text", help="output format (default: text)"
     )
     options = parser.parse_args(arguments)
-    others = ("url", "output", "header")
+    others = ("url", "output", "header", "cacert", "proxy")
     given = {name: value for name, value in vars(options).items() if name not in others}
     if given.get("client_id"):
         given["client_secret"] = os.environ.get(SECRET_VARIABLE)
@@ -828,9 +851,9 @@ def _sign(
                 f"{SECRET_VARIABLE} is set, but its authorization server is not known: "
                 "write --issuer URL"
             )
-    headers = dict(getattr(options, "header", None) or {})
+    web = {"headers": dict(getattr(options, "header", None) or {}), **network_of(options)}
     try:
-        known = act(SignIn(**given), options.url, headers)
+        known = act(SignIn(**given), options.url, web)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if options.output == "json":
@@ -867,9 +890,10 @@ def login_command(arguments: Sequence[str], prog: str) -> int:
         about,
         arguments,
         prog,
-        lambda auth, url, headers: auth.sign_in(url, headers=headers),
+        lambda auth, url, web: auth.sign_in(url, **web),
         (
             _HEADER,
+            *NETWORK,
             (
                 "--no-browser",
                 {
@@ -939,10 +963,8 @@ def logout_command(arguments: Sequence[str], prog: str) -> int:
         about,
         arguments,
         prog,
-        lambda auth, url, headers: (
-            auth.sign_out(url, headers=headers) and f"logged out of {one_line(url)}"
-        ),
-        (_HEADER,),
+        lambda auth, url, web: auth.sign_out(url, **web) and f"logged out of {one_line(url)}",
+        (_HEADER, *NETWORK),
     )
 
 

@@ -519,6 +519,8 @@ def _config(options: Namespace, command: Sequence[str], prog: str) -> Optional[S
         return None
     if options.header is not None:
         raise UsageError(f"--header is only for a URL: write headers into {path}")
+    if options.cacert or options.proxy:
+        raise UsageError(f"--cacert and --proxy are only for a URL: write them into {path}")
     try:
         config = read_servers(path)
     except OSError as error:
@@ -550,6 +552,8 @@ def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
 
 
 def _check_command(options: Namespace, command: Sequence[str], prog: str) -> None:
+    if options.cacert or options.proxy:
+        raise UsageError("--cacert and --proxy are only for a URL")
     if options.words or options.header is not None or not command:
         hint = "--header is only for a URL: " if options.header else ""
         words = " ".join([*options.words, *command]) or "COMMAND"

@@ -11,19 +11,22 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 import tempfile
 from difflib import unified_diff
 from typing import Any, Mapping, NamedTuple, Optional, Sequence
+from urllib.parse import urlsplit
 
 from .. import connect
 from ..client.config import CONFIG_FILE, URLS, read_json, read_servers, strict_json
 from ..errors import McpError
 from ..stdio.child import StdioServer, this_python
-from . import Parser, UsageError, clean, one_line
+from . import Parser, UsageError, as_header, clean, one_line
 from .run import split_file
 from .terminal import split_pair
 
+PACKAGE = __name__.partition(".cli.")[0]
 CLAUDE, CODE = "Claude/claude_desktop_config.json", "Code/User/mcp.json"
 
 
@@ -32,33 +35,53 @@ class HostFile(NamedTuple):
 
     Args:
         title: The host's name.
-        user: The user's file; "{data}" is this system's folder for the settings of programs.
+        user: The user's file. "{data}" is this system's folder for the settings of programs,
+            "{config}" the one that command-line programs use, and "{codex}" the folder of Codex.
         project: The file in a project's folder; None if the host has none.
         table: The key of the object that holds the servers.
+        url: The member with the URL of a server; empty if the host only starts commands.
+        has_http_type: Whether an entry with a URL needs ``"type": "http"``.
     """
 
     title: str
     user: str
     project: Optional[str]
     table: str = "mcpServers"
+    url: str = "url"
+    has_http_type: bool = False
 
     @property
     def user_path(self) -> str:
         """The absolute path of the user's file."""
-        data = {
-            "darwin": "~/Library/Application Support",
-            "win32": os.environ.get("APPDATA", "~/AppData/Roaming"),
-        }
-        settings = data.get(sys.platform) or os.environ.get("XDG_CONFIG_HOME") or "~/.config"
-        return os.path.normpath(os.path.expanduser(self.user.format(data=settings)))
+        config = os.environ.get("XDG_CONFIG_HOME") or "~/.config"
+        if sys.platform == "win32":
+            config = os.environ.get("APPDATA", "~/AppData/Roaming")
+        is_mac = sys.platform == "darwin"
+        data = "~/Library/Application Support" if is_mac else config
+        codex = os.environ.get("CODEX_HOME") or "~/.codex"
+        path = self.user.format(data=data, config=config, codex=codex)
+        return os.path.normpath(os.path.expanduser(path))
 
 
 HOSTS = {
-    "claude": HostFile("Claude Desktop", "{data}/" + CLAUDE, None),
-    "claude-code": HostFile("Claude Code", "~/.claude.json", ".mcp.json"),
+    "claude": HostFile("Claude Desktop", "{data}/" + CLAUDE, None, url=""),
+    "claude-code": HostFile("Claude Code", "~/.claude.json", ".mcp.json", has_http_type=True),
+    "codex": HostFile("Codex", "{codex}/config.toml", ".codex/config.toml", "mcp_servers"),
     "cursor": HostFile("Cursor", "~/.cursor/mcp.json", ".cursor/mcp.json"),
-    "vscode": HostFile("VS Code", "{data}/" + CODE, ".vscode/mcp.json", "servers"),
+    "gemini": HostFile(
+        "Gemini CLI", "~/.gemini/settings.json", ".gemini/settings.json", url="httpUrl"
+    ),
+    "goose": HostFile("Goose", "{config}/goose/config.yaml", None, "extensions", "uri"),
+    "lmstudio": HostFile("LM Studio", "~/.lmstudio/mcp.json", None),
+    "vscode": HostFile(
+        "VS Code", "{data}/" + CODE, ".vscode/mcp.json", "servers", has_http_type=True
+    ),
+    "windsurf": HostFile("Windsurf", "~/.codeium/windsurf/mcp_config.json", None, url="serverUrl"),
+    "zed": HostFile("Zed", "{config}/zed/settings.json", ".zed/settings.json", "context_servers"),
 }
+
+# Files that also hold other settings of a host, so that one without servers is not a mistake.
+SETTINGS = (".claude.json", "settings.json", "config.toml")
 
 # Time limit for the server to answer before it is written into a config file.
 CHECK_SECONDS = 30.0
@@ -74,7 +97,9 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         "Add a server to a host's config file, with absolute paths and this Python interpreter.",
     )
     parser.add_argument(
-        "file", metavar="FILE[:NAME]", help="the server's Python file, written as for minimcp run"
+        "file",
+        metavar="FILE[:NAME]|URL",
+        help="the server's Python file, written as for minimcp run, or its URL",
     )
     parser.add_argument("--client", required=True, choices=HOSTS, help="the host")
     parser.add_argument(
@@ -92,6 +117,14 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         metavar="KEY=VALUE",
         help="set this environment variable for the server; may be repeated",
     )
+    parser.add_argument(
+        "--header",
+        action="append",
+        default=[],
+        type=as_header,
+        metavar='"Name: value"',
+        help="send this header with every request to a URL; may be repeated",
+    )
     parser.add_argument("--dry-run", action="store_true", help="show the change without writing it")
     parser.add_argument("--remove", action="store_true", help="remove the server from the file")
     parser.add_argument(
@@ -104,18 +137,25 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
     host = HOSTS[options.client]
     path = _path_of(host, options)
     old = _text_of(path)
-    if options.remove:
-        if options.name is None:
-            names = _installed(path, old, host.table, _absolute(options.file))
-        else:
-            names = [options.name]
-        entry = None
-    else:
+    if not options.remove:
         name, entry = _entry(host, options)
         names = [name]
+    elif path.endswith(".yaml"):
+        raise UsageError(f"remove the server from {path} by hand: this command cannot write YAML")
+    else:
+        entry = None
+        given = options.file if _is_url(options.file) else _absolute(options.file)
+        names = [options.name] if options.name else _installed(path, old, host.table, given)
+    if path.endswith(".yaml"):
+        print(f"{path} cannot be written by this command. Paste into it:\n")
+        print(clean(yaml_text(name, entry or {})))
+        return 0
+    if options.client == "codex" and not options.project and _codex_can_write(entry):
+        return _run_codex(path, old, names, entry, options)
+    changed = changed_toml if path.endswith(".toml") else changed_text
     new = old
     for name in names:
-        new = changed_text(path, new, host.table, name, entry, options.force)
+        new = changed(path, new, host.table, name, entry, options.force)
     if new == old:
         print(f"{path}: nothing to change")
     elif options.dry_run:
@@ -190,6 +230,10 @@ def _text_of(path: str) -> str:
         raise UsageError(f"{path} is not UTF-8 text") from None
 
 
+def _is_url(target: str) -> bool:
+    return target.lower().startswith(("http://", "https://"))
+
+
 def _absolute(file: str) -> str:
     """Return FILE[:NAME] with an absolute path."""
     path, name = split_file(file)
@@ -204,9 +248,13 @@ def _absolute(file: str) -> str:
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     """Return the server's name and entry. Unless told otherwise, check that the server answers."""
     python = this_python("run this command with the Python interpreter that the host should start")
+    if _is_url(options.file):
+        return _remote_entry(host, options, python)
+    if options.header:
+        raise UsageError("--header applies to a URL only: for a file, write --env")
     file = _absolute(options.file)
     env = dict(map(split_pair, options.env))
-    candidates = [["-m", __name__.partition(".")[0], "run", file]]
+    candidates = [["-m", PACKAGE, "run", file]]
     if os.path.isfile(file):
         candidates.insert(0, [file])  # a file may serve when it is run, as in the README
     name = options.name or os.path.splitext(os.path.basename(file))[0]
@@ -217,6 +265,39 @@ def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     entry: dict[str, Any] = {"type": "stdio"} if host.table == "servers" else {}
     entry.update(command=python, args=args)
     return name, {**entry, "env": env} if env else entry
+
+
+def _remote_entry(host: HostFile, options: Any, python: str) -> tuple[str, dict[str, Any]]:
+    """Return the name and the entry of a server with a URL."""
+    if options.env:
+        raise UsageError("--env applies to a file only: for a URL, write --header")
+    url = options.file
+    headers = dict(options.header)
+    name = options.name or urlsplit(url).hostname or "server"
+    if not options.no_check:
+        # A config, because a header may contain a variable that the host replaces.
+        config = {"mcpServers": {name: {"url": url, "headers": headers}}}
+        try:
+            with connect(name, config=config, connect_timeout=CHECK_SECONDS) as client:
+                if client.server_info is not None:
+                    name = options.name or client.server_info.name
+        except (McpError, ValueError) as error:
+            raise _not_answering(error) from None
+    if not host.url:  # the host only starts commands
+        words = [word for pair in headers.items() for word in ("--header", "{}: {}".format(*pair))]
+        return name, {"command": python, "args": ["-m", PACKAGE, "bridge", url, *words]}
+    entry: dict[str, Any] = {"type": "http"} if host.has_http_type else {}
+    entry[host.url] = url
+    if headers:
+        entry["http_headers" if host.table == "mcp_servers" else "headers"] = headers
+    return name, entry
+
+
+def _not_answering(problem: Optional[Exception]) -> UsageError:
+    return UsageError(
+        "the server does not answer, so nothing was written (to write it anyway: --no-check): "
+        f"{problem}"
+    )
 
 
 def _first_that_answers(
@@ -234,10 +315,7 @@ def _first_that_answers(
                 return args, None if client.server_info is None else client.server_info.name
         except McpError as error:
             problem = problem or error
-    raise UsageError(
-        "the server does not answer, so nothing was written (to write it anyway: --no-check): "
-        f"{problem}"
-    )
+    raise _not_answering(problem)
 
 
 def changed_text(
@@ -260,10 +338,7 @@ def changed_text(
     if servers.get(name) == entry:
         return text
     if entry is not None and name in servers and not force:
-        raise UsageError(
-            f"{path} has a different server {name!r}: replace it with --force, or choose another "
-            "name with --name"
-        )
+        raise _taken(path, name)
     if strict_json(plain) != plain:
         action = "remove" if entry is None else "add"
         value = json.dumps(entry or servers[name], ensure_ascii=False)
@@ -279,6 +354,141 @@ def changed_text(
     indent = indentation[1] if indentation else 2
     written = json.dumps(whole, indent=indent, ensure_ascii=False) + "\n"
     return written.replace("\n", "\r\n") if "\r\n" in text else written
+
+
+# ------------------------------------------------------------ Codex and Goose
+
+
+def toml_text(name: str, entry: Mapping[str, Any]) -> str:
+    """Return a server's table for the file of Codex."""
+    lines = [f"[mcp_servers.{_toml(name)}]"]
+    lines += [f"{member} = {_toml(value)}" for member, value in entry.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    """Return a string, a list of strings or an object of strings as TOML."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{_toml(key)} = {_toml(each)}' for key, each in value.items())} }}"
+    # TOML has the escapes of JSON, and does not allow DEL.
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def toml_servers(path: str, text: str) -> Mapping[str, Any]:
+    """Return the servers in the file of Codex. Before Python 3.11, their entries are not read.
+
+    Raises:
+        UsageError: The text is not TOML, or Python 3.11 is needed to read it.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        try:
+            servers = tomllib.loads(text).get("mcp_servers", {})
+        except tomllib.TOMLDecodeError as error:
+            raise UsageError(f"{path} is not valid TOML and was not changed: {error}") from None
+        if isinstance(servers, dict):
+            return servers
+    names: dict[str, Any] = {}
+    for line in re.findall(r"(?m)^.*mcp_servers.*$", text):
+        header = re.match(r"""\s*\[\s*mcp_servers\s*\.\s*("[^"\\]*"|'[^']*'|[\w-]+)\s*[].]""", line)
+        if header is None and not line.lstrip().startswith("#"):
+            raise UsageError(
+                f"{path} was not changed: it has the line {one_line(line)!r}, which needs Python "
+                "3.11 or newer to be read"
+            )
+        if header is not None:
+            names[header[1].strip("\"'")] = None
+    return names
+
+
+def changed_toml(
+    path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool
+) -> str:
+    """Return the text of the file of Codex with one table appended.
+
+    The standard library cannot write TOML, so nothing else is changed.
+
+    Raises:
+        UsageError: The text is not TOML, has a different server with this name, or a server would
+            have to be changed or removed.
+    """
+    servers = toml_servers(path, text)
+    if entry is not None and servers.get(name) == entry:
+        return text
+    if entry is None or name in servers:
+        action = "remove" if entry is None else "change"
+        raise UsageError(
+            f"{path} has a server {name!r}: {action} its table [{table}.{_toml(name)}] by hand, or "
+            "run this command where the command codex is on PATH"
+        )
+    before = text.rstrip() + "\n\n" if text.strip() else ""
+    return before + toml_text(name, entry)
+
+
+def _codex_can_write(entry: Optional[Mapping[str, Any]]) -> bool:
+    """Return whether Codex itself can write or remove an entry: its command has no headers."""
+    return shutil.which("codex") is not None and "http_headers" not in (entry or {})
+
+
+def _run_codex(
+    path: str, text: str, names: Sequence[str], entry: Optional[dict[str, Any]], options: Any
+) -> int:
+    """Add a server with ``codex mcp add``, or remove servers with ``codex mcp remove``."""
+    commands = [["codex", "mcp", "remove", name] for name in names]
+    if entry is not None:
+        name = names[0]
+        servers = toml_servers(path, text)
+        if servers.get(name) == entry:
+            print(f"{path}: nothing to change")
+            return 0
+        if name in servers and not options.force:
+            raise _taken(path, name)
+        words = ["--url", entry["url"]] if "url" in entry else []
+        for variable in entry.get("env", {}).items():
+            words += ["--env", "=".join(variable)]
+        if "command" in entry:
+            words += ["--", entry["command"], *entry["args"]]
+        commands = [["codex", "mcp", "add", name, *words]]
+    for command in commands:
+        shown = one_line(" ".join(map(shlex.quote, command)))
+        if options.dry_run:
+            print(f"{shown}\nwould change {path}")
+            continue
+        program = shutil.which("codex") or "codex"
+        done = subprocess.run([program, *command[1:]], capture_output=True, text=True, check=False)
+        if done.returncode:
+            found = re.search(r"(?m)^Error: (.*)", done.stderr)
+            problem = found[1] if found else done.stderr.strip()
+            raise UsageError(f"{shown} failed: {problem}")
+        print(f"{shown}\nchanged {path}: restart Codex")
+    return 0
+
+
+def yaml_text(name: str, entry: Mapping[str, Any]) -> str:
+    """Return a server's extension for the file of Goose, with strings as in JSON."""
+    members: dict[str, Any] = {"enabled": True, "name": name, "timeout": 300}
+    if "uri" in entry:
+        members.update(type="streamable_http", **entry)
+    else:
+        members.update(type="stdio", cmd=entry["command"], args=entry["args"])
+        members["envs"] = entry.get("env", {})
+    lines = [f"  {json.dumps(name, ensure_ascii=False)}:"]
+    for member, value in members.items():
+        lines.append(f"    {member}: {json.dumps(value, ensure_ascii=False)}")
+    return "\n".join(["extensions:", *lines])
+
+
+def _taken(path: str, name: str) -> UsageError:
+    return UsageError(
+        f"{path} has a different server {name!r}: replace it with --force, or choose another "
+        "name with --name"
+    )
+
+
+# ------------------------------------------------------------ writing
 
 
 def _write(path: str, text: str) -> Optional[str]:
@@ -313,11 +523,18 @@ def _write(path: str, text: str) -> Optional[str]:
 
 def _installed(path: str, text: str, table: str, file: str) -> list[str]:
     """Return the names of the entries that start this file."""
-    servers = read_servers(path).table if text.strip() else {}
+    servers: Mapping[str, Any] = {}
+    try:
+        if text.strip():
+            servers = read_servers(path).table
+    except ValueError as error:
+        if "has neither" not in str(error):
+            raise UsageError(f"{error}; or name the server with --name") from None
     names = [
         name
         for name, entry in servers.items()
-        if isinstance(entry, Mapping) and file in entry.get("args", ())
+        if isinstance(entry, Mapping)
+        and (file in entry.get("args", ()) or file in map(entry.get, URLS))
     ]
     if not names:
         raise UsageError(
@@ -353,8 +570,8 @@ def list_all() -> tuple[Any, list[str]]:
         try:
             servers = read_servers(path)
         except (OSError, ValueError) as error:
-            if path.endswith(".claude.json") and "has neither" in str(error):
-                continue  # Claude Code's file holds other settings too
+            if path.endswith(SETTINGS) and "has neither" in str(error):
+                continue
             texts.append(one_line(f"{title}: {error}"))
             continue
         texts.append(one_line(f"{title}: {os.path.abspath(path)}"))

@@ -188,6 +188,27 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
     Raises:
         UsageError: The file has no server or several, or the named variable is not a server.
     """
+    name = find_name(variables, name, path)
+    value = variables[name]
+    if _is_server(value):
+        return value
+    if not has_marks(value if isinstance(value, type) else type(value)):
+        raise UsageError(f"{name!r} in {path} is not a server but {type(value).__name__}")
+    try:
+        if isinstance(value, type):
+            print_stderr(f"serving {value.__name__}(), a class from {value.__module__}")
+            value = value()
+        return Server.of(value)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"{name!r} in {path} cannot be served: {error}") from error
+
+
+def find_name(variables: Mapping[str, Any], name: str, path: str) -> str:
+    """Return the name of the variable that `find_server` serves. See there for the arguments.
+
+    Raises:
+        UsageError: The file has no server or several, or no such variable.
+    """
     found = _servers(variables)
     if name and name not in variables:
         known = f"; its servers are {', '.join(found)}" if found else ""
@@ -201,18 +222,7 @@ def find_server(variables: Mapping[str, Any], name: str, path: str) -> Any:
     if len(found) > 1:
         choices = ", ".join(f"{path}:{each}" for each in found)
         raise UsageError(f"{path} has several servers: choose one of {choices}")
-    ((name, value),) = found.items()
-    if _is_server(value):
-        return value
-    if not has_marks(value if isinstance(value, type) else type(value)):
-        raise UsageError(f"{name!r} in {path} is not a server but {type(value).__name__}")
-    try:
-        if isinstance(value, type):
-            print_stderr(f"serving {value.__name__}(), a class from {value.__module__}")
-            value = value()
-        return Server.of(value)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"{name!r} in {path} cannot be served: {error}") from error
+    return next(iter(found))
 
 
 def _is_server(value: Any) -> bool:

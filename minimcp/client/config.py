@@ -59,11 +59,32 @@ MIN_TIMEOUT_MILLISECONDS = 1000
 
 MEMBERS = (
     "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers",
-    "env_http_headers", "bearer_token_env_var", "type", "disabled", "enabled", *ALLOWING, *DENYING,
-    *SECONDS, "trust", "source",
+    "env_http_headers", "bearer_token_env_var", "cacert", "proxy", "type", "disabled", "enabled", *ALLOWING, *DENYING,
+    *SECONDS, "source",
 )  # fmt: skip
-"""The members of an entry that are read. ``trust`` (Gemini CLI) has no effect, because there is no
-confirmation."""
+"""The members of an entry that are read."""
+
+OF_HOSTS = frozenset({
+    "trust", "alwaysAllow", "autoApprove", "default_tools_approval_mode", "tools", "alwaysLoad",
+    "supports_parallel_tool_calls", "env_vars", "remote", "description", "name", "version",
+    "comment", "extension", "gallery", "dev", "settings",
+})  # fmt: skip
+"""Members that ask for nothing here: about confirmations (there are none), forwarded variables (all
+are), and what a host displays."""
+
+UNSUPPORTED = {
+    **dict.fromkeys(
+        ("oauth", "auth", "authProviderType", "oauth_resource", "scopes"),
+        "sign in with minimcp login URL, or pass auth=SignIn(...)",
+    ),
+    **dict.fromkeys(("targetAudience", "targetServiceAccount"), "write the token into headers"),
+    "headersHelper": "write the headers into headers",
+    **dict.fromkeys(("sandbox", "sandboxEnabled"), "start the sandbox in command"),
+    "tcp": "write the URL of a server over HTTP into url",
+    "experimental_environment": "write the command that reaches the other machine",
+    "required": "catch the failure of connect, or look at errors of connect_all",
+}
+"""Members of hosts that would change how a server is reached, and what to write instead."""
 
 READ_BY_HOSTS = {
     "claude_desktop_config.json": "mcpServers",
@@ -216,11 +237,12 @@ def read_servers(config: Config) -> Servers:
 
     A local entry has ``command`` and optionally ``args``, ``cwd`` (relative to the file's folder;
     default: the current directory) and ``env`` (added to ``envFile`` and the environment of this
-    process). A remote entry has ``url``, ``httpUrl`` or ``serverUrl`` and optionally ``headers``.
-    ``type`` may name the kind. ``disabled`` and ``enabled`` exclude the server.
+    process). A remote entry has ``url``, ``httpUrl`` or ``serverUrl`` and optionally ``headers``,
+    ``cacert`` (a CA bundle, relative to the file's folder) and ``proxy`` (a URL). ``type`` may name the kind. ``disabled`` and ``enabled`` exclude the server.
     ``tool_timeout_sec`` and ``timeout`` (milliseconds) limit a call, and ``startup_timeout_sec``
     the start. The members in `ALLOWING` and `DENYING` select the offered tools. null counts as
-    absent. Misspelled members are rejected; other unknown members are ignored.
+    absent. Members about confirmations and display (`OF_HOSTS`) have no effect; every other member
+    is rejected by name.
 
     In all strings, ``${NAME}`` or ``${env:NAME}`` is an environment variable, and ``${NAME:-text}``
     has a default. ``${workspaceFolder}`` is the file's folder, or its parent for ``.vscode`` and
@@ -374,7 +396,7 @@ class _Reader:
     def read(self, entry: Mapping[str, Any]) -> ConfigEntry:
         entry = {member: value for member, value in entry.items() if value is not None}
         _refuse_disabled(entry)
-        _refuse_misspelt(entry)
+        _refuse_unknown(entry)
         if isinstance(entry.get("command"), Mapping):  # the format of older versions of Zed
             nested = entry["command"]
             entry = {**entry, **nested, "command": nested.get("path")}
@@ -403,6 +425,9 @@ class _Reader:
         )
 
     def _local(self, entry: Mapping[str, Any]) -> StdioServer:
+        for member in ("cacert", "proxy"):
+            if member in entry:
+                raise ValueError(f"{member}: applies to a server with a URL only")
         command = self._required("command", entry)
         cwd = None
         if "cwd" in entry:
@@ -425,8 +450,14 @@ class _Reader:
             variable = self._required("bearer_token_env_var", entry)
             token = self._variable("bearer_token_env_var", variable)
             headers["Authorization"] = f"Bearer {token}"
+        verify = None
+        if "cacert" in entry:
+            verify = os.path.join(self._folder, os.path.expanduser(self._required("cacert", entry)))
+        proxies = None
+        if "proxy" in entry:
+            proxies = dict.fromkeys(("http", "https"), self._required("proxy", entry))
         try:
-            return HttpServer(url, headers=headers)
+            return HttpServer(url, headers=headers, verify=verify, proxies=proxies)
         except ValueError as error:
             raise ValueError(f"{member}: {error}") from None
 
@@ -558,12 +589,15 @@ def _refuse_disabled(entry: Mapping[str, Any]) -> None:
             raise ValueError(f"{member}: is {'true' if off else 'false'}")
 
 
-def _refuse_misspelt(entry: Mapping[str, Any]) -> None:
-    for member in entry.keys() - {*MEMBERS, "comment"}:
+def _refuse_unknown(entry: Mapping[str, Any]) -> None:
+    """Refuse members that are not read: the effect that the user expects would be missing."""
+    for member in entry.keys() - {*MEMBERS, *OF_HOSTS}:
+        if member in UNSUPPORTED:
+            raise ValueError(f"{member}: is not supported: {UNSUPPORTED[member]}")
         candidates = [name for name in MEMBERS if name[:1] == member[:1]]
         meant = MISSPELLED.get(member) or nearest(member, candidates)
-        if meant is not None:
-            raise ValueError(f"{member}: is not a known member: write {meant}")
+        way = f"write {meant}" if meant else "remove it"
+        raise ValueError(f"{member}: is not a known member: {way}")
 
 
 def _time(entry: Mapping[str, Any], *members: str) -> Optional[float]:

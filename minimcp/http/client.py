@@ -159,7 +159,8 @@ class HttpServer:
             AuthBase of `requests`, or a `SignIn`, `ClientCredentials`, `EnterpriseManaged` or
             `WorkloadIdentity`.
         verify: Whether to check the server's certificate, or the path of a CA bundle to check it
-            with.
+            with. None also trusts the certificates of the operating system, if the package
+            ``truststore`` is installed.
         cert: A client certificate: the path of a file with key and certificate, or a pair of paths;
             None sends none.
         proxies: Proxy URLs by scheme, as in `requests`; None takes those of the environment.
@@ -175,7 +176,7 @@ class HttpServer:
         *,
         headers: Optional[Mapping[str, str]] = None,
         auth: Auth = None,
-        verify: Union[bool, str] = True,
+        verify: Union[bool, str, None] = None,
         cert: Any = None,
         proxies: Optional[Mapping[str, str]] = None,
     ) -> None:

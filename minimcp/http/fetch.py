@@ -95,7 +95,8 @@ MAX_SENDS = 5
 # The likely cause if no connection can be made, by a word of the error.
 LIKELY = {
     "WRONG_VERSION_NUMBER": ": does the server use http, not https?",
-    "CERTIFICATE_VERIFY_FAILED": ": to trust its certificate, pass connect(..., verify='ca.pem')",
+    "CERTIFICATE_VERIFY_FAILED": ": to trust its certificate, pass connect(..., verify='ca.pem') "
+    "(--cacert ca.pem); to trust those of the operating system, install truststore",
     "Connection refused": ": nothing is listening there: is the server running, and is this "
     "its port?",
 }
@@ -461,7 +462,7 @@ class Fetcher:
         *,
         headers: Optional[Mapping[str, str]] = None,
         auth: Auth = None,
-        verify: Union[bool, str] = True,
+        verify: Union[bool, str, None] = None,
         cert: Any = None,
         proxies: Optional[Mapping[str, str]] = None,
         redirects: bool = True,
@@ -493,11 +494,8 @@ class Fetcher:
             )
             raise TypeError(f"auth must be {what}, not {type(auth).__name__}")
         self._session = requests.Session()
-        self._adapter = _adapter()
         if cookies is not None:
             self._session.cookies = cookies
-        for scheme in ("http://", "https://"):
-            self._session.mount(scheme, self._adapter)
         try:
             if isinstance(auth, str):
                 self._auth = clean_token(auth)
@@ -508,6 +506,10 @@ class Fetcher:
         self._settings = self._session.merge_environment_settings(
             url, dict(proxies or {}), True, verify, cert
         )
+        is_default = verify is None and self._settings["verify"] is True
+        self._adapter = _adapter(_system_trust() if is_default else None)
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, self._adapter)
         self._settings["proxies"] = self._clean_proxies(self._settings["proxies"])
         # The proxy to the server, for messages; empty without one.
         self.route = proxy_in_words(url, self._settings["proxies"], proxies)
@@ -999,13 +1001,32 @@ def same_origin(url: str, reference: str) -> Optional[str]:
     return None
 
 
-def _adapter() -> Any:
-    """Return an adapter of `requests` whose connections can be aborted."""
+def _system_trust() -> Any:
+    """Return a TLS context that trusts the certificates of the operating system; None without the
+    package `truststore`. `requests` adds its own certificates."""
+    try:
+        import truststore
+    except ImportError:
+        return None
+    return truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+def _adapter(context: Any) -> Any:
+    """Return an adapter of `requests` whose connections can be aborted.
+
+    Args:
+        context: The TLS context of all connections; None uses those of `requests`.
+    """
     from requests.adapters import HTTPAdapter
 
+    more = {} if context is None else {"ssl_context": context}
+
     class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *args: Any, **keywords: Any) -> None:
+            super().init_poolmanager(*args, **keywords, **more)
+
         def proxy_manager_for(self, *args: Any, **keywords: Any) -> Any:
-            return _adapted(super().proxy_manager_for(*args, **keywords))
+            return _adapted(super().proxy_manager_for(*args, **keywords, **more))
 
     adapter = Adapter(pool_connections=2, pool_maxsize=MAX_KEPT, max_retries=0)
     _adapted(adapter.poolmanager)

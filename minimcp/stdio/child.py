@@ -82,6 +82,10 @@ QUEUED_PIECES = 16
 # How long the child waits for a slow consumer of its stderr. After that, text is dropped.
 PATIENCE_SECONDS = 1.0
 
+# Flags of a process on Windows: Ctrl-C in the console does not reach it, and it gets no window. On
+# other systems, `subprocess` does not define them.
+WINDOWS_FLAGS = ("CREATE_NEW_PROCESS_GROUP", "CREATE_NO_WINDOW")
+
 _LINE_BYTES = 64 * 1024
 _WINDOWS = os.name == "nt"
 
@@ -402,7 +406,7 @@ def _started(server: StdioServer) -> tuple[subprocess.Popen[bytes], list[int]]:
         cwd=server.cwd,
         env=server.environment(),
         start_new_session=not _WINDOWS,
-        creationflags=getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0),
+        creationflags=sum(getattr(subprocess, name, 0) for name in WINDOWS_FLAGS),
     )
     streams: Any = (process.stdout, process.stdin, process.stderr)
     numbers: list[int] = []

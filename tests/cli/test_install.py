@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict
 import pytest
 
 from minimcp.cli import UsageError
-from minimcp.cli.install import BACKUP, HOSTS, changed_text
+from minimcp.cli.install import BACKUP, HOSTS, changed_text, toml_servers
 
 from .conftest import Done
 
@@ -53,6 +53,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home without any host, the folder of every program's settings in it."""
     for name in ("HOME", "USERPROFILE", "XDG_CONFIG_HOME", "APPDATA"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
+    monkeypatch.delenv("CODEX_HOME", raising=False)
     (tmp_path / "home").mkdir()
     return tmp_path / "home"
 
@@ -66,7 +67,7 @@ def _file(client: str, text: str = "") -> Path:
     return path
 
 
-@pytest.mark.parametrize("client", HOSTS)
+@pytest.mark.parametrize("client", [name for name in HOSTS if name not in ("codex", "goose")])
 def test_a_server_is_added_once_and_removed_again(
     client: str, shop: str, home: Path, minimcp: Callable[..., Done]
 ) -> None:
@@ -306,6 +307,205 @@ def test_all_servers_of_all_hosts_are_listed(
     found = json.loads(minimcp("list", "--all", "--output", "json").out)["servers"]
     assert [each["name"] for each in found] == ["on", "off", "bad", "${X}", "no", "far", "near"]
     assert found[0]["entry"]["env"] == ["KEY"] and "secret" not in json.dumps(found)
+
+
+# ------------------------------------------------------------ hosts with a format of their own
+
+CODEX_FILE = """\
+# mine
+model = "o5"
+
+[mcp_servers.near]
+command = "npx"  # stays
+"""
+
+URL_ENTRIES = {
+    "claude-code": {"type": "http", "url": "URL", "headers": {"A": "b: c"}},
+    "cursor": {"url": "URL", "headers": {"A": "b: c"}},
+    "gemini": {"httpUrl": "URL", "headers": {"A": "b: c"}},
+    "lmstudio": {"url": "URL", "headers": {"A": "b: c"}},
+    "vscode": {"type": "http", "url": "URL", "headers": {"A": "b: c"}},
+    "windsurf": {"serverUrl": "URL", "headers": {"A": "b: c"}},
+    "zed": {"url": "URL", "headers": {"A": "b: c"}},
+}
+
+
+@pytest.mark.parametrize("client", URL_ENTRIES)
+def test_a_url_is_written_with_the_member_and_headers_that_the_host_reads(
+    client: str, shop_url: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    path = _file(client)
+    done = minimcp("install", shop_url, "--client", client, "--header", "A: b: c")
+    assert (done.code, done.err) == (0, ""), done
+    expected = json.dumps(URL_ENTRIES[client]).replace("URL", shop_url)
+    servers = json.loads(path.read_text("utf-8"))[HOSTS[client].table]
+    assert servers == {"shop": json.loads(expected)}
+    assert minimcp("ping", "shop", "--config", str(path)).out.startswith("shop 3 answered")
+    assert minimcp("install", shop_url, "--client", client, "--remove").code == 0
+    assert json.loads(path.read_text("utf-8")) == {HOSTS[client].table: {}}
+
+
+def test_a_host_that_only_starts_commands_gets_a_bridge_to_a_url(
+    shop_url: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("claude")
+    assert minimcp("install", shop_url, "--client", "claude", "--header", "A: b").code == 0
+    entry = json.loads(path.read_text("utf-8"))["mcpServers"]["shop"]
+    assert entry["args"] == ["-m", "minimcp", "bridge", shop_url, "--header", "A: b"]
+    assert minimcp("ping", "shop", "--config", str(path)).out.startswith("shop 3 answered")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["URL", "--env", "A=b"], "--env applies to a file only: for a URL, write --header"),
+        (["shop.py", "--header", "A: b"], "--header applies to a URL only: for a file, write"),
+        (["http://127.0.0.1:9/mcp"], "the server does not answer, so nothing was written"),
+        (["URL", "--header", "A: ${NO_SUCH_TOKEN}"], "variable NO_SUCH_TOKEN is not set"),
+    ],
+)
+def test_urls_that_cannot_be_installed(
+    words: Any, said: str, shop: str, shop_url: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    _file("cursor")
+    words = [word.replace("URL", shop_url) for word in words]
+    done = minimcp("install", *words, "--client", "cursor")
+    assert done.code == 2 and said in done.err and not _file("cursor").exists(), done
+
+
+@pytest.fixture
+def codex(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a program `codex` that writes down its arguments; only it is on PATH."""
+    folder = home / "bin"
+    folder.mkdir()
+    program = folder / "codex"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "if 'a name' in sys.argv:\n    sys.exit('WARNING: no\\nError: invalid server name')\n"
+        f"print(json.dumps(sys.argv[1:]), file=open({str(home / 'calls')!r}, 'a'))\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(folder))
+    return home / "calls"
+
+
+def test_codex_itself_writes_its_file(
+    codex: Path, shop: str, shop_url: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("codex", CODEX_FILE)
+    words = ["install", shop, "--client", "codex", "--env", "A=b c"]
+    command = ["--env", "A=b c", "--", sys.executable, os.path.abspath(shop)]
+    done = minimcp(*words, "--dry-run")
+    assert done.code == 0 and done.out.startswith("codex mcp add shop --env 'A=b c' -- ")
+    assert done.out.endswith(f"would change {path}\n") and not codex.exists()
+    done = minimcp(*words)
+    assert (done.code, done.err) == (0, "") and f"changed {path}: restart Codex" in done.out
+    assert minimcp("install", shop_url, "--client", "codex").code == 0
+    assert minimcp(*words, "--name", "near").code == 2
+    assert minimcp(*words, "--name", "near", "--force").code == 0
+    assert minimcp("install", shop, "--client", "codex", "--remove", "--name", "near").code == 0
+    assert [json.loads(line) for line in codex.read_text("utf-8").splitlines()] == [
+        ["mcp", "add", "shop", *command],
+        ["mcp", "add", "shop", "--url", shop_url],
+        ["mcp", "add", "near", *command],
+        ["mcp", "remove", "near"],
+    ]
+    done = minimcp(*words, "--name", "a name")
+    assert done.code == 2 and done.err.endswith("failed: invalid server name\n")
+    assert path.read_text("utf-8") == CODEX_FILE
+
+
+def test_a_table_is_appended_where_codex_cannot_write_it(
+    home: Path,
+    shop: str,
+    shop_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    minimcp: Callable[..., Done],
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    path = _file("codex", CODEX_FILE)
+    words = ["install", shop, "--client", "codex"]
+    assert '+[mcp_servers."my shop"]\n' in minimcp(*words, "--name", "my shop", "--dry-run").out
+    assert minimcp(*words, "--name", "my shop", "--env", 'A="\\').code == 0
+    assert minimcp("install", shop_url, "--client", "codex", "--header", "A: b").code == 0
+    assert path.read_text("utf-8") == (
+        f"{CODEX_FILE}\n"
+        '[mcp_servers."my shop"]\n'
+        f'command = "{sys.executable}"\nargs = ["{os.path.abspath(shop)}"]\n'
+        'env = { "A" = "\\"\\\\" }\n\n'
+        f'[mcp_servers."shop"]\nurl = "{shop_url}"\nhttp_headers = {{ "A" = "b" }}\n'
+    )
+    for name in ("near", "my shop", "shop"):
+        done = minimcp(*words, "--name", name)
+        assert done.code == 2 and f"has a server {name!r}: change its table" in done.err, done
+    done = minimcp(*words, "--remove", "--name", "near")
+    assert done.code == 2 and 'remove its table [mcp_servers."near"] by hand' in done.err
+    assert minimcp(*words, "--project").code == 0
+    assert Path(".codex", "config.toml").read_text("utf-8").startswith('[mcp_servers."shop"]\n')
+
+
+def test_the_servers_of_codex_are_read(
+    home: Path, shop: str, monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
+) -> None:
+    monkeypatch.setenv("PATH", str(home))
+    path = _file("codex", CODEX_FILE)
+    assert minimcp("install", shop, "--client", "codex").code == 0
+    if sys.version_info < (3, 11):
+        done = minimcp("install", shop, "--client", "codex", "--remove")
+        assert done.code == 2 and "reading TOML needs Python 3.11" in done.err, done
+        assert "reading TOML needs Python 3.11" in minimcp("list", "--all").out
+        return
+    assert minimcp("install", shop, "--client", "codex").out == f"{path}: nothing to change\n"
+    assert minimcp("ping", "shop", "--config", str(path)).out.startswith("shop 3 answered")
+    listed = minimcp("list", "--all").out.splitlines()
+    assert listed[0] == f"Codex: {path}" and listed[1] == "    near: npx"
+    path.write_text("model = 'o5'", "utf-8")
+    done = minimcp("install", shop, "--client", "codex", "--remove")
+    assert done.code == 2 and "has no server that starts" in done.err, done
+    path.write_text("[mcp_servers", "utf-8")
+    done = minimcp("install", shop, "--client", "codex")
+    assert done.code == 2 and "is not valid TOML and was not changed" in done.err
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("# [mcp_servers.a]\n[mcp_servers . 'b c']\n[mcp_servers.d.env]\n", ["b c", "d"]),
+        ("mcp_servers = { a = {} }", None),
+        ("[mcp_servers]\na.command = ''", None),
+    ],
+)
+def test_names_in_toml_before_python_3_11(
+    text: str, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10))
+    if expected is None:
+        with pytest.raises(UsageError, match="which needs Python 3.11 or newer to be read"):
+            toml_servers("f", text)
+    else:
+        assert list(toml_servers("f", text)) == expected
+
+
+def test_what_to_paste_is_printed_for_goose(
+    home: Path, shop: str, shop_url: str, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("goose", "extensions: {}\n")
+    done = minimcp("install", shop, "--client", "goose", "--env", "A=b")
+    assert (done.code, done.err) == (0, "")
+    assert done.out == (
+        f"{path} cannot be written by this command. Paste into it:\n\n"
+        'extensions:\n  "shop":\n    enabled: true\n    name: "shop"\n    timeout: 300\n'
+        f'    type: "stdio"\n    cmd: "{sys.executable}"\n    args: ["{os.path.abspath(shop)}"]\n'
+        '    envs: {"A": "b"}\n'
+    )
+    done = minimcp("install", shop_url, "--client", "goose", "--header", "A: b")
+    assert done.out.endswith(
+        f'    type: "streamable_http"\n    uri: "{shop_url}"\n    headers: {{"A": "b"}}\n'
+    )
+    done = minimcp("install", shop, "--client", "goose", "--remove")
+    assert done.code == 2 and "remove the server from" in done.err
+    assert path.read_text("utf-8") == "extensions: {}\n"
+    assert "YAML is not supported" in minimcp("list", "--all").out
 
 
 # ------------------------------------------------------------ limits of an untrusted checkout

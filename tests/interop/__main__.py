@@ -27,7 +27,7 @@ from ..conformance import suite
 from ..hosts import running
 from ..hosts.running import free_port, listens
 from ..support import ROOT, descendants_of, eventually
-from . import apps, authorization, embedding
+from . import agents, apps, authorization, bundles, embedding
 from .environments import InstallFailed
 from .roster import PEERS, WAYS, Asked, Fault, Peer
 
@@ -370,8 +370,10 @@ def main(arguments: Sequence[str]) -> int:
         if not all(list(pool.map(install, peers))):
             return 1
     if options.install:
-        for others in (running, suite, embedding, authorization, apps):
+        for others in (running, suite, embedding, authorization, apps, bundles):
             others.ENVIRONMENT.ready()
+        for environment in agents.ENVIRONMENTS.values():
+            environment.ready()
         return 0
     wanted = [
         session

@@ -450,3 +450,22 @@ def test_a_logger_gets_server_output_without_control_characters(
     assert [record.getMessage() for record in caplog.records if record.name == "child"] == [
         "a\\x1b[2J\\rERROR:root:b"
     ]
+
+
+def test_a_process_on_windows_gets_no_console_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows was never run: this shows only that the flags of its `subprocess` are passed."""
+    flags: List[int] = []
+    popen = subprocess.Popen
+
+    def start(*args: Any, creationflags: int, **options: Any) -> Any:
+        flags.append(creationflags)
+        return popen(*args, **options)
+
+    code = "import sys\nfor line in sys.stdin: pass"
+    with monkeypatch.context() as patch:
+        patch.setattr(subprocess, "Popen", start)
+        ChildTransport(StdioServer([sys.executable, "-c", code]), limit=None).close()
+        patch.setattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0x200, raising=False)
+        patch.setattr(subprocess, "CREATE_NO_WINDOW", 0x8000000, raising=False)
+        ChildTransport(StdioServer([sys.executable, "-c", code]), limit=None).close()
+    assert flags == [0, 0x8000200]

@@ -13,7 +13,7 @@ import pytest
 
 import minimcp
 from minimcp import Server, StdioServer
-from minimcp.client.config import MEMBERS, read_servers
+from minimcp.client.config import MEMBERS, OF_HOSTS, UNSUPPORTED, read_servers
 
 from ..inside import sessions_of
 
@@ -355,11 +355,55 @@ def test_times(members: Any, call: Any, start: Any, tmp_path: Path) -> None:
         ({"enabled": "no"}, "enabled: must be true or false"),
         ({"timeouts": 5}, "timeouts: is not a known member: write timeout"),
         ({"allowTools": []}, "allowTools: is not a known member: write allowedTools"),
+        ({"oauth": {"clientId": "x"}}, "oauth: is not supported: sign in with minimcp login URL"),
+        ({"headersHelper": "x"}, "headersHelper: is not supported: write the headers into headers"),
+        ({"authProviderType": "google_credentials"}, "authProviderType: is not supported: sign in"),
+        ({"sandboxEnabled": True}, "sandboxEnabled: is not supported: start the sandbox in command"),
+        ({"tcp": "ws://x"}, "tcp: is not supported: write the URL of a server over HTTP into url"),
+        ({"required": True}, "required: is not supported: catch the failure of connect"),
+        ({"somethingNew": 1}, "somethingNew: is not a known member: remove it"),
     ],
 )  # fmt: skip
 def test_members_of_hosts_that_are_wrong(members: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=f"^server 'it': {problem}"):
         one({"command": "x", **members})
+
+
+CODEX = {
+    "env_vars": ["A"],
+    "supports_parallel_tool_calls": True,
+    "default_tools_approval_mode": "prompt",
+    "tools": {"a": {"approval_mode": "approve"}},
+}
+WITHOUT_EFFECT: Any = {
+    "Codex": CODEX,
+    "Gemini CLI": {"trust": True, "description": "x", "extension": {"name": "x"}},
+    "Claude Code": {"alwaysLoad": True},
+    "Windsurf": {"alwaysAllow": ["a"]},
+    "VS Code": {"dev": {"watch": "*.py"}, "gallery": True, "version": "1", "name": "x"},
+    "Zed": {"source": "custom", "settings": {}, "remote": False},
+    "a person": {"comment": "why"},
+}
+
+
+@pytest.mark.parametrize("host", WITHOUT_EFFECT)
+def test_members_about_confirmations_and_display_change_nothing(host: str) -> None:
+    plain = one_entry({"command": "x"})
+    found = one_entry({"command": "x", **WITHOUT_EFFECT[host]})
+    assert found.target.command == plain.target.command
+    assert found[1:] == plain[1:]
+
+
+@pytest.mark.parametrize("member", sorted(UNSUPPORTED))
+def test_members_that_change_how_a_server_is_reached_are_rejected_by_name(member: str) -> None:
+    with pytest.raises(ValueError, match=f"^server 'it': {member}: is not supported: "):
+        one({"command": "x", member: "y"})
+
+
+def test_each_member_has_one_treatment() -> None:
+    assert not OF_HOSTS & {*MEMBERS, *UNSUPPORTED} and not UNSUPPORTED.keys() & {*MEMBERS}
+    for member in OF_HOSTS:
+        one({"command": "x", member: "y"})
 
 
 def test_a_disabled_server_is_not_opened() -> None:
