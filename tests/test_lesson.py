@@ -19,7 +19,7 @@ from .solutions import solution
 from .support import ROOT, WAIT
 
 HELLO = b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n'
-BOOK = ["--answer", "city=Oslo", "--answer", "agreed=true"]
+BOOK = ["--answer", "city=Oslo", "--answer", "agree=yes"]
 
 
 class Done(NamedTuple):

@@ -908,7 +908,12 @@ class Client:
     # ------------------------------------------------------------ events
 
     def list_events(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[EventType]:
         """Return the event types that the server lists, from all pages of the list.
 
@@ -919,7 +924,8 @@ class Client:
         """
         from ..extensions.client_events import list_types
 
-        return list_types(Call(self._sessions, timeout, cancel), cache)
+        call = Call(self._sessions, timeout, cancel, idle_timeout=idle_timeout)
+        return list_types(call, cache)
 
     def poll_events(
         self,
@@ -930,6 +936,7 @@ class Client:
         max_age: Optional[float] = None,
         max_events: Optional[int] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> EventBatch[Any]:
         """Return the events since a cursor. Save ``batch.cursor`` every time for the next poll.
@@ -950,7 +957,7 @@ class Client:
         """
         from ..extensions.client_events import params_of, poll
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, idle_timeout=idle_timeout)
         return poll(call, params_of(name, arguments, cursor, max_age), max_events)
 
     def events(

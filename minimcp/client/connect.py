@@ -193,7 +193,7 @@ def connect(
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
         middleware: Functions such as ``def log(call, call_next): return call_next()``, the first
-            outermost. They run around each call, on its thread; examples/clients.rst explains them.
+            outermost. They run around each call, on its thread; examples/by_hand.rst explains them.
         handlers: An object that has any of the next nine functions as methods.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.

@@ -128,8 +128,8 @@ class BoundedQueue(SimpleQueue[Any]):
         self._max_items = max_items
         self.max_bytes = max_bytes
         self.offered: deque[tuple[Any, int]] = deque()
-        # The bytes of the items that were ever added, without those that were dropped, and of those
-        # that were taken. Only the thread that takes items writes the second number.
+        # The bytes of all items that were added and not dropped, and of all items that were taken.
+        # Only the thread that takes items writes the second number.
         self._added = 0
         self._taken = 0
         self._warned = False

@@ -87,13 +87,13 @@ HELD_BYTES = QUEUED_BYTES | OCCUPYING
 
 
 class Step(NamedTuple):
-    """What a transition changes.
+    """The effects of a transition.
 
     Args:
         state: The next state.
         slots: The change of the free slots of `Limits.requests`: -1, 0 or 1.
         returns_bytes: Whether the bytes of the request no longer count.
-        frees_id: Whether no response is due any more, so the peer may use the id again.
+        frees_id: Whether no response is due in the next state. The peer may use the id again.
     """
 
     state: str

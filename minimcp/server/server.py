@@ -282,9 +282,8 @@ class Server:
 
         Args:
             function: Its annotations become schemas. A `Context` parameter receives the context.
-            name: The tool's name; None uses the function's name.
+            name, description: For the model; None uses the function's name and its docstring.
             title, icons, meta: A name for people, icons, and ``_meta``; None sends none.
-            description: What the tool does, for the model; None uses the docstring.
             annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
             input_schema, output_schema: JSON Schemas; None uses the function's annotations.
             structured: Whether to send structured content; None sends it if there is a schema.
@@ -294,8 +293,7 @@ class Server:
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
             scopes: Scopes that a token needs: a list, or a function of arguments that returns one.
             visible: A function of `Context`: False hides the tool from the caller. None hides none.
-            heartbeat: Seconds of silence after which progress is sent for the tool; None: never.
-            max_result: Maximum characters of a result; None: no limit. Longer text is truncated.
+            heartbeat, max_result: Seconds of silence until progress is sent; characters of a result.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
             ui, visibility: With `Apps()`: URI of the `app` for the result; "model", "app" or both.
             replace: Replace a tool of the same name.

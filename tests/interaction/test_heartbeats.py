@@ -229,7 +229,8 @@ def test_every_call_takes_an_idle_timeout() -> None:
 
     for cls in (minimcp.Client, Group):
         for name, function in inspect.getmembers(cls, inspect.isfunction):
-            if not name.startswith("_"):
+            # The timeout of `events` ends when the subscription begins, which is silent by nature.
+            if not name.startswith("_") and name not in ("events", "on_event"):
                 parameters = inspect.signature(function).parameters
                 assert ("timeout" in parameters) == ("idle_timeout" in parameters), name
     for wrong in (-1, "1"):

@@ -174,7 +174,7 @@ def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
     """The classes for type checkers, the output of `help` and the run-time checks agree."""
     extensions = [Apps(), Tasks()]
     server = Server("x", extensions=extensions)
-    own = ("prompts", "resources", "access", "visibility", "heartbeats")
+    own = ("prompts", "resources", "access", "visibility", "heartbeats", "max_result")
     features = [feature_of(server, name) for name in own]
     features += [feature for feature in config_of(server).features if feature not in features]
     declared = [name for feature in features for name in feature.options]
