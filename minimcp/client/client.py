@@ -1260,9 +1260,9 @@ class Client:
         """Run a method of this client on another thread.
 
         Args:
-            function: A method of this client, or another function that takes ``cancel=``. The other
-                arguments are passed to it. A token among them still cancels the call; cancelling
-                the future does not cancel that token.
+            function: A method of this client or of its group, or another function that takes
+                ``cancel=``. The other arguments are passed to it. A token among them still cancels
+                the call; cancelling the future does not cancel that token.
 
         Returns:
             A `concurrent.futures.Future`. Its ``cancel()`` also cancels a running call on the

@@ -200,8 +200,8 @@ class Group:
         """Return the tools of all servers, under the names by which this group calls them.
 
         The servers are asked at the same time. If a server is lost or fails to list its tools, they
-        are left out, and `errors` has the reason. A tool is also left out if `call_tool` would look
-        for its name on a server with a longer name.
+        are left out, and `errors` has the reason. A tool is also left out if a longer server
+        name fits: tool ``b__c`` of server ``a``, if there is a server ``a__b``.
 
         Args:
             timeout: Seconds for each server; None means no limit.

@@ -287,7 +287,7 @@ class Server:
             annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
             input_schema, output_schema: JSON Schemas; None uses the function's annotations.
             structured: Whether to send structured content; None sends it if there is a schema.
-            timeout: Maximum seconds of running, without waits for the client; None: no limit.
+            timeout: Maximum seconds, not counting waits for the client's answers; None: no limit.
             executor: Where calls run, as for `Server`; None uses the server's executor.
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
