@@ -1,13 +1,13 @@
 """A small model of the library: a server and a client in one file, over stdin and stdout.
 
 ``python3 examples/00_mini.py`` starts the server as a child process, calls its tools, and prints
-each message: ``-->`` is sent by the client, ``<--`` by the server. ``python3 examples/00_mini.py
-server`` runs the server alone. minimcp is not imported here.
+each message: ``-->`` is sent by the client, ``<--`` by the server. The last two responses come from
+two threads, so now and then they change places. ``python3 examples/00_mini.py server`` runs the
+server alone. minimcp is not imported here.
 
 The structure is that of the library: a reader thread for each side, a table of open calls by id,
-and worker threads for requests. Everything that makes the library longer is left out: there is one
-revision, one transport, and no limit on anything. The table at the end of this file says what the
-library adds to each part, and why.
+and worker threads for requests. There is only one revision, one transport, and no limit on
+anything. The table at the end says what the library adds to each part, and why.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 """
@@ -34,7 +34,7 @@ Trace = Callable[[str, bytes], None]
 
 
 class RpcError(Exception):
-    """A JSON-RPC error: sent instead of a result, and raised in the process that made the call."""
+    """A JSON-RPC error: a method raises it, `respond` sends it, `wait` raises it in the caller."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class RpcError(Exception):
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as one line. JSON escapes newlines in text, so the line has only one."""
+    """Return a message as one line. json.dumps writes a newline inside text as two characters."""
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
 
 
@@ -58,7 +58,7 @@ class Connection:
     Args:
         incoming: Where the lines of the peer arrive.
         outgoing: Where our lines go.
-        methods: The requests that we answer: from the name of a method to a function.
+        methods: A dict from each JSON-RPC method that we answer to its function.
         trace: Called with "-->" or "<--" and each line.
     """
 
@@ -74,8 +74,8 @@ class Connection:
         self.methods = methods
         self.trace = trace
         self.ids = itertools.count(1)
-        self.calls: dict[int, Queue[Message]] = {}  # our calls that have no response yet
-        self.write_lock = threading.Lock()  # so that lines of two threads do not mix
+        self.calls: dict[int, Queue[Message]] = {}  # without a response; a dict needs no lock
+        self.write_lock = threading.Lock()  # but a line does: lines of two threads could mix
         self.workers = ThreadPoolExecutor(8)
         self.reader = threading.Thread(target=self.read, name="reader", daemon=True)
 
@@ -214,7 +214,7 @@ class Client:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdin and self.process.stdout
         self.stdin = self.process.stdin
-        methods: dict[str, Method] = {"ping": lambda params: {}}  # a server may ask, too
+        methods: dict[str, Method] = {"ping": lambda params: {}}  # a server may send ping, too
         self.connection = Connection(self.process.stdout, self.stdin, methods, trace)
         self.connection.reader.start()
         info = {"name": "mini", "version": "0"}

@@ -1,11 +1,11 @@
 """A client and a server exchange JSON objects, one per line, over the two pipes of a child process.
 
-You will see four requests (-->) and their responses (<--). minimcp is not imported here: this is
-what it does for you.
+You will see four requests and one notification (-->), and four responses (<--). minimcp is not
+imported: this file does by hand what minimcp does for you.
 
-A host starts the server as a child process. On the child's stdin, the host writes requests, each
-with an id, and notifications, which have no id and get no response. On the child's stdout, the
-responses arrive with the same ids. All other output of the server goes to stderr. Every later
+The client starts the server as a child process. On the child's stdin, the client writes requests,
+each with an id, and notifications, which have no id and get no response. On the child's stdout, the
+server writes responses with the same ids. All its other output must go to stderr. Every later
 chapter consists of such lines.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and
@@ -26,6 +26,7 @@ ADD = {
     "inputSchema": {
         "type": "object",
         "properties": {"a": {"type": "number"}, "b": {"type": "number"}},
+        "required": ["a", "b"],
     },
 }
 
@@ -36,8 +37,11 @@ def initialize(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def call(params: dict[str, Any]) -> dict[str, Any]:
-    """Run the only tool. A real server would check the arguments first."""
-    total = params["arguments"]["a"] + params["arguments"]["b"]
+    """Run the only tool. If that fails, the model reads why: the failure is a result, too."""
+    try:
+        total = params["arguments"]["a"] + params["arguments"]["b"]
+    except (KeyError, TypeError) as error:
+        return {"content": [{"type": "text", "text": repr(error)}], "isError": True}
     return {"content": [{"type": "text", "text": str(total)}]}
 
 
@@ -62,7 +66,7 @@ def serve() -> None:
         print(json.dumps(answer), flush=True)  # one line, and at once: the client is waiting
 
 
-def host() -> None:
+def client() -> None:
     """Start the server, agree on a revision, and use it: the client."""
     with subprocess.Popen(
         [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -89,8 +93,7 @@ def host() -> None:
 
 
 if __name__ == "__main__":
-    serve() if sys.argv[1:] == ["serve"] else host()
+    serve() if sys.argv[1:] == ["serve"] else client()
 
-# Exercise: respond to the request "ping" with an empty object, so that a client can see that the
-# server is alive.
+# Exercise: respond to the request "ping" with an empty object: the server is alive.
 # Check it with  python3 examples/check.py 1  which uses minimcp as the client of your server.

@@ -52,8 +52,7 @@ def book(ctx: Context) -> str:
     # if the user declines, require() raises Declined, and the model reads that
     stay = ctx.elicit("Where do you want to stay?", Stay).require()
     room = ctx.step("hold", lambda: hold_a_room(stay.city))
-    answer = ctx.elicit(f"{stay.nights} nights cost {90 * stay.nights}. Agreed?", {"agreed": bool})
-    if not answer or not answer.content["agreed"]:
+    if not ctx.confirm(f"{stay.nights} nights cost {90 * stay.nights}. Agreed?"):
         return "Nothing was booked."
     print("    paid")  # below the last question: once
     return f"Room {room} in {stay.city} is yours for {stay.nights} nights."
@@ -64,7 +63,7 @@ def user(request: minimcp.ElicitRequest) -> dict[str, Any]:
     print("  asked:", request.message)
     if "Where" in request.message:
         return {"city": "Oslo"}  # nights has a default in the form
-    return {"agreed": True}
+    return {}  # a form without fields: the user agrees
 
 
 if __name__ == "__main__":
@@ -85,6 +84,8 @@ if __name__ == "__main__":
             except minimcp.McpError as error:
                 print(f"  {type(error).__name__}: {error}")
 
-# Exercise: add a tool `taxi(ctx: Context) -> str` to both servers. It asks for how many people
-# ({"people": int}), then whether now ({"now": bool}), and orders exactly one taxi on both servers:
-# `taxis.append(people)`. Define `taxis = []`. Check it with  python3 examples/check.py 8
+# Exercise: define `taxis = []`, and add a tool `taxi(ctx: Context) -> str` to both servers. It asks
+# two questions: for how many people, with the form {"people": int}, and whether the taxi should
+# come now, with {"now": bool}. `ctx.elicit(question, form).require()["people"]` is an answer. Then it
+# appends the number of people to `taxis`. One call must append once, on each server.
+# Check it with  python3 examples/check.py 8

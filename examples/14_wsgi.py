@@ -39,10 +39,10 @@ def count_visits() -> int:
 @server.tool
 def forget_visits(ctx: Context) -> str:
     """Forget the visits, if the user agrees."""
-    sure = ctx.elicit(f"Forget {len(visits)} visits?", {"sure": bool}).require()["sure"]
-    if sure:
-        visits.clear()
-    return "forgotten" if sure else "kept"
+    if not ctx.confirm(f"Forget {len(visits)} visits?"):
+        return "kept"
+    visits.clear()
+    return "forgotten"
 
 
 def application(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
@@ -69,7 +69,7 @@ if __name__ == "__main__":
         threading.Thread(target=host.serve_forever, daemon=True).start()
         site = f"http://127.0.0.1:{host.server_port}"
         print(urlopen(f"{site}/about").read().decode().strip())
-        with minimcp.connect(f"{site}/mcp", elicit=lambda request: {"sure": True}) as client:
+        with minimcp.connect(f"{site}/mcp", elicit=lambda request: {}) as client:
             print(
                 client.revision,
                 client.call_tool("count_visits").value,

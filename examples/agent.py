@@ -35,37 +35,33 @@ def think(messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[s
         return dict(json.load(response)["choices"][0]["message"])
 
 
-def carry_out(
-    client: minimcp.Client, tools: dict[str, minimcp.Tool], name: str, arguments: str
-) -> str:
-    """Make a call that the model chose, and return text for the model, even if the call fails."""
+def carry_out(client: minimcp.Client, name: str, arguments: str, read_only: bool) -> Any:
+    """Make a call that the model chose, and return content for the model, even if it fails."""
     try:
-        tool, given = tools[name], json.loads(arguments)
-        print(
-            f"{client.server_info and client.server_info.name}: {ascii(name)} with {ascii(given)}",
-            file=sys.stderr,
-        )
-        if not tool.hints.read_only and input("Call it? [y/N] ") != "y":
+        given = json.loads(arguments)
+        server = client.server_info and client.server_info.name
+        print(f"{server}: {ascii(name)} with {ascii(given)}", file=sys.stderr)
+        if not read_only and input("Call it? [y/N] ") != "y":
             return "the user rejected this call"
-        return client.call_tool(name, given, timeout=60, raise_on_error=False).text
-    except (KeyError, ValueError, TypeError, minimcp.McpError) as error:
-        return f"failed: {error!r}"
+        return client.call_tool(name, given, timeout=60, raise_on_error=False).as_openai()
+    except (ValueError, TypeError, minimcp.McpError) as error:
+        return f"failed: {error}"  # for a misspelled name: "did you mean ...?"
 
 
 def main(question: str, *server: str) -> str:
     """Run the loop until the model answers."""
     with minimcp.connect(server if len(server) > 1 else server[0]) as client:
-        tools = {tool.name: tool for tool in client.list_tools()}
+        tools = client.list_tools()
+        read_only = {tool.name for tool in tools if tool.hints.read_only}
         messages: list[dict[str, Any]] = [{"role": "user", "content": question}]
         for _ in range(ROUNDS):
-            messages.append(think(messages, [tool.as_openai() for tool in tools.values()]))
+            messages.append(think(messages, [tool.as_openai() for tool in tools]))
             if not messages[-1].get("tool_calls"):
                 return str(messages[-1]["content"])
             for call in messages[-1]["tool_calls"]:
-                text = carry_out(
-                    client, tools, call["function"]["name"], call["function"]["arguments"]
-                )
-                messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+                name, arguments = call["function"]["name"], call["function"]["arguments"]
+                content = carry_out(client, name, arguments, name in read_only)
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
         return "no answer"
 
 

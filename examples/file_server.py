@@ -68,10 +68,7 @@ def find(ctx: Context, name: str = "*") -> list[ResourceLink]:
 @server.tool
 def show(path: str) -> str:
     """Show a text file to the model."""
-    try:
-        text = read(path)
-    except (ResourceNotFound, ResourceAccessDenied) as error:
-        raise ToolError(error.message) from None  # a result that the model can read
+    text = read(path)  # the model reads why a path is refused
     if isinstance(text, bytes):
         raise ToolError("this file is not text")
     return text

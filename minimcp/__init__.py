@@ -78,7 +78,13 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first
     from .engine.cancel import CancelToken
     from .stores.base import Entry, MemoryStore, Store
     from .extensions.apps import Apps
+    from .extensions.cards import Card, CatalogEntry, ServerCard, read_card, read_catalog
+    from .extensions.client_events import Occurrences
+    from .extensions.event_inbox import EventInbox
+    from .extensions.event_types import EventBatch, EventError, EventsEnded, EventType, Occurrence
+    from .extensions.events import Events
     from .extensions.extension import Extension
+    from .extensions.webhooks import Webhooks, verify_webhook
     from .extensions.skills import Skills
     from .extensions.tasks import Tasks
     from .http.client import HttpServer
@@ -150,6 +156,8 @@ __all__ = [
     "CancelToken",
     "Cancelled",
     "CapabilityNotSupported",
+    "Card",
+    "CatalogEntry",
     "Change",
     "Client",
     "ClientCredentials",
@@ -164,7 +172,13 @@ __all__ = [
     "EmbeddedResource",
     "EnterpriseManaged",
     "Entry",
+    "EventBatch",
+    "EventError",
+    "EventInbox",
     "EventStore",
+    "EventType",
+    "Events",
+    "EventsEnded",
     "Extension",
     "FinishedRequest",
     "GetPromptResult",
@@ -191,6 +205,8 @@ __all__ = [
     "Message",
     "MethodNotFound",
     "ModelPreferences",
+    "Occurrence",
+    "Occurrences",
     "ParseError",
     "Progress",
     "Prompt",
@@ -215,6 +231,7 @@ __all__ = [
     "SamplingMessage",
     "Serial",
     "Server",
+    "ServerCard",
     "SignIn",
     "Skill",
     "SkillError",
@@ -238,6 +255,7 @@ __all__ = [
     "UnknownContent",
     "UnsupportedRevision",
     "UrlElicitationRequired",
+    "Webhooks",
     "WorkloadIdentity",
     "__version__",
     "app",
@@ -247,10 +265,13 @@ __all__ = [
     "method",
     "notification",
     "prompt",
+    "read_card",
+    "read_catalog",
     "resolve_inside",
     "resource",
     "serve",
     "tool",
+    "verify_webhook",
 ]
 
 # The modules of names that are imported on first use, so that a client does not load the server and
@@ -266,11 +287,17 @@ _MODULES = {
     "engine.limits": "Limits",
     "engine.cancel": "CancelToken",
     "extensions.apps": "Apps",
+    "extensions.cards": "Card CatalogEntry ServerCard read_card read_catalog",
+    "extensions.client_events": "Occurrences",
     "extensions.client_skills": "Skill SkillError",
     "extensions.client_tasks": "Task",
+    "extensions.event_inbox": "EventInbox",
+    "extensions.event_types": "EventBatch EventError EventsEnded EventType Occurrence",
+    "extensions.events": "Events",
     "extensions.extension": "Extension",
     "extensions.skills": "Skills",
     "extensions.tasks": "Tasks",
+    "extensions.webhooks": "Webhooks verify_webhook",
     "http.client": "HttpServer",
     "http.headers": "HttpRequest HttpResponse",
     "http.options": "HttpOptions",

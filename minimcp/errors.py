@@ -57,6 +57,12 @@ class McpError(Exception):
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
         return _blank, (type(self),), {**self.__dict__, "args": self.args}
 
+    def _render_traceback_(self) -> list[str]:
+        """Return the traceback that IPython shows: without the frames of this package."""
+        from .types.display import notebook_traceback
+
+        return notebook_traceback(self)
+
 
 class RpcError(McpError):
     """A JSON-RPC error response.
@@ -80,6 +86,8 @@ class RpcError(McpError):
     """
 
     from_peer: bool = False
+    # Whether an extension of the protocol defines the code, which is then sent in every revision.
+    of_extension = False
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         if isinstance(code, bool) or not isinstance(code, int):
@@ -146,13 +154,19 @@ class InternalError(_Kind):
 
 
 class ResourceNotFound(_Kind):
-    """No resource has this URI (-32002 up to 2025-11-25, -32602 since 2026-07-28)."""
+    """No resource has this URI (-32002 up to 2025-11-25, -32602 since 2026-07-28).
+
+    In a tool, its message is a result with ``isError``, like that of `ToolError`.
+    """
 
     CODE = RESOURCE_NOT_FOUND
 
 
 class ResourceAccessDenied(_Kind):
-    """The resource exists, but the caller may not read it."""
+    """The resource exists, but the caller may not read it.
+
+    In a tool, its message is a result with ``isError``, like that of `ToolError`.
+    """
 
     CODE = RESOURCE_NOT_FOUND
 

@@ -290,5 +290,6 @@ def protected(
     with server.start_http(port=port) as found:
         # takes the tokens of another authorization server from now on
         found.move_to = lambda other: vars(bearer).update(vars(bearer_of(other)))
+        found.server = server
         yield found
     server.close()

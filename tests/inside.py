@@ -155,11 +155,6 @@ def close_clients_at_exit() -> None:
     client_module.close_at_exit()
 
 
-def queued_bytes(call: Any) -> int:
-    """The bytes of progress that wait for the thread of a call."""
-    return int(call.queue._bytes)
-
-
 def connection_of(client: Any) -> Any:
     """The connection of a client's newest session."""
     return session_of(client)._connection
@@ -183,3 +178,8 @@ def modules_of(package: Any) -> Any:
 def make_endpoint(server: Any, **options: Any) -> Any:
     """A new endpoint of a server."""
     return server._endpoint("/mcp", **{"max_streams": server._limits.streams, **options})
+
+
+def exchange_of(entry: Any) -> Any:
+    """Return the HTTP exchange that read the catalog of an entry."""
+    return entry._reader.exchange

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Dict, ForwardRef, Iterator, List, Optional, Tuple
 
 import minimcp
-from minimcp import schema, testing
+from minimcp import schema, terminal, testing
 
 from .support import ROOT
 
@@ -30,6 +30,7 @@ PARTS: Tuple[Tuple[str, str, Any, Tuple[str, ...]], ...] = (
         ("Server", "serve", "Context", "connect", "Client", "connect_all"),
     ),
     ("Everything else, by name", "minimcp", minimcp, ()),
+    ("For hosts in a terminal", "minimcp.terminal", terminal, terminal.__all__),
     ("For tests of servers", "minimcp.testing", testing, tuple(testing.__all__)),
     ("Bounds of numbers and lengths", "minimcp.schema", schema, ("Bounds",)),
 )

@@ -13,9 +13,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 import pytest
 
 from minimcp.engine.connection import Connection, ConnectionRole
-from minimcp.engine.incoming import IncomingRequest, Line, Route, RunningRequests, Sink
+from minimcp.engine.incoming import IncomingRequest, Line, Route, Sink
 from minimcp.engine.limits import Limits
 from minimcp.engine.pool import Pool
+from minimcp.engine.running import RunningRequests
 from minimcp.engine.transport import Frame, Transport
 from minimcp.errors import ConnectionLost, MethodNotFound
 from minimcp.protocol.lifecycle import Peer

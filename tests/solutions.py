@@ -1,12 +1,15 @@
 """A solution of each exercise of the course, as changes to its chapter: old text and new text.
 
 Most of them add code above the line that runs the chapter. `WRONG` has attempts that a check must
-reject.
+reject. ``python3 -m tests.solutions 2`` prints chapter 2 with its solution.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import Dict, List, Tuple
+
+from .support import ROOT
 
 Changes = List[Tuple[str, str]]
 
@@ -252,3 +255,30 @@ WRONG: Dict[str, Tuple[Changes, str]] = {
     ),
 }
 """A part of the check's message for each."""
+
+
+def changed(number: str, changes: Changes) -> str:
+    """Return the text of a chapter with changes.
+
+    Args:
+        number: The number of the chapter, as in "2" or "13b".
+        changes: Old texts, each of which occurs once, and new ones.
+    """
+    (path,) = ROOT.glob(f"examples/{number.zfill(3 if number[-1] == 'b' else 2)}_*.py")
+    text = path.read_text(encoding="utf-8")
+    for old, new in changes:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
+
+
+def solution(number: str) -> str:
+    """Return the text of a chapter with the solution of its exercise."""
+    return changed(number, SOLUTIONS[number])
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] and sys.argv[1] in SOLUTIONS:
+        print(solution(sys.argv[1]), end="")
+    else:
+        sys.exit(f"usage: python3 -m tests.solutions CHAPTER, one of {', '.join(SOLUTIONS)}")

@@ -19,7 +19,7 @@ import pytest
 from minimcp import InvalidParams, MethodNotFound, RpcError, connect
 
 from .readme import rows
-from .solutions import SOLUTIONS, WRONG, Changes
+from .solutions import WRONG, changed, solution
 from .support import ROOT, run_python
 from .unit.test_paths import HOSTILE
 
@@ -118,14 +118,6 @@ def checked(
     return run
 
 
-def _change(chapter: Path, changes: Changes) -> str:
-    text = chapter.read_text(encoding="utf-8")
-    for old, new in changes:
-        assert text.count(old) == 1, old
-        text = text.replace(old, new)
-    return text
-
-
 @each_chapter
 def test_an_exercise_is_checked(
     number: str, chapter: Path, checked: Callable[..., Tuple[int, str]], tmp_path: Path
@@ -133,7 +125,7 @@ def test_an_exercise_is_checked(
     code, said = checked(number)
     assert code == 1 and said.startswith(f"Exercise {number}: not yet: ") and "Error" not in said
     solved = tmp_path / "solved.py"
-    solved.write_text(_change(chapter, SOLUTIONS[number]), encoding="utf-8")
+    solved.write_text(solution(number), encoding="utf-8")
     assert checked(number, str(solved)) == (0, f"Exercise {number}: solved")
 
 
@@ -143,7 +135,7 @@ def test_the_message_for_a_wrong_solution_says_what_is_wrong(
 ) -> None:
     changes, problem = WRONG[number]
     wrong = tmp_path / "wrong.py"
-    wrong.write_text(_change(COURSE[NUMBERS.index(number)], changes), encoding="utf-8")
+    wrong.write_text(changed(number, changes), encoding="utf-8")
     code, said = checked(number, str(wrong))
     assert code == 1 and problem in said
 

@@ -336,8 +336,8 @@ MISTAKES: Dict[str, List[Any]] = {
     "prompt: another name": [["prompt", "{url}", "breif", "topic=x"], "Unknown prompt: breif, did you mean brief?"],
     "prompt: JSON": [["prompt", "{url}", "brief", '{"topic": 1}'], "is not key=value, as in name=Ada"],
     "another command": [["lst", "server.py"],
-        "unknown command 'lst', did you mean list? The commands are demo, list, call, tasks, read, prompt, ping, login"],
-    "demo: another chapter": [["demo", "99"], "there is no such chapter: the chapters are 1 to 16"],
+        "unknown command 'lst', did you mean list? The commands are demo, list, call, tasks, events, read, prompt, ping"],
+    "demo: another chapter": [["demo", "99"], "there is no chapter '99': the chapters are 1 Starting; 2 "],
     # in a config
     "config: a command line": [["list", "words"],
         'put arguments into "args", as in "command": "python3", "args": ["se'],

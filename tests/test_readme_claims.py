@@ -102,7 +102,7 @@ def test_the_tree_of_errors_is_the_tree() -> None:
 RAISED: List[Tuple[Any, str, str]] = [
     (ToolError("words"), "ToolError: words", "InternalError: reference"),
     (minimcp.RpcError(7, "words"), "RpcError: words", "RpcError: words"),
-    (ResourceNotFound("words"), "ResourceNotFound: words", "ResourceNotFound: words"),
+    (ResourceNotFound("words"), "ToolError: words", "ResourceNotFound: words"),
     (ValueError("words"), "ToolError: words", "InternalError: reference"),
     (lacks("sampling", "words", REVISIONS[3]), "ToolError: words", "CapabilityNotSupported: words"),
 ]

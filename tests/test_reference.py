@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any, Callable, Iterator, List
 
 import minimcp
-from minimcp import Context, Server, testing
+from minimcp import Context, Server, terminal, testing
 
 from .reference import PAGE, written
 from .rows import for_each
@@ -34,10 +34,12 @@ def public_functions() -> Iterator[Any]:
         "Server.add": ["*handlers"],
         "connect_all": ["**keywords"],
         "Client.submit": ["*args", "**keywords"],
+        "Image.from_figure": ["**options"],
+        "Group.submit": ["*args", "**keywords"],
         "Transcript.assert_flow": ["*expected"],
         "ScriptedPeer.expect": ["*names"],
     }
-    for module in (minimcp, testing):
+    for module in (minimcp, terminal, testing):
         for name in module.__all__:
             thing = getattr(module, name)
             own = (
@@ -126,7 +128,7 @@ def test_help_of_a_function_fits_on_a_screen(function: Callable[..., Any]) -> No
 
 
 def public_classes() -> Iterator[type]:
-    for module in (minimcp, testing):
+    for module in (minimcp, terminal, testing):
         for name in module.__all__:
             thing = getattr(module, name)
             if isinstance(thing, type) and thing.__module__.startswith("minimcp"):

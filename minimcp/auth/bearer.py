@@ -137,9 +137,13 @@ class Bearer:
         implies: Scopes that include others, as ``{"admin": ["read", "write"]}``; None means that no
             scope does.
         scopes_supported: The scopes in the published metadata, for clients that register before
-            they know what they need. None lists ``scopes`` and those of all tools. The challenge
+            they know what they need. None lists ``scopes`` and the fixed scopes of everything that
+            all callers may see, never computed ones. The challenge
             for a request without a token names only ``scopes``; if that is empty, clients request
             the whole list at their first sign-in.
+        optional: Whether to serve a request without a token. Then ``ctx.auth`` is None, and
+            ``scopes`` does not apply. Everything with its own scopes answers with status 401. A
+            token that is not valid is still rejected.
 
     Raises:
         TypeError: An argument has the wrong type, or there is neither a resource nor an audience.
@@ -155,7 +159,7 @@ class Bearer:
         authorization_servers: Sequence[str] = (),
         scopes: Sequence[str] = (), audience: Union[str, Sequence[str], None] = None,
         implies: Optional[Mapping[str, Sequence[str]]] = None,
-        scopes_supported: Optional[Sequence[str]] = None,
+        scopes_supported: Optional[Sequence[str]] = None, optional: bool = False,
     ) -> None:  # fmt: skip
         if not callable(verify):
             raise TypeError(
@@ -172,7 +176,10 @@ class Bearer:
                 "resource is missing: write the URL that clients use for this server, which is "
                 "the audience of tokens"
             )
+        if not isinstance(optional, bool):
+            raise TypeError(f"optional must be True or False, not {optional!r:.60}")
         self.scopes = check_scopes(scopes, "scopes")
+        self.optional = optional
         self._verify = verify
         self.resource = resource
         accepted = resource if audience is None else audience
@@ -227,7 +234,7 @@ class Bearer:
         cls, tokens: Union[str, Mapping[str, Mapping[str, Json]]], *,
         resource: Optional[str] = None,
         authorization_servers: Sequence[str] = (), scopes: Sequence[str] = (),
-        scopes_supported: Optional[Sequence[str]] = None,
+        scopes_supported: Optional[Sequence[str]] = None, optional: bool = False,
     ) -> Bearer:  # fmt: skip
         """Accept fixed tokens, which are compared in constant time.
 
@@ -237,8 +244,8 @@ class Bearer:
             tokens: The token; or several, each with its claims: ``{"kW9...": {"sub": "ada",
                 "scope": "read"}}``. Create one with ``secrets.token_urlsafe(32)``, and do not write
                 it into the source.
-            resource, authorization_servers, scopes, scopes_supported: See `Bearer`. A token without
-                ``scope`` has those of ``scopes``.
+            resource, authorization_servers, scopes, scopes_supported, optional: See `Bearer`. A
+                token without ``scope`` has those of ``scopes``.
 
         Raises:
             ValueError: There is no token, or one has characters other than letters, digits and
@@ -255,6 +262,7 @@ class Bearer:
             authorization_servers=authorization_servers,
             scopes=scopes,
             scopes_supported=scopes_supported,
+            optional=optional,
         )
         bearer.is_static = True
         return bearer
@@ -286,8 +294,8 @@ class Bearer:
                 ``application/``. A token without ``typ`` counts as "JWT". ``typ="at+jwt"`` is the
                 strict form of RFC 9068.
             authorization_servers: See `Bearer`; None means the issuer.
-            options: ``resource``, ``scopes``, ``audience``, ``implies`` and ``scopes_supported``
-                of `Bearer`.
+            options: ``resource``, ``scopes``, ``audience``, ``implies``, ``scopes_supported`` and
+                ``optional`` of `Bearer`.
 
         Raises:
             ImportError: PyJWT[crypto] is not installed.
@@ -310,8 +318,8 @@ class Bearer:
         Args:
             url: The issuer's introspection endpoint.
             client_id, client_secret: The credentials of this server there (HTTP Basic).
-            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience``, ``implies``
-                and ``scopes_supported`` of `Bearer`.
+            options: ``resource``, ``authorization_servers``, ``scopes``, ``audience``, ``implies``,
+                ``scopes_supported`` and ``optional`` of `Bearer`.
 
         Raises:
             TypeError, ValueError: See `Bearer`.
@@ -322,13 +330,15 @@ class Bearer:
 
     # ------------------------------------------------------------ for the HTTP server
 
-    def token_in(self, headers: Headers) -> str:
-        """Return the token of a request. Never blocks.
+    def token_in(self, headers: Headers) -> Optional[str]:
+        """Return the token of a request. None if it has none and may have none. Never blocks.
 
         Raises:
             HttpError: There is no token, or the header is invalid.
         """
         values = headers.all("Authorization")
+        if self.optional and not values:
+            return None
         scheme, _, token = values[0].partition(" ") if values else ("", "", "")
         if scheme.lower() != "bearer":
             raise self._refusal(
@@ -343,13 +353,17 @@ class Bearer:
             )
         return token
 
-    def admit(self, headers: Headers) -> AccessToken:
+    def admit(self, headers: Headers) -> Optional[AccessToken]:
         """Verify the token of a request and return its claims. Blocks while the verifier does.
+
+        Return None if the request has no token and may have none.
 
         Raises:
             HttpError: The token is missing or rejected, or cannot be verified now.
         """
         token = self.token_in(headers)
+        if token is None:
+            return None
         try:
             claims = self._verify(token)
             found = None if claims is None else AccessToken.of(claims, token)
@@ -381,13 +395,18 @@ class Bearer:
             raise self.insufficient()
         return found
 
-    def insufficient(self, scopes: Iterable[str] = (), id: Optional[Id] = None) -> HttpError:
+    def insufficient(
+        self, scopes: Iterable[str] = (), id: Optional[Id] = None, *, is_anonymous: bool = False
+    ) -> HttpError:
         """Return the error for a request whose token lacks a scope.
 
         Args:
             scopes: The scopes that it needs in addition to those of every request.
             id: The id of the request; None if it is not known.
+            is_anonymous: Whether the request has no token.
         """
+        if is_anonymous:
+            return self._refusal(401, "a token is required for this request", "", scopes, id)
         return self._refusal(403, "the token lacks a scope", "insufficient_scope", scopes, id)
 
     def _refusal(

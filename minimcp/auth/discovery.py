@@ -181,6 +181,7 @@ class Exchange:
         *,
         named: bool = False,
         seconds: Optional[float] = None,
+        limit: int = DOCUMENT_BYTES,
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send a request and read its response. Redirects are not followed.
 
@@ -191,6 +192,7 @@ class Exchange:
             body: The body; None sends none.
             named: Whether the user named the URL, so that its address is not checked.
             seconds: Time limit for the response; None means `DOCUMENT_SECONDS`.
+            limit: Maximum size of the body in bytes.
 
         Returns:
             The status, the headers and the body. If the status is an error, the secrets of the
@@ -198,10 +200,10 @@ class Exchange:
 
         Raises:
             AuthorizationError: The request failed or timed out, or the response is longer than
-                `DOCUMENT_BYTES`.
+                `limit`.
             ConnectionLost: The request that waits for the token was aborted.
         """
-        limit = DOCUMENT_SECONDS if seconds is None else seconds
+        seconds = DOCUMENT_SECONDS if seconds is None else seconds
         outer = self.request
         is_first = not self.address and self._is_server(url)
         http = AbortableRequest(allowed=None if named or is_first else self._allowed)
@@ -209,7 +211,7 @@ class Exchange:
             fetcher = self._fetcher(method, url)
         except ValueError as error:
             raise AuthorizationError(str(error)) from None
-        timeout = Timeout(limit, http.abort)
+        timeout = Timeout(seconds, http.abort)
         outer.first = http
         try:
             if outer.aborted.is_set():
@@ -217,7 +219,7 @@ class Exchange:
             with closing(fetcher.send(http, method, headers, body)) as response:
                 if is_first:
                     self.address = http.address
-                answer = response.body(DOCUMENT_BYTES)
+                answer = response.body(limit)
                 if response.status >= 300:
                     answer = fetcher.masked_bytes(answer)
                 return response.status, response.headers, answer
@@ -226,7 +228,7 @@ class Exchange:
                 raise ConnectionLost(
                     f"{without_secrets(url)}: aborted before a token was obtained"
                 ) from None
-            timed_out = f" (no answer within {limit:g} s)" if http.aborted.is_set() else ""
+            timed_out = f" (no answer within {seconds:g} s)" if http.aborted.is_set() else ""
             raise AuthorizationError(f"{error}{timed_out}") from error
         finally:
             timeout.stop()

@@ -19,7 +19,7 @@ from typing import NoReturn, Optional, Sequence
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout
 from ..schema.mismatch import nearest
-from ..text import printable
+from ..terminal import escape, one_line as one_line, print_stderr as print_stderr
 
 # For each command, the module with its function and a summary for --help.
 COMMANDS = {
@@ -27,6 +27,7 @@ COMMANDS = {
     "list": ("commands", "show a server's tools, resources and prompts with their arguments"),
     "call": ("commands", "call a tool of a server"),
     "tasks": ("commands", "list a server's tasks, show one task, or cancel it"),
+    "events": ("events", "list a server's event types, and poll or follow events"),
     "read": ("commands", "read a resource of a server"),
     "prompt": ("commands", "get a prompt of a server"),
     "ping": ("commands", "check that a server answers"),
@@ -35,14 +36,18 @@ COMMANDS = {
     "whoami": ("commands", "describe the stored token of a server"),
     "trace": ("trace", "record the messages between a host and a server, and check them"),
     "check": ("check", "check a server against the specification"),
+    "apps": ("commands", "show the pages of a server's tools in a browser, and the messages"),
     "run": ("run", "serve the server object in a Python file over stdin and stdout, or HTTP"),
     "install": ("install", "add a server to a host's config file"),
     "doctor": ("doctor", "start every server of a host's config file, and say what is wrong"),
-    "bridge": ("bridge", "serve a stdio server over HTTP, or a server with a URL over stdio"),
+    "bridge": ("gateway", "serve a stdio server over HTTP, a URL over stdio, or several as one"),
+    "card": ("card", "print the card of a server, or make one from a file"),
     "new": ("new", "write a folder with a server, its test and the entry for a host"),
     "bundle": ("bundle", "pack a server into one file for Claude Desktop, or for python3"),
     "vendor": ("vendor", "copy this package into your own tree, or check such a copy"),
 }
+
+clean = escape
 
 INTERRUPTED = 130
 # A shell reports this code for a program that ended by SIGPIPE, because the reader of its output
@@ -189,22 +194,6 @@ def _drop_stdout() -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)
-
-
-def clean(text: str) -> str:
-    """Escape the control characters in a server's text, except line feeds and tabs."""
-    return printable(text, "\n\t")
-
-
-def one_line(text: str) -> str:
-    """Join the lines of a text with " | ", and escape control characters."""
-    return clean(" | ".join(text.strip().splitlines())).replace("\t", " ")
-
-
-def print_stderr(text: str) -> None:
-    """Print a text on stderr, if the process has one."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr)
 
 
 def print_error(prog: str, text: str) -> None:

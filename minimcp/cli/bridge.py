@@ -15,20 +15,19 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/mrtr
 from __future__ import annotations
 
 import json
-import os
 import secrets
 import threading
-from argparse import Namespace
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from .. import Tasks, __version__ as VERSION, errors
-from ..client.connect import ConnectOptions, Target, negotiate, read_target, with_stored_token
+from ..client.connect import ConnectOptions, Target, negotiate
 from ..client.host import Host
 from ..client.session import MAX_BUSY_TRIES, ClientSession
 from ..client.subscriptions import ClientSubscriptions, with_uri
+from ..engine.asking import ask_peer, wait_until_initialized
 from ..engine.calls import Calls
 from ..engine.incoming import DEFERRED, IncomingRequest, Route, Sink
 from ..engine.limits import Limits
@@ -46,13 +45,12 @@ from ..errors import (
     SessionGone,
 )
 from ..features.subscriptions import Subscriptions
-from ..http.headers import LOOPBACK
-from ..http.options import HttpOptions
 from ..protocol import lifecycle
 from ..protocol.lifecycle import (
     INPUT_REQUIRED,
     LISTEN,
     LOG_LEVEL_KEY,
+    STREAMS,
     SUBSCRIPTION_KEY,
     Handshake,
     Offer,
@@ -63,9 +61,6 @@ from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Rev
 from ..server.registry import SPECIFIED_METHODS, Registry, ServerRole
 from ..server.server import Server
 from ..types import Tool
-from . import Parser, UsageError, print_error, split_command
-from .commands import TOKEN_VARIABLE, add_web, web_of
-from .run import address
 
 log = errors.logger("minimcp.bridge")
 
@@ -155,7 +150,7 @@ def respond(incoming: IncomingRequest, answer: Union[Result, Failure]) -> Any:
     """
     if not isinstance(answer, Failure):
         return answer
-    latest = incoming.take_latest()
+    latest = incoming.take_answering()
     if latest is not None:
         latest.sink.respond(latest, encode(answer._replace(id=latest.request.id)))
     return DEFERRED
@@ -215,12 +210,21 @@ class Link(Host):
         opening: The params of the client's `initialize`, or equivalent params for a stateless
             client.
         shakes_hands: Whether the client has sent an `initialize`.
+        target: The server behind; None means that of the bridge.
     """
 
     # Counts the link among the processes of its client.
     place: Optional[Place] = None
+    # The destination of a process's stderr, as for `connect`.
+    stderr: Any = None
 
-    def __init__(self, bridge: Bridge, opening: Result, shakes_hands: bool) -> None:
+    def __init__(
+        self,
+        bridge: Bridge,
+        opening: Result,
+        shakes_hands: bool,
+        target: Optional[Target] = None,
+    ) -> None:
         super().__init__(limits=Limits(backlog_bytes=MAX_QUEUED_BYTES, workers=None))
         self.asked_tasks = self  # so that `route` is called for every request of the server
         # Only the names are used: they declare which notifications to subscribe to.
@@ -233,6 +237,8 @@ class Link(Host):
         self.running: dict[IncomingRequest, Any] = {}
         self._bridge = bridge
         self._shakes_hands = shakes_hands
+        self._subscribes = shakes_hands
+        self.target: Target = target or bridge.target
         info = opening.get("clientInfo")
         # Servers reject an empty clientInfo.
         self._info = info if isinstance(info, dict) and info else OWN_INFO
@@ -276,17 +282,19 @@ class Link(Host):
 
     def _connect(self) -> ClientSession:
         options = ConnectOptions(
-            self._bridge.target,
+            self.target,
             REVISIONS,
             self._info,
             self,
             Limits(),
             None,
-            None,
+            self.stderr,
             CONNECT_SECONDS,
             PROBE_SECONDS,
         )
-        return options.open_session(partial(self._begin_session, Deadline(CONNECT_SECONDS)))
+        seconds = None if self.target.entry is None else self.target.entry.connect_timeout
+        deadline = Deadline(seconds or CONNECT_SECONDS)
+        return options.open_session(partial(self._begin_session, deadline))
 
     def _begin_session(
         self, deadline: Deadline, session: ClientSession, options: ConnectOptions
@@ -305,7 +313,7 @@ class Link(Host):
             session.subscriptions = ClientSubscriptions(session)
             if self._answer is None or self._is_initialized:
                 session.ready(deadline)
-            if self._shakes_hands:
+            if self._subscribes:
                 session.subscriptions.begin(deadline, self._opened)
         except BaseException:
             session.close()
@@ -339,7 +347,7 @@ class Link(Host):
         seconds = self._bridge.idle
         if not seconds and not self._shakes_hands:
             seconds = IDLE_SECONDS
-        if seconds and not self._bridge.target.is_web:
+        if seconds and not self.target.is_web:
             self._cancel_idle_timer = timer.after(
                 seconds, partial(self.pool.spawn, self._close_if_idle)
             )
@@ -383,11 +391,16 @@ class Link(Host):
     # ------------------------------------------------------------ requests of the client
 
     def serve_front(self, front: Optional[Front], incoming: IncomingRequest) -> Any:
-        """Forward a request to the server behind and return its response.
+        """Forward a request to the server behind and respond to it; see `forward`."""
+        return respond(incoming, self.forward(front, incoming, incoming.request.params))
+
+    def forward(self, front: Optional[Front], incoming: IncomingRequest, params: Result) -> Any:
+        """Forward a request to the server behind. Return the result, a Failure, or `DEFERRED`.
 
         Args:
             front: The front of the session that the request belongs to; None if it is stateless.
             incoming: The request.
+            params: Its params for the server behind.
         """
         self.running[incoming] = front or threading.Lock()
         answer: Any = None
@@ -396,7 +409,7 @@ class Link(Host):
             while True:
                 opened = self._open()
                 try:
-                    answer = self._serve(incoming, opened)
+                    answer = self._serve(incoming, opened, params)
                     return answer
                 except (SessionGone, Busy) as refusal:
                     error = refusal
@@ -404,9 +417,9 @@ class Link(Host):
         except Busy as busy:
             if busy.answer is None:
                 raise InternalError(f"the server behind the bridge is busy: {busy}") from None
-            return respond(incoming, busy.answer)
+            return busy.answer
         except RpcError as error:
-            return respond(incoming, Failure(None, error.code, error.message, error.data))
+            return Failure(None, error.code, error.message, error.data)
         except Cancelled:
             raise
         except McpError as error:
@@ -422,23 +435,23 @@ class Link(Host):
             ) from None
         finally:
             is_stream = answer is DEFERRED and incoming.request.method == LISTEN
-            if is_stream and incoming.latest is not None:
+            if is_stream and incoming.answering is not None:
                 # The stream stays open until the client cancels it; see also `lost`.
                 incoming.on_cancel(partial(self._finish, incoming))
             else:
                 self._finish(incoming)
 
-    def _serve(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
+    def _serve(self, incoming: IncomingRequest, opened: ClientSubscriptions, params: Result) -> Any:
         """Serve a request over one connection to the server behind."""
         has_handshake = opened.session.era.revision.handshake
         if incoming.request.method == "initialize":
             return self._initialize(incoming, opened.session)
         self._flush()
         if has_handshake is incoming.peer.revision.handshake:
-            return self._forward(incoming, opened)
+            return self._forward(incoming, opened, params)
         if has_handshake:
-            return self._with_handshake(incoming, opened)
-        return self._without_handshake(incoming, opened)
+            return self._with_handshake(incoming, opened, params)
+        return self._without_handshake(incoming, opened, params)
 
     def _prepare_retry(
         self,
@@ -486,16 +499,18 @@ class Link(Host):
             described["instructions"] = era.instructions
         return described
 
-    def _forward(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
+    def _forward(
+        self, incoming: IncomingRequest, opened: ClientSubscriptions, params: Result
+    ) -> Any:
         """Forward a request unchanged, and remember a state that it sets."""
-        method, params = incoming.request.method, incoming.request.params
+        method = incoming.request.method
         answer = self._exchange(incoming, opened.session, params)
         if method in STATE_METHODS and not isinstance(answer, Failure):
             opened.log_level = params.get("level", opened.log_level)
             if "uri" in params:
                 is_wanted = method == "resources/subscribe"
                 opened.uris = with_uri(opened.uris, str(params["uri"]), is_wanted)
-        return respond(incoming, answer)
+        return answer
 
     def _exchange(
         self,
@@ -517,7 +532,7 @@ class Link(Host):
             self._put(lambda: incoming.send(notification.method, params), notification)
 
         def before_sending(params: Result, id: Any) -> Result:
-            if method == LISTEN:
+            if method in STREAMS:
                 streams.append(id)
                 session.streams[id] = forward
             return envelope[0](params, id) if envelope else params
@@ -528,7 +543,7 @@ class Link(Host):
             for id in streams:
                 session.streams.pop(id, None)
         self._flush()
-        if method == LISTEN and isinstance(answer, dict):
+        if method in STREAMS and isinstance(answer, dict):
             return with_meta(answer, add=subscription)
         if isinstance(answer, Failure):
             return answer
@@ -544,13 +559,15 @@ class Link(Host):
 
     # ------------------------------------------- a stateless server for a client with a handshake
 
-    def _without_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
+    def _without_handshake(
+        self, incoming: IncomingRequest, opened: ClientSubscriptions, params: Result
+    ) -> Any:
         """Serve a client with a handshake from a stateless server.
 
         Add metadata to each request. If a result has questions, ask the client and repeat the
         request with the answers.
         """
-        method, params, session = incoming.request.method, incoming.request.params, opened.session
+        method, session = incoming.request.method, opened.session
         if method == "logging/setLevel":
             lifecycle.log_rank(params.get("level"))
             opened.log_level = str(params.get("level"))
@@ -565,27 +582,31 @@ class Link(Host):
         while True:
             answer = self._exchange(incoming, session, sent, session.add_envelope)
             if isinstance(answer, Failure):
-                return respond(incoming, as_in_front(answer, session, incoming))
+                return as_in_front(answer, session, incoming)
             if answer.get("resultType") != INPUT_REQUIRED:
-                return respond(incoming, for_older_client(answer))
+                return for_older_client(answer)
             questions = answer.get("inputRequests") or {}
-            outcome = incoming.ask(
-                [(each["method"], each.get("params", {})) for each in questions.values()], None
+            outcome = ask_peer(
+                incoming,
+                [(each["method"], each.get("params", {})) for each in questions.values()],
+                None,
             )
             if isinstance(outcome, Failure):
-                return respond(incoming, outcome)
+                return outcome
             sent = {**params, "inputResponses": dict(zip(questions, outcome))}
             if "requestState" in answer:
                 sent["requestState"] = answer["requestState"]
 
     # ------------------------------------------- a server with a handshake for a stateless client
 
-    def _with_handshake(self, incoming: IncomingRequest, opened: ClientSubscriptions) -> Any:
+    def _with_handshake(
+        self, incoming: IncomingRequest, opened: ClientSubscriptions, params: Result
+    ) -> Any:
         """Serve a stateless client from a server with a handshake.
 
         If the server asks a question during the call, the question is the result; see `_ask`.
         """
-        method, params, session = incoming.request.method, incoming.request.params, opened.session
+        method, session = incoming.request.method, opened.session
         level = params["_meta"].get(LOG_LEVEL_KEY)
         state = params.get("requestState")
         peer = session.era.peer
@@ -608,7 +629,7 @@ class Link(Host):
         else:
             result = self._exchange(incoming, session, with_meta(params, ENVELOPE))
         if isinstance(result, Failure):
-            return respond(incoming, as_in_front(result, session, incoming))
+            return as_in_front(result, session, incoming)
         is_cacheable = method.endswith("/list") or method in ("server/discover", "resources/read")
         hints = {"ttlMs": 0, "cacheScope": "private"} if is_cacheable else {}
         return with_meta(
@@ -648,7 +669,7 @@ class Link(Host):
 
     def _calls(self) -> list[IncomingRequest]:
         """Return the running requests except streams, oldest first."""
-        return [each for each in list(self.running) if each.request.method != LISTEN]
+        return [each for each in list(self.running) if each.request.method not in STREAMS]
 
     def _ask(self, question: IncomingRequest) -> Any:
         """Forward a question of the server to the client in front.
@@ -657,7 +678,7 @@ class Link(Host):
         """
         # The last one is the newest call that has no open question.
         calls = sorted(
-            self._calls(), key=lambda each: each.latest is not None and each.latest.is_due
+            self._calls(), key=lambda each: each.answering is not None and each.answering.is_due
         )
         fronts = {each: self.running.get(each) for each in calls}
         clients = {
@@ -672,7 +693,7 @@ class Link(Host):
             with waiting(), fronts[calls[-1]] or self._lock:
                 return self._ask_by_result(calls[-1], question)
         if calls:
-            calls[-1].wait_until_initialized()
+            wait_until_initialized(calls[-1])
         channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
 
         def notify(method: str, params: Result) -> None:
@@ -690,7 +711,7 @@ class Link(Host):
             "inputRequests": {"1": {"method": method, "params": params}},
         }
         self._replies[state] = call, replies
-        latest = call.latest
+        latest = call.answering
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):
                 raise InternalError("the call that the question belongs to has finished")
@@ -730,9 +751,10 @@ class Link(Host):
     def _notify(self, notification: Notification) -> None:
         session = self._session
         is_initialized = notification.method == "notifications/initialized"
-        if session is None or self._answer is None or (is_initialized and self._is_initialized):
-            return
+        is_repeated = is_initialized and self._is_initialized
         self._is_initialized = self._is_initialized or is_initialized
+        if session is None or self._answer is None or is_repeated:
+            return
         session.notify(*notification, Deadline(FLUSH_SECONDS))
         if is_initialized:
             session.ready(Deadline(FLUSH_SECONDS))
@@ -742,12 +764,12 @@ class Link(Host):
             with suppress(McpError):  # the receiver has disconnected
                 callback()
 
-        self._dispatcher.put(run, size_of(notification.params, MAX_QUEUED_BYTES))
+        self._callbacks.put(run, size_of(notification.params, MAX_QUEUED_BYTES))
 
     def _flush(self) -> None:
         """Wait until the queued notifications are sent."""
         done = threading.Event()
-        self._dispatcher.put(done.set)
+        self._callbacks.put(done.set)
         with waiting():
             done.wait(FLUSH_SECONDS)
 
@@ -858,14 +880,14 @@ class Bridge(Registry):
     def __init__(
         self,
         front: Server,
-        target: Target,
+        target: Optional[Target],
         *,
         shared: bool = False,
         idle: Optional[float] = None,
         is_local: bool = False,
     ) -> None:
         super().__init__(front._config, Offer(REVISIONS))
-        self.target = target
+        self.target: Any = target
         self.shared = shared
         self.idle = idle
         self.is_local = is_local
@@ -899,8 +921,12 @@ class Bridge(Registry):
             if key not in self.links and len(self.links) >= MAX_LINKS:
                 raise InternalError(f"{MAX_LINKS} servers are running already, one per client")
             if key not in self.links or self.links[key].closed:
-                self.links[key] = Link(self, opening, shakes_hands)
+                self.links[key] = self.new_link(opening, shakes_hands)
             return self.links[key]
+
+    def new_link(self, opening: Result, shakes_hands: bool) -> Link:
+        """Return a new link for a client. Arguments are those of `Link`."""
+        return Link(self, opening, shakes_hands)
 
     def end(self) -> None:
         """Close every connection to the server behind. Blocks for at most two seconds."""
@@ -970,121 +996,3 @@ class Bridge(Registry):
             del self.links[key]
         link.close_soon()
         return True
-
-
-# ------------------------------------------------------------ the command
-
-
-def bridge_command(arguments: Sequence[str], prog: str) -> int:
-    """Serve a stdio server over HTTP, or a server with a URL over stdio."""
-    parser = Parser(
-        prog,
-        "Serve a stdio server over Streamable HTTP (--http 8000 -- COMMAND ...), or serve a "
-        "server with a URL over stdin and stdout to the program that started this command (URL). "
-        "All messages are forwarded in both directions.",
-    )
-    parser.add_argument(
-        "words",
-        metavar="URL",
-        nargs="*",
-        help="the URL of the server to serve over stdin and stdout",
-    )
-    parser.add_argument(
-        "--http",
-        type=address,
-        metavar="[HOST:]PORT",
-        help="serve COMMAND at this address, at /mcp; port 0 selects a free port (default host: "
-        "127.0.0.1)",
-    )
-    parser.add_argument(
-        "--shared",
-        action="store_true",
-        help="start one process for all clients (default: one per session)",
-    )
-    parser.add_argument(
-        "--idle",
-        type=float,
-        metavar="SECONDS",
-        help="end a process after this time without a call; the next call starts a new one",
-    )
-    parser.add_argument(
-        "--allow-host",
-        action="append",
-        metavar="NAME",
-        help="a name that other machines use for this one, if they can reach HOST; may be repeated",
-    )
-    add_web(
-        parser,
-        "send this bearer token with every request to URL (default: the token stored by minimcp "
-        "login); with --http, serve only clients that send it",
-    )
-    own, command = split_command(arguments)
-    options = parser.parse_args(own)
-    where: dict[str, Any] = {}
-    try:
-        if options.http is None:
-            server = Server("minimcp-bridge", version=VERSION)
-            bridge = Bridge(server, _url(options, command, prog), is_local=True)
-        else:
-            host, port = options.http
-            where = {"transport": "http", "host": host, "port": port}
-            target, http, auth = _command(options, command, prog)
-            server = Server("minimcp-bridge", version=VERSION, http=http, auth=auth)
-            bridge = Bridge(server, target, shared=options.shared, idle=options.idle)
-    except (TypeError, ValueError) as error:
-        raise UsageError(str(error)) from None
-    try:
-        server.run(**where)
-    except OSError as error:
-        print_error(prog, error.strerror or str(error))
-        return 3
-    finally:
-        bridge.end()
-    return 0
-
-
-def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
-    url = " ".join(options.words)
-    if not url or command:
-        raise UsageError(
-            f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL"
-        )
-    if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
-        raise UsageError(f"{url!r} is not a URL: to serve a command: {prog} --http 8000 -- {url}")
-    if options.shared or options.idle is not None or options.allow_host:
-        raise UsageError(
-            f"--shared, --idle and --allow-host need --http, as in {prog} --http 8000 -- COMMAND"
-        )
-    found = read_target(url, web=web_of(options, url))
-    if found.object.has_auth:
-        return found
-    return found._replace(object=with_stored_token(found.object))
-
-
-def _command(
-    options: Namespace, command: Sequence[str], prog: str
-) -> tuple[Target, HttpOptions, Any]:
-    if options.cacert or options.proxy:
-        raise UsageError("--cacert and --proxy are only for a URL")
-    if options.words or options.header is not None or not command:
-        hint = "--header is only for a URL: " if options.header else ""
-        words = " ".join([*options.words, *command]) or "COMMAND"
-        raise UsageError(f"{hint}write {prog} --http 8000 -- {words}")
-    token = options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE) or None
-    if options.http[0] not in LOOPBACK and not (token and options.allow_host):
-        raise UsageError(
-            f"other machines can reach {options.http[0]}: set {TOKEN_VARIABLE} or write --token "
-            "TOKEN, which clients must send, and --allow-host NAME, their name for this machine"
-        )
-    if options.idle is not None and not 0 < options.idle < float("inf"):
-        raise UsageError("--idle must be a number of seconds above 0, as in --idle 600")
-    from .. import Bearer
-
-    http = HttpOptions(allowed_hosts=options.allow_host, max_sessions=MAX_LINKS)
-    auth = None if token is None else Bearer.static(token)
-    target = read_target(command[0] if len(command) == 1 else list(command))
-    if target.is_web:
-        raise UsageError(
-            f"--http serves a command, and {command[0]} is a URL: write {prog} {command[0]}"
-        )
-    return target, http, auth

@@ -17,10 +17,12 @@ from ..engine.timer import Deadline
 from ..errors import ConnectionFailed, McpError, RequestTimeout
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
 from ..stdio.child import StdioServer
+from ..terminal import as_json
 from . import Parser, UsageError, clean, exit_code, one_line, print_stderr
 from .checks import CHECKS
 from .commands import add_target, config_of, find_tool, web_of
 from .probe import (
+    BUDGET_TOKENS,
     TOTAL_SECONDS,
     Failed,
     Flooded,
@@ -31,7 +33,7 @@ from .probe import (
     ServerCheck,
     Web,
 )
-from .terminal import as_json, read_pairs, styled, wants_color
+from .terminal import read_pairs, styled, wants_color
 
 EXIT_CODES = (
     "Exit codes: 0 no check failed, 1 a check failed, 2 wrong usage, 3 no connection, "
@@ -159,6 +161,13 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
         help="limit for each response (default: 10)",
     )
     parser.add_argument(
+        "--budget",
+        type=int,
+        default=BUDGET_TOKENS,
+        metavar="TOKENS",
+        help=f"warn if the tools together have more estimated tokens (default: {BUDGET_TOKENS})",
+    )
+    parser.add_argument(
         "--total",
         type=float,
         default=TOTAL_SECONDS,
@@ -203,6 +212,7 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     try:
         for revision in revisions_of(connect, options.revision):
             probe = Probe(connect, revision)
+            probe.budget = options.budget
             intake = Intake(total)
             try:
                 if options.call:

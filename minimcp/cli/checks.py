@@ -7,6 +7,7 @@ https://modelcontextprotocol.io/specification/2026-07-28
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import suppress
 from typing import Any, Callable, Mapping, Optional
@@ -15,6 +16,7 @@ from .. import errors
 from ..http.headers import media_type
 from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
 from ..schema.checker import SchemaNotSupported, compile_peer_check
+from ..schema.hosts import host_problems, listed_size
 from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
 from .probe import LISTS, TEMPLATES, Failed, NotApplicable, Probe, Reply, ServerCheck
 
@@ -327,6 +329,37 @@ def _origin(probe: Probe) -> None:
     )
 
 
+@check("a server card agrees with the server", None, "CARD-11", web=True, must=False)
+def _card(probe: Probe) -> str:
+    from ..extensions.cards import CARD_PATH, CARD_TYPE, ServerCard
+
+    headers = {"Accept": CARD_TYPE, "Origin": "http://page.example"}
+    reply = probe.connection.exchange(b"", None, headers, "GET", CARD_PATH)
+    if reply.status != 200:
+        raise NotApplicable(f"the server has no card (status {reply.status})")
+    kind = media_type(reply.headers.get("Content-Type", ""))[0]
+    expect(kind == CARD_TYPE, f"Content-Type is {kind!r:.60}")
+    origin = reply.headers.get("Access-Control-Allow-Origin")
+    expect(origin == "*", f"Access-Control-Allow-Origin is {origin!r:.60}, not '*'")
+    tag = reply.headers.get("ETag")
+    expect(tag, "ETag is missing")
+    again = probe.connection.exchange(
+        b"", None, {**headers, "If-None-Match": tag}, "GET", CARD_PATH
+    )
+    expect(again.status == 304, f"If-None-Match returned the status {again.status}, not 304")
+    try:
+        card = ServerCard(json.loads(reply.body))
+    except ValueError as error:
+        raise Failed(f"the card is not valid: {error}") from None
+    version = (server_info(probe.opening) or {}).get("version")
+    expect(card.version == version, f"the card has version {card.version!r}, not {version!r:.60}")
+    for remote in card.remotes:
+        named = set(remote.get("supportedProtocolVersions", ()))
+        missing = named.difference(probe.opening.get("supportedVersions", named))
+        expect(not missing, f"the server does not support {', '.join(sorted(missing))}")
+    return card.name
+
+
 @check("a notification is accepted with 202 and no body", "SHTTP-10", "M:HTTP-6", web=True)
 def _accepted(probe: Probe) -> None:
     reply = probe.notify("notifications/cancelled", {"requestId": 987654})
@@ -580,6 +613,34 @@ def _tool_names(probe: Probe) -> str:
     others = [name for name in names if not PLAIN_NAME.fullmatch(name)]
     expect(not others, f"names with other characters: {others!r:.100}")
     return f"{len(names)} names"
+
+
+@check("hosts accept all tools: names and schemas", "hosts", "hosts", must=False)
+def _hosts(probe: Probe) -> str:
+    tools = {str(each.get("name")): each for each in probe.listed("tools/list")}
+    found = []
+    for name, tool in tools.items():
+        output = tool.get("outputSchema")
+        if probe.is_stateless and isinstance(output, dict):
+            output = None  # hosts with stateless revisions accept any such schema
+        problem = host_problems(name, tool.get("inputSchema"), output, tools)
+        if problem is not None:
+            found.append(f"{name:.80} {problem}")
+    expect(not found, "\n".join(found))
+    return f"{len(tools)} tools"
+
+
+@check("the tools fit into the budget", "size", "size", must=False)
+def _size(probe: Probe) -> str:
+    sizes = [(listed_size(each)[1], each.get("name")) for each in probe.listed("tools/list")]
+    total = sum(tokens for tokens, _ in sizes)
+    largest = max(sizes, default=(0, ""), key=lambda each: each[0])
+    expect(
+        total <= probe.budget,
+        f"{len(sizes)} tools have about {total:,} tokens (characters / 4), more than "
+        f"{probe.budget:,}; the largest is {largest[1]!r:.80} with {largest[0]:,}: see list --size",
+    )
+    return f"about {total:,} tokens"
 
 
 @check("a list has the same order each time", None, "M:TOOL-3", must=False)

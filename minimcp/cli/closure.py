@@ -16,7 +16,7 @@ ROLES = ("server", "client")
 
 MORE: Mapping[str, Sequence[str]] = {
     "subscriptions": ("client/subscriptions.py",),
-    "questions": ("client/questions.py", "types/questions.py"),
+    "questions": ("client/questions.py", "client/returns.py", "types/questions.py"),
     "http": ("http/client.py", "http/client_sse.py"),
     "auth": (
         "auth/bearer.py",
@@ -24,9 +24,16 @@ MORE: Mapping[str, Sequence[str]] = {
         "auth/grants.py",
         "auth/signin.py",
         "auth/store.py",
+        "extensions/cards.py",
     ),
     "tasks": ("extensions/host_tasks.py", "extensions/client_tasks.py"),
     "skills": ("extensions/skills.py", "extensions/client_skills.py"),
+    "events": (
+        "extensions/events.py",
+        "extensions/webhook_delivery.py",
+        "extensions/client_events.py",
+        "extensions/event_inbox.py",
+    ),
     "stores": ("stores/base.py", "stores/redis.py", "stores/sqlite.py"),
 }
 """Modules that belong to a feature in addition to those in `LATE`."""
@@ -52,12 +59,13 @@ FEATURES: Mapping[str, Sequence[str]] = {
         "tasks",
         "skills",
         "apps",
+        "events",
         "stores",
     )
 }
 """For each feature of ``--with``, the modules whose imports it needs, in both roles."""
 
-NEEDS_MORE = frozenset({"http", "auth", "tasks", "skills", "apps", "stores"})
+NEEDS_MORE = frozenset({"http", "auth", "tasks", "skills", "apps", "events", "stores"})
 """The features that are copied only if ``--with`` names them."""
 
 OPTIONAL = frozenset(
@@ -67,7 +75,8 @@ OPTIONAL = frozenset(
 target is wanted."""
 
 OF_SERVERS = frozenset({
-    "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py", "extensions/skills.py",
+    "auth/bearer.py", "auth/verifiers.py", "extensions/apps.py",
+    "extensions/events.py", "extensions/skills.py", "extensions/webhook_delivery.py",
     "http/endpoint.py", "http/legacy_sse.py", "http/options.py", "http/server.py", "http/wsgi.py",
     "stores/base.py", "stores/processes.py", "stores/redis.py", "stores/sessions.py",
     "stores/sqlite.py",
@@ -75,9 +84,9 @@ OF_SERVERS = frozenset({
 """Modules of features that only a server uses, in addition to those in features/."""
 
 OF_CLIENTS = frozenset({
-    "auth/grants.py", "auth/signin.py", "auth/store.py", "extensions/client_skills.py",
-    "extensions/client_tasks.py", "extensions/host_tasks.py", "http/client.py",
-    "http/client_sse.py",
+    "auth/grants.py", "auth/signin.py", "auth/store.py", "extensions/client_events.py",
+    "extensions/client_skills.py", "extensions/client_tasks.py", "extensions/event_inbox.py",
+    "extensions/host_tasks.py", "http/client.py", "http/client_sse.py",
 })  # fmt: skip
 """Modules of features that only a client uses, in addition to those in client/."""
 

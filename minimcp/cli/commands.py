@@ -7,15 +7,12 @@
 from __future__ import annotations
 
 import argparse
-import mimetypes
 import os
 import re
 import sys
 import time
 from collections import deque
-from contextlib import suppress
 from functools import partial
-from itertools import count
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -34,8 +31,19 @@ from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
 from ..errors import CapabilityNotSupported, McpError, MethodNotFound
 from ..extensions.client_tasks import ENDED, IDENTIFIER as TASKS, Task
+from ..schema.hosts import listed_size
 from ..schema.mismatch import nearest
 from ..stdio.child import knows_python
+from ..terminal import (
+    STDIN,
+    ProgressBar,
+    as_json,
+    block_text,
+    parameters,
+    properties,
+    required,
+    save,
+)
 from . import (
     Parser,
     UsageError,
@@ -46,18 +54,7 @@ from . import (
     print_error,
     print_stderr,
 )
-from .terminal import (
-    STDIN,
-    FormPrompter,
-    ProgressBar,
-    as_json,
-    parameters,
-    properties,
-    read_object,
-    read_pairs,
-    required,
-    split_pair,
-)
+from .terminal import FormPrompter, read_object, read_pairs, split_pair
 
 if TYPE_CHECKING:
     from ..auth.signin import SignIn
@@ -109,6 +106,7 @@ def _run(
     arguments: Sequence[str],
     prog: str,
     task: bool = False,
+    apps: bool = False,
 ) -> int:
     """Connect to the server named on the command line, run a command, and print its result.
 
@@ -123,6 +121,7 @@ def _run(
         arguments: The arguments after the command's name.
         prog: The name of the program and the command.
         task: Whether to declare support for tasks. ``--task`` does so too.
+        apps: Whether to declare support for apps.
     """
     parser = Parser(prog, about, EXIT_CODES)
     add_target(parser)
@@ -157,7 +156,7 @@ def _run(
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
     options = parser.parse_intermixed_args(arguments)
     bar = ProgressBar()
-    prompter = FormPrompter(bar.end, options.answer)
+    prompter = FormPrompter(options.answer)
     written: deque[str] = deque(maxlen=MAX_STDERR_LINES)
     try:
         config = config_of(options)
@@ -170,7 +169,7 @@ def _run(
             connect_timeout=options.timeout,
             elicit=prompter,
             **web_of(options, options.target),
-            extensions=_tasks_extension() if options.task else None,
+            extensions=_extensions(options.task, apps),
             stderr=None if options.verbose or is_url else written.append,
         )
     except (TypeError, ValueError) as error:
@@ -230,10 +229,13 @@ def _with_exception_class(text: str, written: Iterable[str]) -> str:
     return text
 
 
-def _tasks_extension() -> list[Any]:
-    from .. import Tasks
+def _extensions(task: bool, apps: bool) -> Optional[list[Any]]:
+    from .. import Apps, Tasks
 
-    return [Tasks()]
+    extensions: list[Any] = [Tasks()] if task else []
+    if apps:
+        extensions.append(Apps())
+    return extensions or None
 
 
 # The options for a network with its own certificates or a proxy, which `network_of` reads.
@@ -336,32 +338,21 @@ def config_of(options: argparse.Namespace) -> Optional[Servers]:
 
 
 def _server_name(client: Client) -> str:
+    """Return the name of the server: the user's own name for it, if it has one, before the name
+    that it gives itself."""
     info = client.server_info
-    if info is None:
-        return "a server without a name"
-    # "0" is the version of a server whose author gave none.
-    return one_line(info.name if info.version == "0" else f"{info.name} {info.version}")
+    name = "a server without a name"
+    if info is not None:
+        # "0" is the version of a server whose author gave none.
+        name = info.name if info.version == "0" else f"{info.name} {info.version}"
+    connection = client._host.connection
+    is_same = info is not None and connection == info.name
+    return one_line(name if connection is None or is_same else f"{connection} ({name})")
 
 
 def _indented(text: Optional[str], by: int = 4) -> Iterator[str]:
     for line in clean(text or "").strip().splitlines():
         yield (" " * by + line).rstrip()
-
-
-def _block_text(block: Any) -> str:
-    """Return the text of a content block, or its type, URI and size if it is not text."""
-    text = getattr(block, "text", None)
-    if isinstance(text, str):
-        return clean(text) if sys.stdout.isatty() else text
-    details = [
-        getattr(block, "type", "content"),
-        getattr(block, "uri", None),
-        getattr(block, "mime_type", None),
-    ]
-    data = getattr(block, "data", None)
-    if isinstance(data, bytes):
-        details.append(f"{len(data)} bytes")
-    return clean(f"[{', '.join(str(detail) for detail in details if detail)}]")
 
 
 # ------------------------------------------------------------ list
@@ -371,6 +362,11 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     """List what a server offers. If one list fails, report it and show the others."""
     lists: dict[str, Sequence[Any]] = {name: [] for name, *_ in SECTIONS}
     code = 0
+    card = None
+    if options.card:
+        from .card import found_card, lines_of
+
+        card = found_card(options.target, options.prog)
     for name, _, capability, fetch in SECTIONS:
         try:
             if capability in client.capabilities:
@@ -380,13 +376,16 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         except McpError as error:
             print_error(options.prog, f"{name}: {error}")
             code = max(code, exit_code(error))
-    heading = [
+    heading = [] if card is None else [*lines_of(card), ""]
+    heading += [
         f"{_server_name(client)}, revision {client.revision}",
         *_indented(client.instructions, 2),
     ]
     extensions = client.capabilities.get("extensions")
     if extensions:
         heading.append("  " + one_line(f"extensions: {', '.join(extensions)}"))
+    if options.size:
+        return _sizes(lists["tools"], heading[0], code)
     texts = [
         title + "\n".join(map(_described, lists[name]))
         for name, title, *_ in SECTIONS
@@ -396,7 +395,22 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
         texts = ["no tools"]
     text = "\n\n".join(["\n".join(heading), *texts])
     listed = {name: [each.to_wire() for each in lists[name]] for name in lists}
-    return {**listed, "extensions": extensions or {}}, [text], code
+    shown = {"card": None if card is None else card.wire} if options.card else {}
+    return {**shown, **listed, "extensions": extensions or {}}, [text], code
+
+
+def _sizes(tools: Sequence[Tool], heading: str, code: int) -> Found:
+    """Return the size of each tool in a list, the largest first, and the total."""
+    sizes: list[dict[str, Any]] = []
+    for tool in tools:
+        size, tokens = listed_size(tool.to_wire())
+        sizes.append({"name": tool.name, "bytes": size, "tokens": tokens})
+    sizes.sort(key=lambda each: -each["bytes"])
+    total = {name: sum(each[name] for each in sizes) for name in ("bytes", "tokens")}
+    lines = [heading, f"{'bytes':>8} {'tokens (estimate)':>18}  tool"]
+    for each in [*sizes, {"name": f"total of {len(sizes)} tools", **total}]:
+        lines.append(f"{each['bytes']:8,} {each['tokens']:18,}  {one_line(each['name'])}")
+    return {"tools": sizes, "total": total}, ["\n".join(lines)], code
 
 
 def _signature(tool: Tool) -> str:
@@ -464,7 +478,10 @@ def _call(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
 
 def _called(result: CallToolResult, options: argparse.Namespace) -> Found:
     texts: list[Union[str, bytes]] = [
-        _saved(block, options.save) or _block_text(block) for block in result.content
+        save(block, options.save)
+        if options.save and isinstance(getattr(block, "data", None), bytes)
+        else block_text(block)
+        for block in result.content
     ]
     if result.is_error:
         texts = [clean(result.text) or "the tool failed without a message"]
@@ -481,7 +498,7 @@ def _raw(block: Any) -> Union[bytes, str]:
     On a terminal, escape text, and describe bytes instead of writing them.
     """
     if sys.stdout.isatty():
-        return _block_text(block)
+        return block_text(block)
     data = getattr(block, "data", None)
     if isinstance(data, (bytes, str)):
         return data if isinstance(data, bytes) else data.encode("utf-8", "backslashreplace")
@@ -489,25 +506,6 @@ def _raw(block: Any) -> Union[bytes, str]:
     if isinstance(text, (bytes, str)):
         return text if isinstance(text, bytes) else text.encode("utf-8", "backslashreplace")
     return as_json(block.to_wire()).encode()
-
-
-def _saved(block: Any, folder: Optional[str]) -> Optional[str]:
-    """Write the bytes of a content block to a new file and return its path.
-
-    Return None if the block has no bytes or there is no folder to save to.
-    """
-    data = getattr(block, "data", None)
-    if folder is None or not isinstance(data, bytes):
-        return None
-    os.makedirs(folder, exist_ok=True)
-    suffix = mimetypes.guess_extension(getattr(block, "mime_type", None) or "") or ".bin"
-    for number in count(1):
-        # The server must not choose the names of local files.
-        path = os.path.join(folder, f"{block.type}-{number}{suffix}")
-        with suppress(FileExistsError), open(path, "xb") as file:
-            file.write(data)
-            break
-    return path
 
 
 def find_tool(tools: Mapping[str, T], name: str) -> T:
@@ -610,7 +608,7 @@ def _read(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     result = client.read_resource(options.uri)
     as_bytes = hasattr(sys.stdout, "buffer") and not sys.stdout.isatty()
     texts = [
-        item.data if as_bytes and item.data is not None else _block_text(item)
+        item.data if as_bytes and item.data is not None else block_text(item)
         for item in result.contents
     ]
     return result.to_wire(), texts, 0
@@ -620,7 +618,7 @@ def _prompt(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Fo
     result = client.get_prompt(options.name, dict(split_pair(word) for word in options.arguments))
     return (
         result.to_wire(),
-        [f"{clean(each.role)}: {_block_text(each.content)}" for each in result.messages],
+        [f"{clean(each.role)}: {block_text(each.content)}" for each in result.messages],
         0,
     )
 
@@ -632,14 +630,34 @@ def _ping(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     return {"seconds": seconds, "revision": client.revision, "serverInfo": info}, [text], 0
 
 
+def _show_apps(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Found:
+    from .apps import serve_apps
+
+    serve_apps(client, options)
+    return {}, [], 0
+
+
 def list_command(arguments: Sequence[str], prog: str) -> int:
     """List what a server offers, or with ``--all`` the servers in the hosts' config files."""
     if "--all" not in arguments:
         about = (
             "Show a server's tools, resources and prompts with their arguments. "
-            "list --all shows the servers of all hosts instead."
+            "list --all shows the servers of all hosts instead, and list DOMAIN --card the servers "
+            "in the catalog of a domain."
         )
-        return _run(_list, about, (), arguments, prog)
+        if "--card" in arguments:
+            from .card import domain_in, list_catalog
+
+            domain = domain_in(arguments)
+            if domain is not None:
+                return list_catalog(domain, prog, as_data="json" in arguments)
+        size = "show the bytes and the estimated tokens of each tool in the list, and the total"
+        card = "show the card of a server with a URL, too"
+        more = (
+            ("--size", {"action": "store_true", "help": size}),
+            ("--card", {"action": "store_true", "help": card}),
+        )
+        return _run(_list, about, more, arguments, prog)
     from .install import list_all
 
     parser = Parser(
@@ -737,6 +755,29 @@ prompt_command = partial(
 )
 ping_command = partial(
     _run, _ping, "Check that a server answers, and measure how long it takes.", ()
+)
+
+apps_command = partial(
+    _run,
+    _show_apps,
+    "Show the pages of a server's tools in a small host page, with the messages between the host "
+    "and the page. Ctrl-C ends.",
+    (
+        (
+            "--port",
+            {
+                "type": int,
+                "default": 0,
+                "metavar": "PORT",
+                "help": "the port on 127.0.0.1 (default: a free one)",
+            },
+        ),
+        (
+            "--no-browser",
+            {"action": "store_true", "help": "print the address, and do not open a browser"},
+        ),
+    ),
+    apps=True,
 )
 
 _ID = (

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import textwrap
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib.machinery import PathFinder
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Collection, Generator, Optional, Sequence
 
 from .. import (
     Cancelled,
@@ -26,22 +27,22 @@ from .. import (
     __version__ as VERSION,
     connect,
 )
+from ..errors import McpError
 from ..stdio.child import this_python
+from ..terminal import read_line
 from ..testing import Entry, Transcript
+from ..testing.transcript import save_side_by_side
 from . import Parser, UsageError, print_stderr
-from .terminal import read_line, styled, wants_color
-
-# Columns of the output. It does not depend on the terminal, because the README shows these lines.
-WIDTH = 79
-
-INDENT = " " * 6
-
-# Maximum number of lines for the JSON of one message.
-MAX_LINES = 5
-
-# Maximum nesting, list items and characters of a string that are shown of a message. The first
-# entry with which the message fits into `MAX_LINES` is used.
-DETAIL = ((7, 9, 70), (7, 2, 50), (6, 2, 40), (5, 1, 40), (4, 1, 40), (3, 1, 30), (2, 1, 30))
+from .demo_views import (
+    WIDTH,
+    Chapter,
+    Message,
+    print_columns,
+    print_message,
+    print_wrapped,
+    write_slides,
+)
+from .terminal import styled, wants_color
 
 # This notification may arrive before or after the response of the call that caused it. The demo
 # shows it after the response.
@@ -66,8 +67,8 @@ def _starting(client: Client, transcript: Transcript) -> None:
     server/discover: The client asks what the server offers. _meta has the client's revision, name
     and capabilities. Every request has this metadata; from here on it is shown as {...}.
 
-    answer to server/discover: The server lists the revisions and features that it supports. The
-    answer has the id of the request, so answers may arrive in any order.
+    response to server/discover: The server lists the revisions and features that it
+    supports. The response has the id of the request, so responses may arrive in any order.
     """
 
 
@@ -79,9 +80,9 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 
     tools/list: Please list your tools.
 
-    answer to tools/list: Each tool has a name, a description for the model, and a JSON Schema of
+    response to tools/list: Each tool has a name, a description for the model, and a JSON Schema of
     its arguments. minimcp derives them from a function's name, docstring and annotations. ttlMs
-    says how long the client may cache the answer, and cacheScope for whom.
+    says how long the client may cache the response, and cacheScope for whom.
     """
     client.list_tools()
 
@@ -93,7 +94,7 @@ def _calling(client: Client, transcript: Transcript) -> None:
 
     tools/call: Call the tool named price with these arguments.
 
-    answer to tools/call: The result of the tool: as text for the model, and as structuredContent
+    response to tools/call: The result of the tool: as text for the model, and as structuredContent
     for programs. The host gives it to the model, which continues to write.
     """
     client.call_tool("price", {"bread": "rye", "loaves": 2})
@@ -107,13 +108,13 @@ def _progress(client: Client, transcript: Transcript) -> None:
     tools/call: Bake three loaves, and report progress with this token.
 
     notifications/progress: The tool reports its progress: 1 of 3. This is a notification: it has no
-    id and gets no answer.
+    id and gets no response.
 
     notifications/progress: 2 of 3.
 
     notifications/progress: 3 of 3.
 
-    answer to tools/call: Done. No progress is reported after the answer.
+    response to tools/call: Done. No progress is reported after the response.
     """
     client.call_tool("bake", {"loaves": 3}, on_progress=lambda progress: None)
 
@@ -125,7 +126,7 @@ def _failing(client: Client, transcript: Transcript) -> None:
 
     tools/call: What does banana bread cost?
 
-    answer to tools/call: isError says that the tool failed, and the text says why.
+    response to tools/call: isError says that the tool failed, and the text says why.
     """
     client.call_tool("price", {"bread": "banana"}, raise_on_error=False)
 
@@ -137,7 +138,7 @@ def _wrong_arguments(client: Client, transcript: Transcript) -> None:
 
     tools/call: The schema requires a number of loaves, but the client sends a word.
 
-    answer to tools/call: The server names the argument, the expected type and the received value.
+    response to tools/call: The server names the argument, the expected type and the received value.
     Nothing was baked.
     """
     client.call_tool("bake", {"loaves": "many"}, raise_on_error=False)
@@ -150,11 +151,11 @@ def _reading(client: Client, transcript: Transcript) -> None:
 
     resources/list: Please list your resources.
 
-    answer to resources/list: There is one, with its URI, name, description and type.
+    response to resources/list: There is one, with its URI, name, description and type.
 
     resources/read: Please send its content.
 
-    answer to resources/read: The content: a text of the type that the list named.
+    response to resources/read: The content: a text of the type that the list named.
     """
     client.list_resources()
     client.read_resource(SHELF)
@@ -167,11 +168,11 @@ def _prompting(client: Client, transcript: Transcript) -> None:
 
     prompts/list: Please list your prompts.
 
-    answer to prompts/list: There is one. Its argument is a kind of bread.
+    response to prompts/list: There is one. Its argument is a kind of bread.
 
     prompts/get: Please send that prompt, for rye.
 
-    answer to prompts/get: The messages for the model.
+    response to prompts/get: The messages for the model.
     """
     client.list_prompts()
     client.get_prompt("advertise", {"bread": "rye"})
@@ -181,19 +182,19 @@ def _asking(client: Client, transcript: Transcript) -> None:
     """A question to the user
 
     A tool may need information that only a person has. Asking the user is called elicitation. In
-    this revision a server does not send requests: it answers a call with its questions, and the
-    client repeats the call with the answers.
+    this revision a server does not send requests: its response to a call has its questions, and
+    the client repeats the call with the user's answers.
 
     tools/call: Please order rye bread.
 
-    answer to tools/call: This is not a result yet. inputRequests has the question, with a schema
+    response to tools/call: This is not a result yet. inputRequests has the question, with a schema
     for the form to fill in. requestState is data for the server that the client sends back. It is
     signed, so that the client cannot change it.
 
     tools/call: The client has shown the question to its user. It repeats the call as a new request,
     with the answer and the requestState.
 
-    answer to tools/call: The tool waited at its question, and has now finished. Over HTTP it would
+    response to tools/call: The tool waited at its question, and has now finished. Over HTTP it would
     run again from its first line and get the answer where it asked before. This is why a tool
     should ask first and act last.
     """
@@ -213,10 +214,11 @@ def _listening(client: Client, transcript: Transcript) -> None:
 
     tools/call: Bake two loaves, which are then put on the shelf.
 
-    answer to tools/call: They are ready.
+    response to tools/call: They are ready.
 
     notifications/resources/updated: The shelf has changed, and the client may read it again. _meta
-    names the request that this belongs to. The notification may also arrive before the answer.
+    names the request that this belongs to. The notification may also arrive before the
+    response.
 
     notifications/cancelled: The client needs no more notifications, and ends the open request.
     """
@@ -235,7 +237,7 @@ def _cancelling(client: Client, transcript: Transcript) -> None:
     notifications/progress: The tool has started.
 
     notifications/cancelled: The client no longer waits for that request. The server cancels the
-    tool and does not answer the request.
+    tool and does not respond to the request.
     """
     token = CancelToken()
     many = {"loaves": 1000, "seconds_each": 60}
@@ -255,9 +257,9 @@ def _pinging(client: Client, transcript: Transcript) -> None:
 
     This revision has no ping, so the client repeats its first request.
 
-    server/discover: Any answer shows that the server still runs.
+    server/discover: Any response shows that the server still runs.
 
-    answer to server/discover: The server is there, and no longer bakes the thousand loaves.
+    response to server/discover: The server is there, and no longer bakes the thousand loaves.
     """
     client.ping()
 
@@ -271,7 +273,7 @@ def _shaking_hands(client: Client, transcript: Transcript) -> None:
 
     initialize: The client proposes a revision, and sends its name and capabilities.
 
-    answer to initialize: The server accepts the revision and describes what it offers.
+    response to initialize: The server accepts the revision and describes what it offers.
 
     notifications/initialized: The client is ready. The session is open, so requests do not repeat
     any of this.
@@ -285,12 +287,12 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
 
     tools/list: Please list your tools, as in chapter 2. _meta is not needed.
 
-    answer to tools/list: The same tools in the form of this revision. Here a structured result must
+    response to tools/list: The same tools in the form of this revision. Here a structured result must
     be an object, so minimcp wraps the number that price returns, and declares this in the schema.
 
     tools/call: The same call as in chapter 3.
 
-    answer to tools/call: The same answer. The client unwraps the number.
+    response to tools/call: The same response. The client unwraps the number.
     """
     client.list_tools()
     client.call_tool("price", {"bread": "rye", "loaves": 2})
@@ -304,11 +306,11 @@ def _asking_in_a_session(client: Client, transcript: Transcript) -> None:
     tools/call: Please order rye bread, as in chapter 9.
 
     elicitation/create: This is a request from the server to the client. The tool waits for the
-    answer.
+    response.
 
-    answer to elicitation/create: The user accepts and orders two loaves.
+    response to elicitation/create: The user accepts and orders two loaves.
 
-    answer to tools/call: The tool continued where it had waited. Its code is the same as in chapter
+    response to tools/call: The tool continued where it had waited. Its code is the same as in chapter
     9.
     """
     client.call_tool("order", {"bread": "rye"})
@@ -321,7 +323,7 @@ def _pinging_in_a_session(client: Client, transcript: Transcript) -> None:
 
     ping: Are you there?
 
-    answer to ping: Yes.
+    response to ping: Yes.
     """
     client.ping()
 
@@ -352,6 +354,49 @@ CONVERSATIONS = (
 )
 
 
+def _play(shown: Collection[int]) -> Generator[Chapter, None, None]:
+    """Run the conversations and yield the chapters with these numbers, in order."""
+    number = 0
+    for revision, chapters in CONVERSATIONS:
+        first = number + 1
+        number += len(chapters)
+        wanted = [at for at in shown if first <= at <= number]
+        if not wanted:
+            continue
+        # The first request and the first response of a connection are shown with their _meta.
+        shortened_kinds = set() if first in wanted else {True, False}
+        transcript = Transcript()
+        with _connected(revision, transcript) as client:
+            # Run the earlier chapters too, because later ones depend on their effects.
+            for at, chapter in enumerate(chapters[: max(wanted) - first + 1], first):
+                chapter(client, transcript)
+                title, introduction, *explanations = _paragraphs(chapter)
+                messages = []
+                for entry, explanation in zip(in_order(list(transcript)), explanations):
+                    is_response = "method" not in entry.message
+                    in_full = is_response not in shortened_kinds
+                    shortened_kinds.add(is_response)
+                    messages.append(Message(entry, explanation.partition(": ")[2], in_full))
+                transcript.clear()
+                if at in wanted:
+                    introduction = introduction.replace("{revision}", client.revision)
+                    yield Chapter(at, title, introduction, messages)
+
+
+def _connected(revision: str, transcript: Transcript) -> Client:
+    return connect(
+        demo_server(),
+        revision=revision,
+        client_info={"name": "demo-client", "version": VERSION},
+        timeout=20,
+        trace=transcript,
+        elicit=lambda question: {"loaves": 2},
+    )
+
+
+CHAPTERS = [chapter for _, chapters in CONVERSATIONS for chapter in chapters]
+
+
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
@@ -361,7 +406,7 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     host without a model and makes the choices itself. The server is a bakery, in a child process.
 
     Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
-    (no. 1 below) and a method, and its answer has the same id. The JSON is shortened: ... replaces
+    (no. 1 below) and a method, and its response has the same id. The JSON is shortened: ... replaces
     what is left out.
 
     That is all: the client closes the server's stdin, and the server exits.
@@ -370,64 +415,77 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "chapters",
         nargs="*",
-        type=int,
         metavar="CHAPTER",
-        help=f"the number of a chapter to show (default: 1 to {FIRST})",
+        help="the number of a chapter to show, or a word of its title or of one of its methods "
+        f"(default: 1 to {FIRST})",
     )
     parser.add_argument("--all", action="store_true", help="show all chapters")
     parser.add_argument(
-        "--step", action="store_true", help="show all chapters, and wait for Enter after each"
+        "--compare",
+        nargs=2,
+        metavar=("REVISION", "REVISION"),
+        help="show the chapters in two revisions of the protocol, named by dates, side by side",
+    )
+    parser.add_argument(
+        "--html",
+        metavar="FILE",
+        help="write a page for a projector; with --compare, a page with a diagram of each revision",
+    )
+    parser.add_argument(
+        "--step",
+        action="store_true",
+        help="wait for Enter before each message (default chapters: all)",
+    )
+    parser.add_argument(
+        "--agent",
+        nargs="?",
+        type=int,
+        const=-1,
+        metavar="PORT",
+        help="show a scripted model that calls tools; with PORT, serve this model to other "
+        "programs, as OpenAI's chat completions API",
     )
     options = parser.parse_intermixed_args(arguments)
+    if options.agent is not None:
+        from . import agent
+
+        return agent.show(demo_server()) if options.agent < 0 else agent.serve(options.agent)
     if sys.flags.optimize > 1:
         raise UsageError(
             "python -OO removes docstrings, which the demo prints: use python or python -O"
         )
-    titles = [_paragraphs(chapter)[0] for _, chapters in CONVERSATIONS for chapter in chapters]
+    titles = [_paragraphs(chapter)[0] for chapter in CHAPTERS]
     last_shown = len(titles) if options.all or options.step else FIRST
-    shown = options.chapters or range(1, 1 + last_shown)
-    if not set(shown) <= set(range(1, 1 + len(titles))):
-        raise UsageError(f"there is no such chapter: the chapters are 1 to {len(titles)}")
+    shown: list[int] = list(range(1, 1 + last_shown))
+    if options.chapters:
+        first = len(CONVERSATIONS[0][1]) if options.compare else len(titles)
+        shown = sorted({at for word in options.chapters for at in _find(word, first)})
+    if options.compare:
+        return _compare(shown, options.compare, options.html)
+    title, *introduction, ending = _paragraphs(demo_command)
+    if options.html:
+        with closing(_play(shown)) as chapters:
+            write_slides(options.html, title, introduction, chapters)
+        print(f"{options.html}: {len(shown)} chapters; Space shows the next message")
+        return 0
     color = wants_color(sys.stdout)
-    title, *introduction, closing = _paragraphs(demo_command)
     if not options.chapters:
         print(styled(title, "bold", color))
-        _print_wrapped(*introduction)
-    number = 0
-    for revision, chapters in CONVERSATIONS:
-        first = number + 1
-        number += len(chapters)
-        wanted = [at for at in shown if first <= at <= number]
-        if not wanted:
-            continue
-        transcript = Transcript()
-        seen = set() if first in wanted else {"message", "answer"}
-        with connect(
-            demo_server(),
-            revision=revision,
-            client_info={"name": "demo-client", "version": VERSION},
-            timeout=20,
-            trace=transcript,
-            elicit=lambda question: {"loaves": 2},
-        ) as client:
-            # Run the earlier chapters too, because later ones depend on their effects.
-            for at, chapter in enumerate(chapters[: max(wanted) - first + 1], first):
-                chapter(client, transcript)
-                _, introduction_of_chapter, *explanations = _paragraphs(chapter)
-                if at in wanted:
-                    print("\n" + styled(f"{at}. {titles[at - 1]}", "bold", color))
-                    _print_wrapped(introduction_of_chapter.replace("{revision}", client.revision))
-                    for entry, explanation in zip(in_order(list(transcript)), explanations):
-                        _print_message(entry, explanation.partition(": ")[2], seen, color)
-                transcript.clear()
-                if options.step and at < len(titles) and not _wait_for_enter():
+        print_wrapped(*introduction)
+    with closing(_play(shown)) as chapters:
+        for chapter in chapters:
+            print("\n" + styled(f"{chapter.number}. {chapter.title}", "bold", color))
+            print_wrapped(chapter.introduction)
+            for message in chapter.messages:
+                if options.step and not _wait_for_enter():
                     return 0
+                print_message(message, color)
     if not options.chapters:
         print()
-        _print_wrapped(closing)
+        print_wrapped(ending)
         others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
         if others:
-            _print_wrapped(
+            print_wrapped(
                 f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: "
                 f"{prog} --all, or --step."
             )
@@ -435,12 +493,70 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     return 0
 
 
+def _find(word: str, first: int) -> list[int]:
+    """Return the numbers of the chapters that a word of the command line names.
+
+    Args:
+        word: A number, or the beginning of a word in a title or in a method's name.
+        first: Number of chapters that are searched before the others.
+
+    Raises:
+        UsageError: No chapter fits.
+    """
+    if word.isdecimal() and 1 <= int(word) <= len(CHAPTERS):
+        return [int(word)]
+    pages = [_paragraphs(chapter) for chapter in CHAPTERS]
+    titles = [title for title, *_ in pages]
+    methods = [" ".join(text.partition(": ")[0] for text in page[2:]) for page in pages]
+    for texts in (titles, methods):
+        begins = re.compile(rf"\b{re.escape(word)}", re.IGNORECASE)
+        fits = [at for at, text in enumerate(texts, 1) if begins.search(text)]
+        fits = [at for at in fits if at <= first] or fits
+        if fits and not word.isdecimal():
+            return fits
+    known = "; ".join(f"{at} {title}" for at, title in enumerate(titles, 1))
+    raise UsageError(f"there is no chapter {word!r}: the chapters are {known}")
+
+
+def _compare(shown: Sequence[int], revisions: Sequence[str], html: Optional[str]) -> int:
+    """Show chapters in two revisions side by side: print them, or write a page."""
+    color = wants_color(sys.stdout)
+    both: tuple[list[Entry], list[Entry]] = ([], [])
+    for at in shown:
+        columns = [_in_revision(at, revision) for revision in revisions]
+        if html is None:
+            print("\n" + styled(f"{at}. {_paragraphs(CHAPTERS[at - 1])[0]}", "bold", color))
+            print_columns(revisions, columns, color)
+        for entries, column in zip(both, columns):
+            entries += column
+    if html is not None:
+        save_side_by_side(html, list(zip(revisions, both)))
+        print(f"{html}: {len(both[0])} and {len(both[1])} messages")
+    return 0
+
+
+def _in_revision(at: int, revision: str) -> list[Entry]:
+    """Return the messages of one chapter in a revision. Only the first chapter of a connection
+    includes its opening."""
+    transcript = Transcript()
+    try:
+        with _connected(revision, transcript) as client:
+            if at not in (1, 1 + len(CONVERSATIONS[0][1])):
+                client.list_tools()
+                transcript.clear()
+            with suppress(McpError):  # some revisions do not have what a chapter shows
+                CHAPTERS[at - 1](client, transcript)
+            return in_order(list(transcript))
+    except ValueError as error:
+        raise UsageError(f"--compare: {error}") from None
+
+
 def _wait_for_enter() -> bool:
     """Wait for Enter if stdin is a terminal. Return False if the user closed it with Ctrl-D."""
     sys.stdout.flush()
     with suppress(EOFError):
         if sys.stdin is not None and sys.stdin.isatty():
-            read_line("\n(Enter continues, Ctrl-D quits) ")
+            read_line("\n(Enter shows the next message, Ctrl-D quits) ")
         return True
     print_stderr("")
     return False
@@ -542,81 +658,9 @@ def demo_server() -> StdioServer:
     )
 
 
-# ------------------------------------------------------------ printing messages
-
-
-def _print_wrapped(*texts: str, indent: str = "") -> None:
-    for text in texts:
-        print(textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent))
-
-
 def in_order(entries: list[Entry]) -> list[Entry]:
     """Return the messages, with the unordered notifications after the last response."""
     moving = [entry for entry in entries if entry.method == UNORDERED]
     staying = [entry for entry in entries if entry.method != UNORDERED]
     end = 1 + max((at for at, entry in enumerate(staying) if entry.kind == "result"), default=-1)
     return [*staying[:end], *moving, *staying[end:]]
-
-
-def _print_message(entry: Entry, explanation: str, seen: set[str], color: bool) -> None:
-    """Print a message and its explanation.
-
-    Args:
-        entry: The message.
-        explanation: The text below the message.
-        seen: Kinds of messages of this connection whose ``_meta`` was shown in full.
-        color: Whether to print in color.
-    """
-    kind = "message" if "method" in entry.message else "answer"
-    label = entry.method if kind == "message" else f"answer to {entry.method}"
-    number = f"no. {entry.message['id']}" if "id" in entry.message else "notification"
-    style = "cyan" if entry.direction == "-->" else "green"
-    arrow = styled(f"client {entry.direction} server", style, color)
-    print(f"\n  {arrow}   {label} ({number})")
-    for line in shortened(entry.message, in_full=kind not in seen):
-        print(INDENT + styled(line, "dim", color))
-    seen.add(kind)
-    _print_wrapped(explanation, indent=INDENT)
-
-
-def shortened(message: Mapping[str, Any], *, in_full: bool) -> list[str]:
-    """Return a message as at most `MAX_LINES` lines of JSON, with ... for omitted parts.
-
-    Args:
-        message: The message.
-        in_full: Whether to show its ``_meta``.
-    """
-    lines: list[str] = []
-    for nesting, items, characters in DETAIL:
-        text = _shorten(message, nesting, items, characters, in_full)
-        lines = textwrap.wrap(
-            text, WIDTH - len(INDENT), break_long_words=False, break_on_hyphens=False
-        )
-        if len(lines) <= MAX_LINES:
-            break
-    return lines
-
-
-def _shorten(value: Any, nesting: int, items: int, characters: int, in_full: bool) -> str:
-    if isinstance(value, str) and len(value) > characters:
-        return json.dumps(value[:characters] + "...")
-    if not value or not isinstance(value, (dict, list)):
-        return json.dumps(value)
-    if not nesting:
-        return "{...}" if isinstance(value, dict) else "[...]"
-    if isinstance(value, list):
-        parts = [_shorten(each, nesting - 1, items, characters, in_full) for each in value[:items]]
-        return "[" + ", ".join(parts + ["..."] * (len(value) > items)) + "]"
-    parts = []
-    for name, member in value.items():
-        if name == "requestState":
-            text = '"..."'  # its signature differs each time
-        elif name == "_meta" and not in_full:
-            token = ""
-            if "progressToken" in member:
-                token = f'"progressToken": {member["progressToken"]}, '
-            text = f"{{{token}...}}"
-        else:
-            text = _shorten(member, nesting - 1, items, characters, in_full)
-        parts.append(f'"{name}": {text}')
-    return "{" + ", ".join(parts) + "}"

@@ -50,6 +50,10 @@ MAX_PINGS = 100
 # Maximum number of invalid lines whose reasons are kept.
 MAX_INVALID = 100
 
+# Default budget for the tools of a server: how many tokens their entries may have in a host's
+# context.
+BUDGET_TOKENS = 10_000
+
 # Default time limit of a whole run.
 TOTAL_SECONDS = 120.0
 
@@ -279,16 +283,23 @@ class Web:
         self, server: Any, seconds: float, note: Callable[[bytes], Any], intake: Intake
     ) -> None:
         self._fetcher = server.fetcher()
+        self._url = server.url
         self._seconds = seconds
         self._note = note
         self._intake = intake
 
     def exchange(
-        self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
+        self,
+        body: bytes,
+        id: Any = None,
+        headers: Mapping[str, str] = {},
+        method: str = "POST",
+        below: str = "",
     ) -> Reply:
         """Send an HTTP request and read its response until the answer to the request with this id.
 
-        Without an id, read the whole response, or only the head of an event stream.
+        Without an id, read the whole response, or only the head of an event stream. ``below`` is
+        appended to the path of the server's URL.
         """
         from ..http.fetch import AbortableRequest
 
@@ -299,7 +310,9 @@ class Web:
         cancel_timer = timer.after(seconds, request.abort)
         headers = {**HTTP_HEADERS, **headers}
         try:
-            with closing(self._fetcher.send(request, method, headers, body or None)) as response:
+            url = self._url.partition("?")[0].rstrip("/") + below if below else None
+            send = self._fetcher.send
+            with closing(send(request, method, headers, body or None, url)) as response:
                 content_type = response.headers.get("Content-Type", "")
                 if not content_type.startswith("text/event-stream"):
                     received = response.body(MAX_MESSAGE_BYTES)
@@ -358,6 +371,7 @@ class Probe:
     Attributes:
         call: The name and the arguments of the tool that may be called; None calls no tool.
         tool: The entry of that tool in ``tools/list``.
+        budget: The maximum of estimated tokens of all tools together.
         is_stateless: Whether the revision has no handshake.
         ping: A method that every server of the revision answers.
         opening: The result of `initialize` or `server/discover`; None before it is received.
@@ -375,6 +389,7 @@ class Probe:
         self.revision = revision
         self.call: Optional[tuple[str, dict[str, Any]]] = None
         self.tool: Any = {}
+        self.budget = BUDGET_TOKENS
         self.is_stateless = not revision.handshake
         self.ping = "server/discover" if self.is_stateless else "ping"
         self.opening: Any = None

@@ -6,6 +6,7 @@ With ``--reload`` the process restarts when a file changes.
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import socket
 import sys
@@ -18,10 +19,11 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, Mapping, Sequence
 
 from ..client.command import no_file
+from ..features.observers import FinishedRequest, observer
 from ..server.options import has_marks
 from ..server.server import Server
 from ..stdio.child import this_python
-from . import Parser, UsageError, print_error, print_stderr
+from . import Parser, UsageError, one_line, print_error, print_stderr
 
 # Interval at which ``--reload`` checks the files for changes.
 POLL_SECONDS = 1.0
@@ -57,6 +59,11 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
         action="store_true",
         help="restart when the file or a module in its folder changes",
     )
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="print one line on stderr for each request: its method, outcome and duration",
+    )
     options = parser.parse_args(arguments)
     for name in ("sse", "reload"):
         if getattr(options, name) and options.http is None:
@@ -65,6 +72,8 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
     if options.reload:
         return _reload(path, name, options, prog)
     server = find_server(load(path), name, path)
+    if options.verbose:
+        log_requests(server)
     if options.http is not None:
         return _serve_http(server, options, prog)
     server.run()
@@ -88,6 +97,38 @@ def _serve_http(server: Any, options: Namespace, prog: str) -> int:
         print_error(prog, error.strerror or str(error))
         return 3
     return 0
+
+
+def log_requests(server: Any) -> None:
+    """Print a line on stderr for each request that ends, and for each one that HTTP rejects."""
+    config = server._config
+    before = config.on_finished
+    report = observer(_print_request, server._registry.has_method)
+
+    def on_finished(*finished: Any) -> None:
+        report(*finished)
+        if before is not None:
+            before(*finished)
+
+    config.on_finished = on_finished
+    rejected = logging.getLogger("minimcp.http")
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s", "%H:%M:%S"))
+    rejected.addHandler(handler)
+    rejected.setLevel(logging.DEBUG)
+    rejected.propagate = False
+
+
+def _print_request(finished: FinishedRequest) -> None:
+    name = f" {finished.name}" if finished.name else ""
+    code = f" {finished.code}" if finished.code is not None else ""
+    session = f" session={finished.session}" if finished.session else ""
+    line = (
+        f"{time.strftime('%H:%M:%S')} {finished.method}{name}: {finished.outcome}{code} after "
+        f"{finished.seconds * 1000:.1f} ms{session}"
+    )
+    if sys.stderr is not None:
+        sys.stderr.write(f"{one_line(line)}\n")  # one write, because other threads print too
 
 
 def address(text: str) -> tuple[str, int]:
@@ -246,6 +287,8 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
     code = 2
     try:
         servers.append(find_server(load(path), name, path))
+        if options.verbose:
+            log_requests(servers[0])
         code = _serve_http(servers[0], options, prog)
     except UsageError as error:
         print_error(prog, str(error))
@@ -260,6 +303,8 @@ def _reload(path: str, name: str, options: Namespace, prog: str) -> int:
         command += ["--http", "{}:{}".format(*options.http)]
         if options.sse:
             command.append("--sse")
+        if options.verbose:
+            command.append("--verbose")
         os.chdir(folder)
         # exec does not run the functions that the file has registered with atexit.
         atexit._run_exitfuncs()

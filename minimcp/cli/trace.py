@@ -13,15 +13,17 @@ import signal
 import sys
 import threading
 import time
+from argparse import REMAINDER
 from contextlib import suppress
 from typing import Any, Callable, Optional, Sequence
 
 from ..engine.transport import LineSplitter, StreamTransport, TooLong, close_quietly, enlarge
 from ..errors import ConnectionLost
 from ..schema.mismatch import cut
+from ..stdio.child import this_python
 from ..stdio.streams import is_shared
 from ..testing import Entry, Transcript
-from ..testing.transcript import page_head, page_row
+from ..testing.transcript import page_head, page_row, save_side_by_side
 from ..text import printable
 from . import Parser, UsageError, split_command
 from .terminal import styled, wants_color
@@ -48,7 +50,7 @@ INDENT = " " * 13
 
 EXIT_CODES = "The exit code is the server's exit code, or 2 if the server cannot be started."
 
-USAGE_HINT = "to trace a server, write -- before its command, as in: {} -- {}"
+USAGE_HINT = "to trace a server, write its command, as in: {} python server.py"
 
 
 def trace_command(arguments: Sequence[str], prog: str) -> int:
@@ -61,8 +63,8 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
         EXIT_CODES,
     )
     parser.usage = (
-        f"{prog} [--html FILE] [--json] [--output FILE] -- COMMAND ...\n       {prog} "
-        "--html FILE JSONL"
+        f"{prog} [--html FILE] [--json] [--output FILE] [--] COMMAND ...\n       {prog} [...] URL\n"
+        f"       {prog} --html FILE JSONL ..."
     )
     parser.add_argument(
         "--html", metavar="FILE", help="also draw the messages, as a page to open in a browser"
@@ -71,29 +73,57 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
         "--json", action="store_true", help="write JSON Lines, which --html FILE JSONL can draw"
     )
     parser.add_argument("--output", metavar="FILE", help="write to this file (default: stderr)")
-    parser.add_argument("transcript", metavar="JSONL", nargs="*", help="a file written by --json")
+    parser.add_argument(
+        "words",
+        metavar="COMMAND",
+        nargs=REMAINDER,
+        help="the server's command, its file (server.py) or its URL; after --html FILE also "
+        "files that --json has written, which the page shows side by side",
+    )
     own, command = split_command(arguments)
     options = parser.parse_args(own)
-    if options.transcript and (command or not options.html or len(options.transcript) > 1):
-        words = [*options.transcript, *command]
-        if options.transcript[0].endswith(".py"):
-            words.insert(0, "python")
-        raise UsageError(USAGE_HINT.format(prog, " ".join(words)))
-    if options.transcript:
-        return _draw(options.transcript[0], options.html, prog)
+    if options.words and len(own) < len(arguments):
+        command.insert(0, "--")  # it belongs to the server's command
+    command = [*options.words, *command]
     if not command:
-        raise UsageError(USAGE_HINT.format(prog, "python server.py"))
-    return _trace(command, Recorder(options.output, options.html, options.json))
+        raise UsageError(USAGE_HINT.format(prog))
+    if options.html and options.words == command and all(map(_is_recording, command)):
+        return _draw(command, options.html, prog)
+    return _trace(_program(command), Recorder(options.output, options.html, options.json))
 
 
-def _draw(path: str, html: str, prog: str) -> int:
-    try:
-        transcript = Transcript.load(path)
-    except ValueError as error:
-        hint = USAGE_HINT.format(prog, path)
-        raise UsageError(f"{error}: create a transcript with {prog} --json; {hint}") from None
-    transcript.save_html(html)
-    print(f"{html}: {len(transcript)} entries, {len(transcript.breaches())} breaches")
+def _is_recording(word: str) -> bool:
+    """Return whether a word is the name of a recording, and not of a program."""
+    return word.endswith(".jsonl") or (
+        os.path.isfile(word) and not word.endswith(".py") and not os.access(word, os.X_OK)
+    )
+
+
+def _program(command: list[str]) -> list[str]:
+    """Return what to start for a command, a Python file, or a URL, which a bridge connects to."""
+    if len(command) == 1 and command[0].lower().startswith(("http://", "https://")):
+        python = this_python("a URL is traced through another Python process")
+        return [python, "-m", __name__.partition(".cli.")[0], "bridge", *command]
+    if command[0].endswith(".py") and not os.access(command[0], os.X_OK):
+        return [this_python("a Python file needs an interpreter"), *command]
+    return command
+
+
+def _draw(paths: list[str], html: str, prog: str) -> int:
+    transcripts = []
+    for path in paths:
+        try:
+            transcripts.append(Transcript.load(path))
+        except ValueError as error:
+            hint = USAGE_HINT.format(prog)
+            raise UsageError(f"{error}: create a transcript with {prog} --json; {hint}") from None
+    if len(transcripts) == 1:
+        transcripts[0].save_html(html)
+    else:
+        save_side_by_side(html, list(zip(paths, transcripts)))
+    entries = sum(map(len, transcripts))
+    breaches = sum(len(transcript.breaches()) for transcript in transcripts)
+    print(f"{html}: {entries} entries, {breaches} breaches")
     return 0
 
 
@@ -115,8 +145,8 @@ def _trace(command: list[str], recorder: Recorder) -> int:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"cannot start {command[0]}: {reason}: after -- write the program and its arguments, "
-            "as in -- python server.py"
+            f"cannot start {command[0]}: {reason}: write the program and its arguments, as in "
+            "python server.py"
         ) from None
     assert server.stdin is not None and server.stdout is not None
     for name in SIGNALS:
@@ -339,7 +369,8 @@ def _open(path: str) -> int:
 
 def as_text(entry: Entry, color: bool) -> str:
     """Return an entry as one or two lines of text, and a line for each breach."""
-    clock = time.strftime("%H:%M:%S", time.localtime(entry.time)) + f"{entry.time % 1:.3f}"[1:]
+    seconds, milliseconds = divmod(round(entry.time * 1000), 1000)
+    clock = time.strftime("%H:%M:%S", time.localtime(seconds)) + f".{milliseconds:03}"
     if entry.kind == "note":
         return styled(f"{clock} {printable(entry.message)}\n", "dim", color)
     details = f"{INDENT}{entry.size} B"

@@ -7,7 +7,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/server/utilities/pagina
 
 from __future__ import annotations
 
-import logging
 import threading
 from copy import copy
 from functools import partial
@@ -99,6 +98,9 @@ class Sessions:
 
     begin: Any = None
 
+    # Default seconds of silence in a call; None means no limit.
+    idle_timeout: Optional[float] = None
+
     def __init__(self, first: ClientSession, host: Host, timeout: Optional[float]) -> None:
         self.newest = first
         self.host = host
@@ -152,6 +154,7 @@ class Call:
         timeout: Seconds for the whole call; None means no limit.
         cancel: A token that another thread can cancel, or None.
         capability: A capability that the server must declare, or None.
+        idle_timeout: Seconds of silence in one request; None means no limit.
 
     Raises:
         CapabilityNotSupported: The server does not declare it.
@@ -164,14 +167,23 @@ class Call:
         timeout: Seconds,
         cancel: Cancel = None,
         capability: Optional[str] = None,
+        idle_timeout: Seconds = None,
     ) -> None:
         self._sessions = sessions
         self._host = sessions.host
+        # Runs around the requests of the program; None around those of the library itself.
+        self.middleware = sessions.host.middleware
         self.cancel = cancel
         if timeout is DEFAULT:
             self.deadline = Deadline(sessions.timeout)
         else:
             self.deadline = deadline_of("timeout", timeout)
+        if idle_timeout is DEFAULT:
+            idle_timeout = sessions.idle_timeout
+        if idle_timeout is not None:
+            from .idle import IdleDeadline
+
+            self.deadline = IdleDeadline(self.deadline, idle_timeout)
         self.session = sessions.newest
         if self.session.calls.cause is not None:
             self.session = sessions.after(self.session, self.deadline, cancel)
@@ -182,11 +194,31 @@ class Call:
             self.session.need(capability)
 
     def within(self, seconds: Optional[float], cancel: Cancel) -> Call:
-        """Return a part of this call, with a deadline and a token of its own."""
+        """Return a part of this call, with a deadline and a token of its own, and without
+        middleware."""
         part = copy(self)
+        part.middleware = None
         part.deadline = self.deadline.within(seconds)
         part.cancel = cancel
         return part
+
+    def around(self, method: str, params: Params, send: Callable[[str, Params], Result]) -> Result:
+        """Run the middleware of `connect`, if there is any, around a function that sends requests.
+
+        Args:
+            method: The method.
+            params: The params.
+            send: Sends a request with a method and params, and returns its result.
+        """
+        middleware = self.middleware
+        if middleware is None:
+            return send(method, params)
+        self.middleware = None  # it runs once for a call, however many requests this takes
+        try:
+            result: Result = middleware.run(method, params, send)
+            return result
+        finally:
+            self.middleware = middleware
 
     # ------------------------------------------------------------ one request
 
@@ -208,6 +240,9 @@ class Call:
         Args:
             first: The outcome of the first request if it was already sent, or None.
         """
+        if self.middleware is not None:
+            send = partial(self.request, on_progress=on_progress, raw=raw, first=first)
+            return self.around(method, params, send)
         sent = params
         outcome = first
         rounds = 0
@@ -402,6 +437,9 @@ class Call:
         """
         if cache not in USES:
             raise ValueError(f'cache must be "use", "refresh" or "bypass", not {cache!r}')
+        if self.middleware is not None:
+            send = partial(self.fetch, on_progress=on_progress, cache=cache, raw=raw)
+            return self.around(method, params, send)
         era = self.session.era
         if cache == "bypass" or method not in CACHEABLE or not era.revision.cache_hints:
             return self.request(method, params, on_progress, raw=raw)
@@ -561,10 +599,10 @@ class Call:
         """Log a malformed part of a result, as a warning only the first time."""
         reported = self._host.reported
         line = f"{self.session.name}: {method}: {fault}"
-        level = logging.DEBUG if line in reported else logging.WARNING
+        log_line = log.debug if line in reported else log.warning
         if len(reported) < MAX_REPORTED:
             reported.add(line)
-        log.log(level, "<-- %s", line)
+        log_line("<-- %s", line)
 
 
 def read_result(method: str, read: Callable[[Any], T], result: Params) -> T:

@@ -37,8 +37,10 @@ from .session import Cancel, OnProgress, Outcome, Params, check_token, repr_of, 
 if TYPE_CHECKING:
     from typing_extensions import ParamSpec
 
+    from ..extensions.client_events import Occurrences
     from ..extensions.client_skills import Skill
     from ..extensions.client_tasks import Task
+    from ..extensions.event_types import EventBatch, EventType, Occurrence
     from .subscriptions import Changes, ClientSubscriptions
 
     P = ParamSpec("P")
@@ -115,7 +117,8 @@ class Client:
     """A connection to one server, made by `connect`. It is thread-safe and a context manager.
 
     Every method that sends a request takes ``timeout=`` (seconds for the whole call; None means no
-    limit) and ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
+    limit), ``idle_timeout=`` (seconds without a response or progress; None means no limit) and
+    ``cancel=`` (a `CancelToken` that another thread can cancel), and raises what
     `request` raises. Methods that list or read also take ``cache=``: "use" returns a cached result
     that the server still allows to be used, "refresh" sends a request and caches the result, and
     "bypass" ignores the cache.
@@ -196,10 +199,12 @@ class Client:
         member: str,
         read: Callable[[Any], T],
         timeout: Seconds,
+        idle_timeout: Seconds,
         cancel: Cancel,
         cache: str,
     ) -> list[T]:
-        call = Call(self._sessions, timeout, cancel, method.partition("/")[0])
+        capability = method.partition("/")[0]
+        call = Call(self._sessions, timeout, cancel, capability, idle_timeout)
         return call.pages(method, member, read, cache)
 
     def request(
@@ -208,6 +213,7 @@ class Client:
         params: Optional[Mapping[str, Json]] = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raw: bool = False,
@@ -219,6 +225,8 @@ class Client:
             method: A method of the specification or one of the server's own.
             params: The params without what the library adds; None means no params.
             timeout: Seconds for the whole call; None means no limit. Progress does not extend it.
+            idle_timeout: Seconds without a response or progress, which is then requested; None
+                means no limit. Default: that of `connect`. Questions stop both clocks.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `request` returns. None does not request progress.
@@ -242,7 +250,7 @@ class Client:
             BaseException: Any exception that ``on_progress`` raises; the server is notified.
         """
         sent = _check_params(method, params)
-        return Call(self._sessions, timeout, cancel).fetch(
+        return Call(self._sessions, timeout, cancel, None, idle_timeout).fetch(
             method, sent, on_progress, raw=raw, cache=cache
         )
 
@@ -261,17 +269,26 @@ class Client:
         call = Call(self._sessions, DEFAULT, None)
         call.session.notify(method, sent, call.deadline)
 
-    def ping(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> float:
+    def ping(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> float:
         """Ping the server and return the seconds until it responded. Raises what `request`
         raises."""
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         began = time.monotonic()
         # Stateless revisions have no ping.
-        call.request("ping" if call.session.era.revision.handshake else "server/discover", {})
+        call.within(None, cancel).request(
+            "ping" if call.session.era.revision.handshake else "server/discover", {}
+        )
         return time.monotonic() - began
 
     def set_log_level(
-        self, level: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+        self,
+        level: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> None:
         """Request log messages of this level and above. Raises what `request` raises, and:
 
@@ -285,7 +302,7 @@ class Client:
         """
         if level not in LOG_LEVELS:
             raise ValueError(f"level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-        call = Call(self._sessions, timeout, cancel, "logging")
+        call = Call(self._sessions, timeout, cancel, "logging", idle_timeout)
         from . import subscriptions
 
         subscriptions.of(call.session).set_log_level(level, call.request)
@@ -332,7 +349,12 @@ class Client:
     # ------------------------------------------------------------ tools
 
     def list_tools(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[Tool]:
         """Return all tools of the server, from all pages of the list.
 
@@ -351,7 +373,7 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
-        return self._list_tools(Call(self._sessions, timeout, cancel, "tools"), cache)
+        return self._list_tools(Call(self._sessions, timeout, cancel, "tools", idle_timeout), cache)
 
     def _list_tools(self, call: Call, cache: str = "use") -> list[Tool]:
         tools = call.pages("tools/list", "tools", Tool.from_wire, cache)
@@ -371,10 +393,12 @@ class Client:
         arguments: Arguments = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         raise_on_error: bool = True,
         validate: Optional[bool] = None,
+        returns: Any = None,
         **misplaced: NoReturn,
     ) -> CallToolResult:
         """Call a tool and return its result.
@@ -383,6 +407,7 @@ class Client:
             name: The tool's name.
             arguments: Values by parameter name; None sends none.
             timeout: Seconds for the whole call; None means no limit. Default: that of `connect`.
+            idle_timeout: Seconds without progress or a result, as for `request`.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `call_tool` returns. None does not request progress.
@@ -390,13 +415,17 @@ class Client:
                 result, whose ``is_error`` is True.
             validate: Whether to check the structured result against the output schema of a listed
                 tool. None uses ``validate_results`` of `connect`.
+            returns: The type of the result's ``value``, such as ``list[Day]``, which is converted
+                by the rules for arguments of a tool. If there is only text, it may be JSON. None
+                leaves the value as decoded.
 
         Raises:
             ToolError: The tool failed; ``result`` is its result.
             InvalidParams: The server does not have the tool or rejected the arguments.
             CapabilityNotSupported: The server does not declare tools.
-            ProtocolViolation: The structured result does not match the output schema, or the schema
-                cannot be checked. ``result`` is the result.
+            ProtocolViolation: The structured result does not match the output schema or
+                ``returns``, or the schema cannot be checked. ``result`` is the result.
+            TypeError: ``returns`` has no JSON form.
             McpError: As `request`.
 
         Some revisions wrap a value as ``{"result": value}``. Only the output schema shows that, so
@@ -405,10 +434,18 @@ class Client:
         """
         if misplaced:
             refuse_as_arguments(name, misplaced, Client.call_tool)
-        call = Call(self._sessions, timeout, cancel, "tools")
+        convert = None
+        if returns is not None:
+            from .returns import converter  # few programs need it
+
+            convert = converter(returns)
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         validate = self._validates(validate)
         params = self._with_task(call, self._call_params(name, arguments))
-        return self._carry_out(call, params, None, on_progress, raise_on_error, validate)
+        result = self._carry_out(call, params, None, on_progress, raise_on_error, validate)
+        if convert is not None and not result.is_error:
+            convert(name, result)
+        return result
 
     def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
         """Return the params of a tool call. Raise InvalidParams if the config does not offer the
@@ -417,7 +454,7 @@ class Client:
             require_type(name, str, "a tool's name must be a str")
         offers = self._host.offers
         if offers is not None and not offers(name):
-            raise InvalidParams(f"Unknown tool: {one_line(name)}: the config does not offer it")
+            raise InvalidParams(f"Unknown tool: {one_line(name)}: it is not offered here")
         if arguments is None:
             return {"name": name}
         if type(arguments) is not dict:
@@ -452,21 +489,42 @@ class Client:
         Args:
             first: The outcome of the first request, or None to send it.
         """
+        sent = params
+
+        def send(method: str, params: Params) -> dict[str, Json]:
+            nonlocal sent
+            sent = params
+            return self._send_call(call, method, params, first, on_progress)
+
         try:
-            result = call.request("tools/call", params, on_progress, first=first)
+            result = call.around("tools/call", params, send)
         except ToolError as error:  # older servers report a failed tool by an error code
             if raise_on_error or error.result is None:
                 raise
             return error.result
+        return self._typed(call, str(sent.get("name")), result, raise_on_error, validate)
+
+    def _send_call(
+        self,
+        call: Call,
+        method: str,
+        params: Params,
+        first: Optional[Outcome],
+        on_progress: Optional[OnProgress],
+    ) -> dict[str, Json]:
+        """Send a tool call, again if necessary, and return its result, also from a task. See
+        `_carry_out` for the arguments."""
+        try:
+            result = call.request(method, params, on_progress, first=first)
         except HeaderMismatch:  # the tool was never listed, or its schema has changed since
             if call.session.header_params is None:
                 raise
             self._list_tools(call, "refresh")
-            result = call.request("tools/call", params, on_progress)
+            result = call.request(method, params, on_progress)
         except MethodNotFound:  # in revisions with a handshake, a tool may require a task
             if not self._requires_task(call, params["name"]):
                 raise
-            result = call.request("tools/call", {**params, "task": {}})
+            result = call.request(method, {**params, "task": {}})
         wire = result if result.get("resultType") == "task" else result.get("task")
         if wire is not None and "content" not in result:
             from ..extensions.client_tasks import Task
@@ -477,7 +535,7 @@ class Client:
             except BaseException:
                 task.give_up()
                 raise
-        return self._typed(call, params["name"], result, raise_on_error, validate)
+        return result
 
     def _requires_task(self, call: Call, name: str) -> bool:
         """Return whether the server lists the tool as one that must run as a task."""
@@ -532,6 +590,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: Literal[False] = False,
         validate: Optional[bool] = None,
@@ -542,6 +601,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool,
         validate: Optional[bool] = None,
@@ -551,6 +611,7 @@ class Client:
         calls: Sequence[tuple[str, Arguments]],
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         return_exceptions: bool = False,
         validate: Optional[bool] = None,
@@ -569,7 +630,7 @@ class Client:
             McpError: As `call_tool`, unless ``return_exceptions`` is True.
             TypeError: An item is not a pair.
         """
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         pairs: list[Any] = list(calls)
         for each in pairs:
             if not isinstance(each, (tuple, list)) or len(each) != 2:
@@ -579,9 +640,9 @@ class Client:
                 )
         validate = self._validates(validate)
         params = [self._with_task(call, self._call_params(*each)) for each in pairs]
-        outcomes: list[Optional[Outcome]] = [
-            *call.session.request_all("tools/call", params, call.deadline, cancel)
-        ]
+        outcomes: list[Optional[Outcome]] = [None] * len(params)
+        if call.middleware is None:  # otherwise each call is sent on a thread of its own
+            outcomes[:] = call.session.request_all("tools/call", params, call.deadline, cancel)
         if call.session.header_params is not None and any(
             isinstance(outcome, HeaderMismatch) for outcome in outcomes
         ):
@@ -596,6 +657,7 @@ class Client:
             for one, first in zip(params, outcomes):
                 # A deadline of its own: it is paused only while the host answers this call.
                 part = call.within(None, token)
+                part.middleware = call.middleware
                 work = partial(self._carry_out, part, one, first, validate=validate)
                 asks = isinstance(first, dict) and first.get("resultType") == INPUT_REQUIRED
                 # A call that has to wait runs on its own thread, so that it delays no other.
@@ -616,6 +678,7 @@ class Client:
         *,
         ttl: Optional[float] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Task:
         """Call a tool as a task and return without waiting for its end.
@@ -641,7 +704,7 @@ class Client:
         """
         from ..extensions.client_tasks import Task, need_tasks
 
-        call = Call(self._sessions, timeout, cancel, "tools")
+        call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         need_tasks(call)
         params = self._call_params(name, arguments)
         if call.session.era.revision.handshake:
@@ -688,7 +751,9 @@ class Client:
             )
         return Task(self, id)
 
-    def list_tasks(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Task]:
+    def list_tasks(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> list[Task]:
         """Return the tasks of this client that the server keeps.
 
         Arguments and exceptions are those of `list_tools`.
@@ -699,14 +764,19 @@ class Client:
         """
         from ..extensions.client_tasks import Task
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need("tasks.list")
         return call.pages("tasks/list", "tasks", partial(Task.read, self), "bypass")
 
     # ------------------------------------------------------------ resources
 
     def list_resources(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[types.Resource]:
         """Return all resources that the server lists, from all pages of the list.
 
@@ -718,11 +788,22 @@ class Client:
         https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
         return self._list(
-            "resources/list", "resources", types.Resource.from_wire, timeout, cancel, cache
+            "resources/list",
+            "resources",
+            types.Resource.from_wire,
+            timeout,
+            idle_timeout,
+            cancel,
+            cache,
         )
 
     def list_resource_templates(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[types.ResourceTemplate]:
         """Return all resource templates that the server lists, from all pages of the list.
 
@@ -733,7 +814,13 @@ class Client:
         """
         read = types.ResourceTemplate.from_wire
         return self._list(
-            "resources/templates/list", "resourceTemplates", read, timeout, cancel, cache
+            "resources/templates/list",
+            "resourceTemplates",
+            read,
+            timeout,
+            idle_timeout,
+            cancel,
+            cache,
         )
 
     def read_resource(
@@ -741,6 +828,7 @@ class Client:
         uri: str,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
         cache: str = "use",
@@ -759,7 +847,7 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/resources
         """
-        call = Call(self._sessions, timeout, cancel, "resources")
+        call = Call(self._sessions, timeout, cancel, "resources", idle_timeout)
         result = call.fetch(
             "resources/read", {"uri": require_type(uri, str, URI)}, on_progress, cache=cache
         )
@@ -767,7 +855,9 @@ class Client:
 
     # ------------------------------------------------------------ skills
 
-    def list_skills(self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> list[Skill]:
+    def list_skills(
+        self, *, timeout: Seconds = DEFAULT, idle_timeout: Seconds = DEFAULT, cancel: Cancel = None
+    ) -> list[Skill]:
         """Return the skills that the server lists, from all pages of the list. It may serve others.
 
         No file is read. Arguments and exceptions are those of `list_tools`.
@@ -777,12 +867,17 @@ class Client:
         """
         from ..extensions.client_skills import CAPABILITY, Skill
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need(CAPABILITY)
         return call.pages("skills/list", "skills", partial(Skill, self), "bypass")
 
     def read_skill(
-        self, skill: Union[str, Skill], *, timeout: Seconds = DEFAULT, cancel: Cancel = None
+        self,
+        skill: Union[str, Skill],
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
     ) -> Skill:
         """Read the ``SKILL.md`` of a skill and verify its size, digest and front matter.
 
@@ -802,7 +897,7 @@ class Client:
         """
         from ..extensions.client_skills import CAPABILITY, Skill, get_skill
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         call.session.need(CAPABILITY)
         if not isinstance(skill, Skill):
             uri = require_type(skill, str, "a skill must be a Skill or a URI (a str)")
@@ -810,10 +905,125 @@ class Client:
         skill.load(call)
         return skill
 
+    # ------------------------------------------------------------ events
+
+    def list_events(
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
+    ) -> list[EventType]:
+        """Return the event types that the server lists, from all pages of the list.
+
+        Arguments and exceptions are those of `list_tools`.
+
+        Raises:
+            CapabilityNotSupported: The server does not declare events.
+        """
+        from ..extensions.client_events import list_types
+
+        call = Call(self._sessions, timeout, cancel, idle_timeout=idle_timeout)
+        return list_types(call, cache)
+
+    def poll_events(
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        cursor: Optional[str] = None,
+        max_age: Optional[float] = None,
+        max_events: Optional[int] = None,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> EventBatch[Any]:
+        """Return the events since a cursor. Save ``batch.cursor`` every time for the next poll.
+
+        Exceptions are those of `request`, and:
+
+        Args:
+            name: The event type.
+            arguments: The arguments of the subscription; None means no arguments.
+            cursor: The position to begin after. None begins now: the batch has only a cursor.
+            max_age: Seconds; older events are left out. None leaves out none.
+            max_events: Maximum number of events; None means all, from at most 1,000 pages.
+                ``batch.more`` says whether some are left.
+
+        Raises:
+            CapabilityNotSupported: The server does not declare events.
+            EventError: The server rejected the subscription.
+        """
+        from ..extensions.client_events import params_of, poll
+
+        call = Call(self._sessions, timeout, cancel, idle_timeout=idle_timeout)
+        return poll(call, params_of(name, arguments, cursor, max_age), max_events)
+
+    def events(
+        self,
+        name: str,
+        arguments: Arguments = None,
+        *,
+        cursor: Optional[str] = None,
+        max_age: Optional[float] = None,
+        mode: Optional[str] = None,
+        on_gap: Optional[Callable[[Optional[str]], Any]] = None,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> Occurrences:
+        """Subscribe to events: ``with client.events("ticket.updated") as stream: ...``.
+
+        Arguments and exceptions are those of `poll_events`, and:
+
+        Args:
+            mode: "push", "poll", or None (push if the server offers it).
+            on_gap: Function that is called with the new cursor if events may be lost; None calls
+                nothing. The next event has ``missed`` set in any case.
+            timeout: Seconds until the subscription begins. It may then be silent forever.
+
+        Returns:
+            An iterator that blocks, reconnects and drops duplicates, and a context manager.
+        """
+        from ..extensions.client_events import Occurrences, params_of
+
+        call = Call(self._sessions, timeout, cancel)
+        params = params_of(name, arguments, cursor, max_age)
+        return Occurrences(self, call, params, mode, on_gap)
+
+    def on_event(
+        self,
+        name: str,
+        function: Callable[[Occurrence], Any],
+        arguments: Arguments = None,
+        *,
+        cursor: Optional[str] = None,
+        mode: Optional[str] = None,
+        timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> Occurrences:
+        """Call a function with each event, on the thread of this client's other callbacks.
+
+        Arguments and exceptions are those of `events`. Close the result to end it. An exception of
+        the function is logged.
+        """
+        from ..extensions.client_events import call_for_each
+
+        occurrences = self.events(
+            name, arguments, cursor=cursor, mode=mode, timeout=timeout, cancel=cancel
+        )
+        call_for_each(occurrences, function, self)
+        return occurrences
+
     # ------------------------------------------------------------ prompts
 
     def list_prompts(
-        self, *, timeout: Seconds = DEFAULT, cancel: Cancel = None, cache: str = "use"
+        self,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+        cache: str = "use",
     ) -> list[Prompt]:
         """Return all prompts of the server, from all pages of the list.
 
@@ -824,7 +1034,9 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
-        return self._list("prompts/list", "prompts", Prompt.from_wire, timeout, cancel, cache)
+        return self._list(
+            "prompts/list", "prompts", Prompt.from_wire, timeout, idle_timeout, cancel, cache
+        )
 
     def get_prompt(
         self,
@@ -832,6 +1044,7 @@ class Client:
         arguments: Optional[Mapping[str, Scalar]] = None,
         *,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         on_progress: Optional[OnProgress] = None,
     ) -> types.GetPromptResult:
@@ -854,7 +1067,7 @@ class Client:
         params: dict[str, Json] = {"name": require_type(name, str, "a prompt's name must be a str")}
         if arguments is not None:
             params["arguments"] = _texts(name, arguments)
-        call = Call(self._sessions, timeout, cancel, "prompts")
+        call = Call(self._sessions, timeout, cancel, "prompts", idle_timeout)
         result = call.request("prompts/get", params, on_progress)
         return call.read("prompts/get", types.GetPromptResult, result)
 
@@ -869,6 +1082,7 @@ class Client:
         template: Optional[str] = None,
         arguments: Optional[Mapping[str, Scalar]] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> types.Completion:
         """Return suggestions for an argument of a prompt or a variable of a resource template.
@@ -902,7 +1116,7 @@ class Client:
         require_type(value, str, "a value must be a str")
         params: dict[str, Json] = {"ref": ref, "argument": {"name": argument, "value": value}}
         chosen = None if arguments is None else _texts(prompt or template or "", arguments)
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         revision = call.session.era.revision
         if chosen is not None and revision.completion_context:
             params["context"] = {"arguments": chosen}
@@ -914,13 +1128,17 @@ class Client:
     # ------------------------------------------------------------ changes
 
     def _subscriptions(
-        self, do: Callable[[ClientSubscriptions, Deadline], T], timeout: Seconds, cancel: Cancel
+        self,
+        do: Callable[[ClientSubscriptions, Deadline], T],
+        timeout: Seconds,
+        idle_timeout: Seconds,
+        cancel: Cancel,
     ) -> T:
         """Run an operation on the subscriptions, and retry it when `Call.request` would retry a
         request."""
         from . import subscriptions
 
-        call = Call(self._sessions, timeout, cancel)
+        call = Call(self._sessions, timeout, cancel, None, idle_timeout)
         refusals: list[type] = []
         call.session.check()
         check_token(cancel)
@@ -930,7 +1148,14 @@ class Client:
             except NOT_RUN as refusal:
                 call.renew(refusal, refusals)
 
-    def subscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
+    def subscribe(
+        self,
+        uri: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> None:
         """Call ``on_resource_updated`` from now on when this resource, or one below it, changes.
 
         Exceptions are those of `request`, and:
@@ -945,17 +1170,37 @@ class Client:
 
         https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/subscriptions
         """
-        self._change(uri, True, timeout, cancel)
+        self._change(uri, True, timeout, idle_timeout, cancel)
 
-    def unsubscribe(self, uri: str, *, timeout: Seconds = DEFAULT, cancel: Cancel = None) -> None:
+    def unsubscribe(
+        self,
+        uri: str,
+        *,
+        timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
+        cancel: Cancel = None,
+    ) -> None:
         """Cancel a subscription. Arguments and exceptions are those of `subscribe`."""
-        self._change(uri, False, timeout, cancel)
+        self._change(uri, False, timeout, idle_timeout, cancel)
 
-    def _change(self, uri: str, wanted: bool, timeout: Seconds, cancel: Cancel) -> None:
+    def _change(
+        self, uri: str, wanted: bool, timeout: Seconds, idle_timeout: Seconds, cancel: Cancel
+    ) -> None:
         require_type(uri, str, URI)
-        self._subscriptions(
-            lambda of, deadline: of.change(uri, wanted, deadline, cancel), timeout, cancel
-        )
+
+        def send(method: str, params: Params) -> dict[str, Json]:
+            self._subscriptions(
+                lambda of, deadline: of.change(str(params["uri"]), wanted, deadline, cancel),
+                timeout,
+                idle_timeout,
+                cancel,
+            )
+            return {}
+
+        method = "resources/subscribe" if wanted else "resources/unsubscribe"
+        middleware = self._host.middleware
+        run = send if middleware is None else partial(middleware.run, send=send)
+        run(method, {"uri": uri})
 
     def listen(
         self,
@@ -966,6 +1211,7 @@ class Client:
         *,
         filters: Optional[Mapping[str, Json]] = None,
         timeout: Seconds = DEFAULT,
+        idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
     ) -> Changes:
         """Open a stream of changes: ``for change in client.listen(tools_list_changed=True): ...``.
@@ -1007,16 +1253,16 @@ class Client:
             tools_list_changed, prompts_list_changed, resources_list_changed, uris, filters or {}
         )
         return self._subscriptions(
-            lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, cancel
+            lambda of, deadline: of.listen(wanted, deadline, cancel), timeout, idle_timeout, cancel
         )
 
     def submit(self, function: Callable[P, T], *args: P.args, **keywords: P.kwargs) -> Future[T]:
         """Run a method of this client on another thread.
 
         Args:
-            function: A method of this client that takes ``cancel=``. The other arguments are passed
-                to it. A token among them still cancels the call; cancelling the future does not
-                cancel that token.
+            function: A method of this client, or another function that takes ``cancel=``. The other
+                arguments are passed to it. A token among them still cancels the call; cancelling
+                the future does not cancel that token.
 
         Returns:
             A `concurrent.futures.Future`. Its ``cancel()`` also cancels a running call on the
@@ -1025,20 +1271,7 @@ class Client:
         Raises:
             TypeError: ``function`` is not callable.
         """
-        if not callable(function):
-            raise TypeError(
-                "submit takes a method of this client and its arguments, as in "
-                f'client.submit(client.call_tool, "name", {{...}}), not {repr_of(function)}'
-            )
-        given: Any = keywords.get("cancel")
-        token = CancelToken()
-
-        def call() -> T:
-            with linked_token(given, token):
-                keywords["cancel"] = token
-                return function(*args, **keywords)
-
-        return spawn(self._host.pool, call, token)
+        return submit(self._host.pool, function, args, keywords)
 
     # ------------------------------------------------------------ the end
 
@@ -1085,6 +1318,24 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self.revision} on {self._sessions.newest!r}>"
+
+
+def submit(pool: Pool, function: Callable[..., T], args: Any, keywords: Any) -> Future[T]:
+    """Call a function that takes ``cancel=`` on a thread of a pool; see `Client.submit`."""
+    if not callable(function):
+        raise TypeError(
+            "submit takes a method and its arguments, as in "
+            f'client.submit(client.call_tool, "name", {{...}}), not {repr_of(function)}'
+        )
+    given: Any = keywords.get("cancel")
+    token = CancelToken()
+
+    def call() -> T:
+        with linked_token(given, token):
+            keywords["cancel"] = token
+            return function(*args, **keywords)
+
+    return spawn(pool, call, token)
 
 
 def spawn(pool: Pool, work: Callable[[], Any], token: CancelToken) -> CallFuture:

@@ -162,11 +162,14 @@ class Servers:
         where: The file's path, for messages; empty without a file.
         folder: The folder to which a relative ``cwd`` refers.
         table: Entries, or targets of `connect`, by name.
+        offers: Returns whether a server's tool is offered, in addition to what its entry says; None
+            adds nothing.
     """
 
     where: str
     folder: str
     table: Mapping[str, Any]
+    offers: Optional[Callable[[str, str], bool]] = None
 
     @property
     def names(self) -> list[str]:
@@ -202,15 +205,22 @@ class Servers:
                 f"{self.where or 'the config'} has no server {name!r}{meant} it has {known}"
             )
         entry = self.table[name]
+        found = ConfigEntry(entry)
         try:
             if isinstance(entry, Mapping):
-                return _Reader(self.where, self.folder).read(entry)
-            if self.where:
+                found = _Reader(self.where, self.folder).read(entry)
+            elif self.where:
                 raise ValueError(f"must be an object, not {described(entry)}")
         except ValueError as error:
             where = f"{self.where}: " if self.where else ""
             raise ValueError(f"{where}server {name!r}: {error}") from None
-        return ConfigEntry(entry)
+        if self.offers is None:
+            return found
+        offers = self.offers
+        first = found.offers
+        return found._replace(
+            offers=lambda tool: (first is None or first(tool)) and offers(name, tool)
+        )
 
 
 Config = Union[str, "os.PathLike[str]", Mapping[str, Any], Servers]

@@ -28,8 +28,8 @@ from typing import (
 
 from .. import __version__ as VERSION
 from ..engine.limits import Limits, check_interval
+from ..engine.output import tracer
 from ..engine.timer import Deadline
-from ..engine.transport import tracer
 from ..errors import (
     Busy,
     Cancelled,
@@ -51,7 +51,7 @@ from ..protocol.lifecycle import (
 from ..protocol.messages import Json, size_of
 from ..protocol.versions import BY_NAME, REVISIONS, Revision
 from ..schema.mismatch import keywords_shown, refuse_options
-from ..stdio.child import CLOSE_SECONDS, ChildTransport, StdioServer
+from ..stdio.child import CLOSE_SECONDS, TAIL, ChildTransport, StdioServer
 from ..types import Implementation
 from .calls import Sessions
 from .client import Client
@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from ..engine.transport import Transport
+    from ..extensions.cards import ServerCard
     from ..http.client import HttpServer
     from ..types import ElicitRequest, LogMessage, SampleRequest, SampleResult
     from .config import Config, ConfigEntry
@@ -72,10 +73,11 @@ if TYPE_CHECKING:
         def open_pipe(self) -> Transport:
             """Return the client's end of a new connection."""
 
-    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerObject]
+    Connectable = Union[str, Path, Sequence[str], StdioServer, HttpServer, ServerCard, ServerObject]
 
 LATE = frozenset(
     {
+        "extensions.client_events",
         "extensions.client_skills",
         "extensions.client_tasks",
         "http.client",
@@ -117,7 +119,7 @@ START_SECONDS = 60.0
 """Defaults of ``timeout`` and ``connect_timeout``. `connect` compares them by identity, because a
 config may replace a default but not a number that the program passed."""
 
-RESTART = "connect(..., restart=True) restarts the server at the next call"
+RESTART = "restart=True restarts the server at the next call"
 
 MAX_SHOWN_SOURCES = 3
 """How many members of an entry a message names together with their source."""
@@ -133,18 +135,21 @@ def connect(
     *,
     revision: str = "auto",
     timeout: Optional[float] = CALL_SECONDS,
+    idle_timeout: Optional[float] = None,
     connect_timeout: Optional[float] = START_SECONDS,
     probe_timeout: float = 5.0,
     restart: bool = False,
     ping_interval: Optional[float] = None,
     cache: bool = True,
     validate_results: bool = True,
+    middleware: Sequence[Callable[[Any, Callable[[], Any]], Any]] = (),
     handlers: Any = None,
     on_log: Optional[Callable[[LogMessage], Any]] = None,
     on_tools_changed: Optional[Callable[[], Any]] = None,
     on_resources_changed: Optional[Callable[[], Any]] = None,
     on_prompts_changed: Optional[Callable[[], Any]] = None,
     on_resource_updated: Optional[Callable[[str], Any]] = None,
+    on_restart: Optional[Callable[[], Any]] = None,
     sample: Optional[Callable[[SampleRequest], Union[str, SampleResult]]] = None,
     elicit: Optional[Callable[[ElicitRequest], Any]] = None,
     list_roots: Optional[Callable[[], Iterable[Rootlike]]] = None,
@@ -172,11 +177,13 @@ def connect(
 
     Args:
         target: A command or argument list (run without a shell), a ``.py``, ``.js`` or other file,
-            a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, or a name in
-            ``config``.
+            a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, a
+            `ServerCard`, or a name in ``config``.
         config: A host's file, such as "mcp.json", or a mapping of the same form.
         revision: "auto" probes, "handshake" does not, and a name permits only that revision.
         timeout: Seconds for one call (60; None means no limit). The clock stops during questions.
+        idle_timeout: Seconds of a call without progress or a result (None: no limit). Calls then
+            request progress by themselves. The clock stops during questions.
         connect_timeout: Seconds to start and negotiate (60; None means no limit).
         probe_timeout: Seconds of these after which a silent process gets the handshake (5).
         restart: Whether the next call after a loss starts the server again and renews the
@@ -185,11 +192,14 @@ def connect(
             pings without a response the connection is lost.
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
-        handlers: An object that has any of the next eight functions as methods.
+        middleware: Functions such as ``def log(call, call_next): return call_next()``, the first
+            outermost. They run around each call, on its thread; examples/by_hand.rst explains them.
+        handlers: An object that has any of the next nine functions as methods.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.
         on_tools_changed, on_prompts_changed, on_resources_changed: Called without arguments.
         on_resource_updated: Called with the URI of a changed resource; see `Client.subscribe`.
+        on_restart: Called without arguments after the server or its session was started again.
         sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`. This
             and the next two run on worker threads, several at the same time.
         elicit: Takes an `ElicitRequest`; returns a dict or dataclass to accept (in url mode an
@@ -218,7 +228,7 @@ def connect(
     given = dict(locals())
     for name in misspelled:
         field = name.replace("max_", "", 1)
-        if field in Limits.__dataclass_fields__:
+        if field in Limits.__match_args__:
             raise TypeError(
                 f"connect(...) no longer has an option {name}=: write limits=Limits({field}=...)"
             )
@@ -233,7 +243,7 @@ def connect(
     limits = require_type(
         Limits() if limits is None else limits, Limits, "limits must be Limits(...) or None"
     )
-    for name in ("timeout", "probe_timeout", "connect_timeout"):
+    for name in ("timeout", "idle_timeout", "probe_timeout", "connect_timeout"):
         deadline_of(name, given[name])
     check_interval("ping_interval", ping_interval)
     check_token(cancel)
@@ -255,6 +265,10 @@ def connect(
         cache=cache,
         connection=str(target) if config is not None else None,
     )
+    if middleware != ():
+        from .middleware import ClientMiddleware
+
+        host.middleware = ClientMiddleware(middleware)
     if found.entry is not None:
         host.offers = found.entry.offers
         if timeout is CALL_SECONDS and found.entry.timeout is not None:
@@ -296,9 +310,13 @@ def connect(
     except BaseException:
         host.close()
         raise
+    sessions.idle_timeout = idle_timeout
+    client = Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)
+    if host.middleware is not None:
+        host.middleware.attach(client)
     if not restart and isinstance(sessions.newest.transport, ChildTransport):
         sessions.newest.transport.advice = RESTART
-    return Client(sessions, send_shutdown=send_shutdown, validate_results=validate_results)
+    return client
 
 
 # ------------------------------------------------------------ connecting
@@ -356,7 +374,9 @@ class ConnectOptions(NamedTuple):
 
         Raises what `connect` raises.
         """
-        what = f"connect interpreted the target as {self.target.what}"
+        what = self.target.what
+        if self.target.entry is None:
+            what = f"connect interpreted the target as {what}"
         try:
             return self.open_session(
                 partial(self._begin_session, Deadline(self.connect_timeout), cancel, before)
@@ -394,14 +414,19 @@ class ConnectOptions(NamedTuple):
                     raise
                 return begin(self._open_pipe(), self.without_probe())
         except ConnectionLost as lost:  # the new exception carries everything that `lost` says
-            only = f" (only {self.wanted[0].name} was permitted)" if len(self.wanted) == 1 else ""
+            said, tail, lines = str(lost).partition(TAIL)
+            if len(self.wanted) == 1:
+                said += f" (only {self.wanted[0].name} was permitted)"
             hint = next((hint for text, hint in HINTS.items() if text in lost.stderr_tail), "")
             if lost.exit_code == 0:
-                hint = "a server runs until its stdin ends: does this program call server.run()?"
+                hint = (
+                    "a server runs until its stdin ends: does this program call server.run()? "
+                    "For a file that does not, the target is 'minimcp run FILE' in quotes"
+                )
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"
             raise ConnectionFailed(
-                f"{lost}{only}\n{hint}".rstrip("\n"),
+                f"{said}{tail}{lines}\n{hint}".rstrip("\n"),
                 exit_code=lost.exit_code,
                 signal=lost.signal,
                 stderr_tail=lost.stderr_tail,
@@ -693,6 +718,8 @@ def read_target(
 
         _refuse(local, "env and cwd do not apply to a server with a URL")
         return Target("a URL", HttpServer(target, **(web or {})), is_web=True)
+    if callable(getattr(target, "remote", None)):  # a ServerCard
+        target = target.remote()
     is_web = callable(getattr(target, "fetcher", None)) and not isinstance(target, type)
     if web and isinstance(target, str):
         from .command import refuse_address

@@ -96,6 +96,8 @@ class Host:
         connection: Optional[str] = None,
     ) -> None:
         self.connection = connection
+        # The `ClientMiddleware` of `connect`; None without any.
+        self.middleware: Any = None
         limits = limits or Limits()
         # All functions run in copies of the context in which the client was made.
         self.context = copy_context()
@@ -158,11 +160,11 @@ class Host:
         self.reported: set[str] = set()
         self.pool = Pool(limits.workers, name="minimcp-client")
         backlog_bytes = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
-        self._dispatcher = Dispatcher(backlog_bytes, self.context)
+        self._callbacks = CallbackThread(backlog_bytes, self.context)
 
     def close(self) -> None:
         """End the threads after their queued work. Idempotent."""
-        self._dispatcher.close()
+        self._callbacks.close()
         self.pool.close()
 
     def capabilities(self, revision: Revision) -> dict[str, Json]:
@@ -269,7 +271,7 @@ class Host:
         bytes."""
         function = self.functions.get(name)
         if function is not None:
-            self._dispatcher.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
+            self._callbacks.put(partial(function, *arguments), NOTIFICATION_BYTES + size)
 
     def queue_callback(self, notification: Notification) -> None:
         """Queue the callback for a notification."""
@@ -285,15 +287,18 @@ class Host:
         except ValueError as error:
             log.debug("<-- invalid %s: %s", method, error)
         else:
-            self.call(name, *arguments, size=size_of(params, self._dispatcher.waiting.max_bytes))
+            for argument in arguments:
+                if isinstance(argument, LogMessage):
+                    argument.connection = self.connection
+            self.call(name, *arguments, size=size_of(params, self._callbacks.waiting.max_bytes))
 
     def queue_for_extension(self, notification: Notification) -> bool:
         """Queue the handler of an extension for a notification. Return False if there is none."""
         method, params = notification
         function = self._notification_handlers.get(method)
         if function is not None:
-            size = size_of(params, self._dispatcher.waiting.max_bytes)
-            self._dispatcher.put(partial(function, params), NOTIFICATION_BYTES + size)
+            size = size_of(params, self._callbacks.waiting.max_bytes)
+            self._callbacks.put(partial(function, params), NOTIFICATION_BYTES + size)
         return function is not None
 
 
@@ -347,7 +352,7 @@ def _parts(name: str, given: Sequence[str], known: Sequence[str], handler: str) 
 # ------------------------------------------------------------ the dispatcher
 
 
-class Dispatcher:
+class CallbackThread:
     """One thread that runs callbacks in order. It starts with the first callback. Thread-safe.
 
     Args:
@@ -382,12 +387,13 @@ class Dispatcher:
                     log.error("a callback is delayed: %s", error)
 
     def _run(self) -> None:
-        for callback in iter(self.waiting.get, None):
-            try:
-                with exit_gate:
-                    self._context.copy().run(callback)
-            except BaseException as error:
-                log.error("a callback failed: %s", describe(error), exc_info=error)
+        for _ in iter(self.waiting.get, None):
+            for callback in iter(self.waiting.take, None):
+                try:
+                    with exit_gate:
+                        self._context.copy().run(callback)
+                except BaseException as error:
+                    log.error("a callback failed: %s", describe(error), exc_info=error)
 
     def close(self) -> None:
         """End the thread after the queued callbacks, and accept no new ones. Idempotent."""
@@ -425,7 +431,11 @@ CALLBACKS: dict[str, tuple[str, Optional[Callable[[Result], Any]]]] = {
 }
 
 # The functions that a host may pass; `connect` has a keyword of each name.
-NAMES = (*(kind.handler for kind in QUESTIONS.values()), *(name for name, _ in CALLBACKS.values()))
+NAMES = (
+    *(kind.handler for kind in QUESTIONS.values()),
+    *(name for name, _ in CALLBACKS.values()),
+    "on_restart",
+)
 
 # The functions that are called for notifications.
 NOTIFIED = frozenset(name for name, _ in CALLBACKS.values())

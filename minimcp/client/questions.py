@@ -124,6 +124,8 @@ def _read_elicit(
     if request.mode == "url":
         parse_web_url(request.url or "")
 
+        request.checker = _fields
+
         def consent(returned: Any) -> Result:
             answer = _as_answer(returned)
             _fields(answer.content)  # rejects False and the like, which are ambiguous
@@ -140,14 +142,11 @@ def _read_elicit(
     if "additionalProperties" not in request.schema:
         fields = request.schema.get("properties")
 
-    def write(returned: Any) -> Result:
-        answer = _as_answer(returned)
-        if answer.action != "accept":
-            return {"action": answer.action}
+    def complete(filled: Any) -> Result:
         # A field that is None was not filled in, unless the schema allows null or requires it.
         given = {
             name: value
-            for name, value in _fields(answer.content).items()
+            for name, value in _fields(filled).items()
             if value is not None or fits({name: None}) is None or name in needed
         }
         content = {**defaults, **given}
@@ -155,8 +154,21 @@ def _read_elicit(
         missing = [name for name in needed if name not in content]
         fault = check(content) if odd is None else unknown_field(given, odd, fields, missing)
         if fault is not None:
-            raise ValueError(f"the return value of elicit does not match the schema: {fault}")
-        return {"action": "accept", "content": content}
+            raise ValueError(str(fault))
+        return content
+
+    def write(returned: Any) -> Result:
+        answer = _as_answer(returned)
+        if answer.action != "accept":
+            return {"action": answer.action}
+        try:
+            return {"action": "accept", "content": complete(answer.content)}
+        except ValueError as error:
+            raise ValueError(
+                f"the return value of elicit does not match the schema: {error}"
+            ) from None
+
+    request.checker = complete
 
     return request, write
 

@@ -144,6 +144,7 @@ class Reconnector(Sessions):
             if self.closed:
                 begun.close()
             else:
+                self.host.call("on_restart")
                 subscriptions.of(begun).report_gap()
         except BaseException as error:
             log.debug("%s: not restarted: %s", lost.name, error)

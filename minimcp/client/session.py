@@ -265,6 +265,9 @@ class ClientSession(ConnectionRole):
         """
         if cancel is not None:
             check_token(cancel)
+        if deadline.on_progress is not None:
+            deadline.progressed()
+            on_progress = on_progress or deadline.on_progress
         on_item = None if on_progress is None else progress_reader(on_progress)
         make_params = partial(self.add_envelope, params, on_progress=on_progress)
         try:
@@ -307,7 +310,10 @@ class ClientSession(ConnectionRole):
         check_token(cancel)
         outcomes: list[Outcome] = []
         try:
-            requests = [(method, partial(self.add_envelope, one)) for one in params]
+            reports = deadline.on_progress
+            requests = [
+                (method, partial(self.add_envelope, one, on_progress=reports)) for one in params
+            ]
             calls = self.calls.start_all(requests, deadline=deadline)
         except (TypeError, ValueError) as error:
             problems = (explained(method, one, error) for one in params)

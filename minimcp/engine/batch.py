@@ -54,6 +54,9 @@ class Batch:
     ) -> None:
         """Add the response to one request. Send all responses when the last one is added.
 
+        Only the thread that ended the request does this, because two requests of one array may
+        have the same id, one after the other.
+
         Args:
             id: The id of the request.
             line: The encoded response; empty if there is none.
@@ -63,7 +66,7 @@ class Batch:
         """
         with self._lock:
             if id not in self._open:
-                return  # answered before, because the handler timed out
+                return
             self._open.remove(id)
             size = len(line) + sum(map(len, self._lines)) + 1
             if line and request is not None and size > self._sink.requests.max_bytes:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from copy import copy
-from dataclasses import dataclass, field
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Callable, Iterator, Optional, Sequence, Union
@@ -25,7 +24,6 @@ from ..protocol.messages import (
     encode,
     is_id,
     readable_ids,
-    size_of,
 )
 from ..text import one_line
 from .limits import BoundedQueue
@@ -43,13 +41,18 @@ NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 MIN_WAIT_SECONDS = 0.001
 
 # Maximum number of progress notifications that are queued for a slow callback, and their maximum
-# size in memory. Above this, the oldest are dropped, because the newest report says the most.
-MAX_PROGRESS = 1000
+# size as they were received, in bytes (their memory is at most 64 times as large; measuring it takes
+# as long as decoding them). Above this, the oldest are dropped, because the newest report says the
+# most. A fast callback may also fall behind, if another thread keeps the interpreter busy.
+MAX_PROGRESS = 10_000
 PROGRESS_BYTES = 1024 * 1024
 
 # Maximum number of pauses per call. Without it, a server could extend a deadline forever by asking
 # questions.
 MAX_PAUSES = 1000
+
+# The item of a call's queue that makes the waiting thread look at the deadline again.
+WAKE = None
 
 # The outcome of a call: its result, the peer's error, or the exception that the caller gets.
 Outcome = Union[Result, Failure, BaseException]
@@ -61,7 +64,6 @@ MakeParams = Callable[[Id], Result]
 OnItem = Optional[Callable[[Any], None]]
 
 
-@dataclass(eq=False, repr=False)
 class PendingCall:
     """A request that this side has sent and whose response has not arrived.
 
@@ -70,25 +72,43 @@ class PendingCall:
         method: The method of the request.
         on_item: Called with the params of each progress notification, in order, by the thread that
             waits for the call; None drops them.
-        queue: The queue of the waiting thread. Its items are the params of progress notifications,
-            this object when the call has ended, and None when the deadline has changed. Calls that
-            the same thread waits for share one queue.
+        queue: The queue of the waiting thread; None makes one. Its items are the params of progress
+            notifications, this object when the call has ended, and `WAKE` when the deadline has
+            changed. Calls that the same thread waits for share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """
 
-    id: Id
-    method: str
-    on_item: OnItem = None
-    queue: Any = field(default_factory=SimpleQueue)
-    outcome: Optional[Outcome] = None
-    deadline: Deadline = NEVER
     # Whether the request may have reached the peer.
     sent = True
     # Whether the call stays open for notifications, as `subscriptions/listen` does.
     stays_open = False
     # How often the deadline was paused.
     pauses = 0
+
+    def __init__(
+        self,
+        id: Id,
+        method: str,
+        on_item: OnItem = None,
+        queue: Any = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
+        self.id = id
+        self.method = method
+        self.on_item = on_item
+        self.queue: Any = SimpleQueue() if queue is None else queue
+        self.outcome: Optional[Outcome] = None
+        self.deadline = deadline
+
+    def report(self) -> bool:
+        """Call `on_item` with the oldest queued report. Return False if there is none."""
+        on_item = self.on_item  # another thread may set it to None
+        report = None if on_item is None else self.queue.take()
+        if report is None:
+            return False
+        on_item(report)  # type: ignore[misc]
+        return True
 
     def settle(self, outcome: Outcome) -> None:
         """Set the outcome. Only the thread that removed the call from the table may call this."""
@@ -127,7 +147,8 @@ class Calls:
         self._table: dict[Id, PendingCall] = {}
         self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
-        self._was_used = False
+        # Whether a call was started since the last `were_idle`. A list, which `through` shares.
+        self._was_used = [False]
 
     def through(
         self, send: Callable[[bytes, Deadline], bool], post: Callable[[bytes], object]
@@ -173,14 +194,19 @@ class Calls:
             found = call or found
         return found
 
-    def progress(self, params: Result) -> Optional[PendingCall]:
-        """Enqueue the params of a progress notification for their call, and return the call."""
+    def progress(self, params: Result, size: int) -> Optional[PendingCall]:
+        """Enqueue the params of a progress notification for their call, and return the call.
+
+        ``size`` is the size of the notification in bytes.
+        """
         token = params.get("progressToken")
         call = self.find(token)
         if call is None:
             log.debug("<-- progress for %s, which is not a pending call", token)
-        elif call.on_item is not None:
-            call.queue.offer(params, size_of(params, PROGRESS_BYTES))
+            return None
+        call.deadline.progressed()
+        if call.on_item is not None:
+            call.queue.offer(params, size)
         return call
 
     def pending(self) -> list[PendingCall]:
@@ -192,8 +218,8 @@ class Calls:
 
         Pings and calls that stay open do not count.
         """
-        was_used = self._was_used
-        self._was_used = False
+        was_used = self._was_used[0]
+        self._was_used[0] = False
         return not was_used and all(call.stays_open for call in self.pending())
 
     def ping(self, method: str, make_params: MakeParams) -> PendingCall:
@@ -218,7 +244,9 @@ class Calls:
         *,
         deadline: Deadline = NEVER,
     ) -> PendingCall:
-        """Send a request; `wait` returns its response. Over HTTP, `wait` sends it.
+        """Send a request; `wait` returns its response.
+
+        Over HTTP, the thread in `wait` sends it and reads the response; see `http/client.py`.
 
         Args:
             method: The method of the request.
@@ -250,7 +278,7 @@ class Calls:
         lines: list[bytes] = []
         queue = queue_for(on_item)
         sent = False
-        self._was_used = True
+        self._was_used[0] = True
         try:
             for method, make_params in requests:  # Rule 4: register before writing.
                 call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)
@@ -306,35 +334,37 @@ class Calls:
             ProtocolViolation: The response was invalid.
         """
         call.deadline = deadline
+        # The call whose outcome ends the wait: `call`, or the first one of the group that fails.
+        awaited = call
+        # The deadline, or `NEVER` after it has passed: the call times out only once.
         left = deadline
         try:
             with waiting():
-                while call.outcome is None or not call.queue.empty():
-                    item = None
+                while awaited.outcome is None or not awaited.queue.empty():
+                    seconds = left.to_wait()
                     try:
-                        seconds = left.to_wait()
-                        item = call.queue.get(seconds > 0, max(seconds, MIN_WAIT_SECONDS))
+                        item = awaited.queue.get(seconds > 0, max(seconds, MIN_WAIT_SECONDS))
                     except Empty:
-                        pass
-                    if isinstance(item, PendingCall):
+                        item = WAKE
+                    if isinstance(item, PendingCall):  # this call has ended
                         failed = isinstance(item.outcome, (Failure, BaseException))
                         if failed and item in group:
-                            call = item
+                            awaited = item
                         continue
-                    on_item = call.on_item  # another thread may set it to None
-                    if item is not None and on_item is not None:
-                        on_item(item)
-                    # Check this after a report, too: progress does not extend the deadline.
-                    if left.expired and call.outcome is None:
-                        self.time_out(call, about)
-                        left = NEVER  # another thread may be about to settle the call
+                    more = True
+                    while more:
+                        more = awaited.report()
+                        # Check this after a report, too: it may not extend the deadline.
+                        if left.expired and awaited.outcome is None:
+                            self.time_out(awaited, about)
+                            left = NEVER  # another thread may be about to settle the call
         except BaseException:
-            self.end(call, Cancelled("the caller gave up"))
+            self.end(awaited, Cancelled("the caller gave up"))
             raise
-        if isinstance(call.outcome, BaseException):
+        if isinstance(awaited.outcome, BaseException):
             # One lost connection ends many calls, and each caller needs its own exception.
-            raise copy(call.outcome)
-        return call.outcome
+            raise copy(awaited.outcome)
+        return awaited.outcome
 
     # ------------------------------------------------------------ outcomes
 
@@ -347,6 +377,8 @@ class Calls:
                 call = self._table.pop(match.id, None)
         if call is None:
             return False
+        if call.deadline.on_progress is not None:
+            call.deadline.progressed()
         call.settle(outcome)
         return True
 
@@ -370,10 +402,8 @@ class Calls:
     def time_out(self, call: PendingCall, about: Json = None, *, notify: bool = True) -> None:
         """End a call whose deadline has passed; see `wait` and `end`. Never blocks."""
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
-        seconds = call.deadline.seconds
-        error = RequestTimeout(
-            f"{self.name}: {called}: no answer within {seconds:g} s{self._remark()}"
-        )
+        reason = call.deadline.reason
+        error = RequestTimeout(f"{self.name}: {called}: {reason}{self._remark()}")
         self.end(call, error, notify=notify)
 
     def close(self, cause: BaseException) -> bytes:
@@ -406,7 +436,7 @@ class Calls:
                 deadlines.popitem()[1].resume()
             for call in self.pending():
                 if call.queue.empty():  # otherwise the waiting thread wakes for the next item
-                    call.queue.put(None)
+                    call.queue.put(WAKE)
 
         return resume
 

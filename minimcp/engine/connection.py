@@ -26,11 +26,30 @@ Five rules govern the threads. A comment names the rule at each place where it a
 
 `dispatch.py` decides where a message goes. The `ConnectionRole` decides how a request is handled.
 The `Transport` moves bytes.
+
+A connection ends in one of these ways. Each leads to `Connection._end`, which the reader thread
+runs once (or `close`, if the threads were not started):
+
+====================================== ================ =======================================
+Cause                                  Thread           What it does first
+====================================== ================ =======================================
+end of the input, or a reader failure  reader           nothing
+a failed write, or `write_timeout`     sender or writer `_write_failed` ends the calls; then the
+                                                        writer thread closes the transport
+no response to several pings           timer            `lose` ends the calls; then a worker
+                                                        calls `close`
+`close`                                any              with a grace, lets requests finish;
+                                                        cancels the calls; then `_release`
+`abandon` by the garbage collector     writer           calls `close`
+====================================== ================ =======================================
+
+`_end` ends the calls, unless an earlier cause did (rule 4). If the peer may still read, it lets
+running requests finish (`_drain`). Then it cancels the other requests, closes the writer and the
+transport (`_release`), and notifies the role (`connection_lost`).
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 from contextvars import Context, copy_context
 from copy import copy
@@ -49,16 +68,17 @@ from ..protocol.messages import (
     Notification,
     Request,
     decode,
-    diagnose_long,
     encode,
+    guess_from_ends,
 )
 from ..text import describe, one_line
 from .calls import Calls, MakeParams, PendingCall
 from .dispatch import Dispatcher
-from .incoming import Line, Route, RunningRequests, Sink
+from .incoming import Line, Route, Sink
 from .limits import Limits
 from .liveness import Pinged
 from .pool import Job, Pool, renewed_in_fork, waiting
+from .running import RunningRequests
 from .timer import NEVER, Deadline
 from .transport import TooLong, Transport
 
@@ -221,7 +241,9 @@ class Writer:
             return False
         if self._trace is not None:
             self._trace_lines(line)
-        with self._lock:
+        # Not a `with` block, which takes three times as long: every line comes here.
+        self._lock.acquire()
+        try:
             # Rule 2: write a small line directly if the queue is empty. While jobs wait for a
             # worker, more responses follow soon, and the writer thread joins them into one write.
             is_small = len(line) <= SMALL_BYTES
@@ -234,8 +256,11 @@ class Writer:
                     self._lines.put(None)
             if self._loss is None:
                 if line:
-                    self._enqueue(line, len(line))
+                    self.pending += len(line)
+                    self._lines.put((line, len(line), 0))
                 return True
+        finally:
+            self._lock.release()
         # Rule 5: without the lock, because `failed` may wait for the reader thread.
         raise self._failed(self._loss) from self._loss.__cause__
 
@@ -306,15 +331,17 @@ class Writer:
 
     def run(self) -> None:
         """Write queued lines until `close`, or until the connection is lost."""
+        loss: Optional[ConnectionLost] = None
         try:
             while self._write_some():
                 pass
-        except ConnectionLost as loss:
-            self._loss = self._loss or loss
+        except ConnectionLost as error:
+            loss = error
         except Exception as error:  # a bug must end the connection instead of stopping it silently
             log.error("%s: the writer failed: %s", self._transport.name, error, exc_info=error)
-            self._loss = self._loss or ConnectionLost(f"the writer failed: {describe(error)}")
+            loss = ConnectionLost(f"the writer failed: {describe(error)}")
         with self._changed:
+            self._loss = self._loss or loss
             self._changed.notify_all()
         self._failed(self._loss)
         self._transport.close()
@@ -468,7 +495,7 @@ class Connection(Sink, Pinged):
                         elif isinstance(message, Request):
                             dispatch(message, self, len(frame), self._admitted.append, headers)
                         else:
-                            self._dispatcher.receive(message)
+                            self._dispatcher.receive(message, len(frame))
                 if self._admitted:
                     # Rule 3. Submit all together, because a woken worker competes with this thread
                     # for the interpreter lock.
@@ -488,6 +515,7 @@ class Connection(Sink, Pinged):
         self._end(reason)
 
     def _run(self, job: Job) -> None:
+        """Run a request on a worker, or submit it again when the queued lines are written."""
         # Rule 2: do not start a handler while the queue is full, because its `send` would block.
         if self.writer.pending > self.writer.max_pending:
             self.writer.call(partial(self.pool.submit, partial(self._run, job)))
@@ -520,7 +548,7 @@ class Connection(Sink, Pinged):
         shown = frame.head + b" ... " + frame.tail
         limit = f"{frame.limit} bytes, the receiver's Limits.message_bytes"
         reason = f"a message is longer than {limit}"
-        broken = diagnose_long(frame.head, frame.tail, reason)
+        broken = guess_from_ends(frame.head, frame.tail, reason)
         if broken.kind == "response" and broken.id is None:
             log.warning(
                 "<-- a response is longer than %d bytes and its id is unreadable: all calls fail",
@@ -567,9 +595,9 @@ class Connection(Sink, Pinged):
         shown = one_line(text)
         self._invalid_lines += 1
         self.remark = f"; it wrote a line that is not a message: {shown}"
-        level = logging.WARNING if self._invalid_lines <= MAX_WARNINGS else logging.DEBUG
+        report = log.warning if self._invalid_lines <= MAX_WARNINGS else log.debug
         advice = "" if frame[:1] in b"[{" else f"; {PRINTED}"
-        log.log(level, "<-- a line that is not a message (%s%s): %s", broken.reason, advice, shown)
+        report("<-- a line that is not a message (%s%s): %s", broken.reason, advice, shown)
 
     def _refusal(self, broken: InvalidMessage) -> bytes:
         answer = Failure(broken.id, broken.code, broken.reason)

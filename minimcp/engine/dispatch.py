@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Union
 
 from ..errors import ConnectionLost, RpcError
 from ..log import logger
-from ..protocol.lifecycle import LISTEN
+from ..protocol.lifecycle import STREAMS
 from ..protocol.messages import (
     Failure,
     Notification,
@@ -77,7 +77,7 @@ class Dispatcher:
             RpcError: The message is a request inside an array, and is rejected.
         """
         if not isinstance(message, Request):
-            self.receive(message)
+            self.receive(message, size)
             return
         self._owner.was_active = True
         try:
@@ -87,6 +87,7 @@ class Dispatcher:
             peer, route = admitted
             if headers:
                 peer.principal = getattr(headers, "principal", None)
+                peer.headers = headers
             server = self._role.server
             start(IncomingRequest(message, peer, route, sink, size, server, headers, batch), run)
         except RpcError as error:
@@ -95,8 +96,11 @@ class Dispatcher:
             sink.requests.refused(message, error)
             sink.deliver(encode(failure(message.id, error)), False)
 
-    def receive(self, message: Union[Response, Failure, Notification]) -> bool:
+    def receive(self, message: Union[Response, Failure, Notification], size: int = 0) -> bool:
         """Handle a message that is not a request.
+
+        A server may omit ``size``, the message's bytes: its questions have no callback for
+        progress.
 
         Returns:
             False if the message is a response to an unknown call, or cancels an unknown request.
@@ -112,7 +116,7 @@ class Dispatcher:
             return self._end_stream(params) or self._cancel(params)
         self._owner.was_active = True
         if method == "notifications/progress":
-            self._owner.calls.progress(params)
+            self._owner.calls.progress(params, size)
         else:
             self._role.notified(message)
         return True
@@ -120,7 +124,7 @@ class Dispatcher:
     def _end_stream(self, params: Result) -> bool:
         """End a stream of change notifications, the only call that a server may cancel."""
         call = self._owner.calls.find(params.get("requestId"))
-        if call is None or call.method != LISTEN:
+        if call is None or call.method not in STREAMS:
             return False
         reason = one_line(params.get("reason"))
         return self._owner.calls.settle(
@@ -143,7 +147,7 @@ def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
     sink.requests.add(incoming, key)
     # If the peer had already left, the requests in the table were cancelled before this one was
     # added.
-    if sink.answered and sink.requests.end(incoming):
+    if sink.is_closed and sink.requests.end(incoming):
         incoming.token.cancel("the peer has disconnected")
     route = incoming.route
     if route.gate is not None:

@@ -1,13 +1,14 @@
-"""`IncomingRequest`: a request of the peer, from its arrival to its response.
+"""`IncomingRequest`: a request of the peer, from its arrival to its response. `Sink`: where the
+response goes.
+
+`running.py` has the states of a request, and the table of all of them.
 
 https://modelcontextprotocol.io/specification/2026-07-28/basic
-https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/cancellation
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from contextvars import Context
 from functools import partial
 from typing import (
@@ -18,13 +19,12 @@ from typing import (
     NamedTuple,
     Optional,
     Protocol,
-    Sequence,
     Union,
 )
 
-from ..errors import Cancelled, CapabilityNotSupported, InternalError, InvalidRequest, RpcError
+from ..errors import Cancelled, CapabilityNotSupported, InternalError, RpcError
 from ..log import logger
-from ..protocol.lifecycle import LISTEN, Peer
+from ..protocol.lifecycle import Peer
 from ..protocol.messages import (
     Failure,
     Id,
@@ -35,35 +35,20 @@ from ..protocol.messages import (
     encode,
     encode_progress,
     encode_result,
-    failure,
-    is_id,
-    size_of,
     wire_failure,
 )
 from ..types.meta import trace_context
 from .cancel import CancelToken
-from .limits import Limits
 from .pool import Job, Pool, this_thread, waiting
-from .rates import NotificationRate, Rate
+from .running import BEGIN, DONE, DUE, END, ENDED, LEAVE, NEW, RunningRequests
 from .timer import Deadline, Timeout
 
 if TYPE_CHECKING:
     from .calls import Calls, PendingCall
+    from .rates import NotificationRate
     from .shares import CountedClient, Place
 
 log = logger("minimcp.requests")
-
-# How long a question to a client waits for `notifications/initialized`.
-INITIALIZED_SECONDS = 5.0
-
-# Estimated memory of a queued request without its params.
-REQUEST_BYTES = 2048
-
-# While the queued requests have fewer bytes than this, or than this fraction of
-# ``Limits.backlog_bytes``, each counts with the length of its message. Above that, its memory is
-# measured, which takes as long as decoding it. It is at most 64 times the length of the message.
-UNMEASURED_BYTES = 64 * 1024
-UNMEASURED_FRACTION = 1 / 64
 
 # The notification that carries a log message.
 LOG_MESSAGE = "notifications/message"
@@ -76,11 +61,6 @@ Handler = Callable[["IncomingRequest"], Union[Result, str]]
 
 # The headers of requests that did not arrive over HTTP.
 NO_HEADERS: Mapping[str, str] = {}
-
-# Callback invoked when a request finishes. It receives the request, the `IncomingRequest` that ran
-# it (None if it was rejected), and the encoded response, the exception that rejected it, or None if
-# it was cancelled.
-OnFinished = Callable[[Request, Optional["IncomingRequest"], Union[bytes, Exception, None]], None]
 
 # Returned by a handler that does not respond itself. Another thread calls `Sink.respond` later.
 DEFERRED: Any = object()
@@ -106,298 +86,14 @@ class Route(NamedTuple):
     gate: Optional[Callable[[IncomingRequest], Route]] = None
 
 
-# ------------------------------------------------------------ the states of a request
-
-# Not in the table yet.
-NEW = "new"
-# In the queue of a pool, or run by the reader thread.
-QUEUED = "queued"
-# The handler is running or is in the queue of an executor. The request occupies one of
-# `Limits.requests`.
-RUNNING = "running"
-# No thread is running it: a stream of notifications, or a request that is answered later.
-OPEN = "open"
-# Answered or cancelled while it was queued. The thread that takes it from the queue skips it.
-ENDED = "ended"
-# Answered or cancelled, but its handler is still running or a thread is sending its response.
-FINISHING = "finishing"
-# Removed from the table.
-DONE = "done"
-
-# The request is added to the table.
-ADD = "add"
-# Its handler begins.
-BEGIN = "begin"
-# It is answered or cancelled. Only one thread succeeds in this.
-END = "end"
-# The thread that ran it has left its handler and has sent the response, if there is one.
-LEAVE = "leave"
-
-# The next state, by state and event. An event that is missing has no effect.
-TRANSITIONS: Mapping[str, Mapping[str, str]] = {
-    NEW: {ADD: QUEUED},
-    QUEUED: {BEGIN: RUNNING, END: ENDED, LEAVE: OPEN},
-    RUNNING: {END: FINISHING, LEAVE: OPEN},
-    OPEN: {END: DONE},
-    ENDED: {LEAVE: DONE},
-    FINISHING: {LEAVE: DONE},
-    DONE: {},
-}
-
-# States in which a response is due.
-DUE = frozenset({QUEUED, RUNNING, OPEN})
-# States in which a request occupies one of `Limits.requests`.
-OCCUPYING = frozenset({RUNNING, FINISHING})
-# States in which the bytes of a request count towards `Limits.backlog_bytes`. A server counts only
-# queued requests. A client also counts running ones, because a person may take a long time to
-# answer them.
-QUEUED_BYTES = frozenset({QUEUED, ENDED})
-HELD_BYTES = QUEUED_BYTES | OCCUPYING
-
-
-class RunningRequests:
-    """A table of the peer's requests that are not answered or whose handlers are still running.
-
-    A request is in the table from `add` until its state is `DONE` (or `ENDED`, if it was queued).
-    Only `advance` changes the state of a request in the table.
-
-    Args:
-        limits: The limits of the connection or session.
-        cap: The free slots of ``Limits.requests``: a list with one item per slot. A running request
-            removes an item and puts it back later. All connections of a server share one list. None
-            makes a list for this table. (A `Semaphore` would double the cost of a request here.)
-        until_answered: Whether the bytes of a request count towards ``Limits.backlog_bytes`` until
-            its handler has returned, as in a client. If False, they count until the handler begins.
-        on_finished: Called by the thread that ends a request; or None.
-
-    Attributes:
-        lock: Protects the table, the states and `IncomingRequest.latest`. It is held only for a few
-            statements.
-        max_bytes: Maximum size of a response, in bytes.
-
-    Thread-safe. May be used in signal handlers.
-    """
-
-    def __init__(
-        self,
-        limits: Limits,
-        cap: Optional[list[None]] = None,
-        *,
-        until_answered: bool = False,
-        on_finished: Optional[OnFinished] = None,
-    ) -> None:
-        self._limits = limits
-        self._cap = cap
-        self._counted = HELD_BYTES if until_answered else QUEUED_BYTES
-        self._on_finished = on_finished
-        self.max_bytes = float("inf") if limits.message_bytes is None else limits.message_bytes
-        self._max_queued = float("inf") if limits.backlog_bytes is None else limits.backlog_bytes
-        self._unmeasured = max(UNMEASURED_BYTES, self._max_queued * UNMEASURED_FRACTION)
-        if cap is None and limits.requests is not None:
-            self._cap = [None] * limits.requests
-        # Counts a request towards the share of its client (`CountedClient.admit`). None counts
-        # nothing.
-        self.admit: Optional[Callable[[], Place]] = None
-        self._table: dict[object, IncomingRequest] = {}
-        self.renew_in_fork()
-
-    def renew_in_fork(self) -> None:
-        """Drop all requests, because the parent process answers them."""
-        for request in self._table.values():
-            request.state = DONE
-        # The key of a request is its id or the `key` of `add`. While a request is `FINISHING`, the
-        # key is the request itself, because the peer may use the id again.
-        self._table = {}
-        # The bytes that count towards `Limits.backlog_bytes`.
-        self._bytes = 0
-        self._abandoned = False
-        self._refusal: Optional[str] = None
-        self.lock = threading.RLock()
-        # Notified when the table becomes empty.
-        self._changed = threading.Condition(self.lock)
-
-    def add(self, request: IncomingRequest, key: object = None) -> None:
-        """Add a request to the table.
-
-        Args:
-            request: The request.
-            key: Identifies the request in `cancel`; None means its id.
-
-        Raises:
-            InvalidRequest: Another request with this key is waiting for its response.
-            InternalError: The queued requests are too large, the client has too many requests, or
-                `refuse` was called.
-        """
-        request.key = request.request.id if key is None else key
-        request.size += REQUEST_BYTES
-        if self.admit is not None and not request.route.immediate:
-            request.place = self.admit()
-        if self._on_finished is not None:
-            request.arrived = time.monotonic()
-        if self._bytes + request.size > self._unmeasured:
-            request.size = REQUEST_BYTES + size_of(request.request.params, self._max_queued)
-        try:
-            with self.lock:
-                if request.key in self._table:
-                    raise InvalidRequest(f"the id {request.request.id!r} is already in use")
-                if self._refusal is not None:
-                    raise InternalError(self._refusal)
-                if self._bytes and self._bytes + request.size > self._max_queued:
-                    raise InternalError("too many requests are queued")
-                self._bytes += request.size
-                self._table[request.key] = request
-                request.state = TRANSITIONS[request.state][ADD]
-        except RpcError:
-            if request.place is not None:
-                request.place.leave()
-            raise
-
-    def advance(self, request: IncomingRequest, event: str, line: Optional[bytes] = None) -> bool:
-        """Move a request to its next state.
-
-        Several threads may try to `END` one request: its handler, its timeout, a cancellation, or
-        the thread that detects that the connection is lost. Only the first thread gets True and may
-        send a response. The others get False and send nothing.
-
-        Args:
-            request: The request.
-            event: `BEGIN`, `END` or `LEAVE`.
-            line: The response, if the event is `END`; None if the request is cancelled.
-
-        Returns:
-            False if the event has no effect in this state.
-
-        Raises:
-            InternalError: The event is `BEGIN`, and ``Limits.requests`` requests are running.
-        """
-        if event == LEAVE and request.place is not None:
-            request.place.leave()
-        with self.lock:
-            state = request.state
-            next_state = TRANSITIONS[state].get(event)
-            if next_state is None:
-                return False
-            # 1. Take or return one of the slots of `Limits.requests`.
-            if self._cap is not None and (state in OCCUPYING) != (next_state in OCCUPYING):
-                if state in OCCUPYING:
-                    self._cap.append(None)
-                else:
-                    try:
-                        self._cap.pop()
-                    except IndexError:
-                        limit = self._limits.requests
-                        raise InternalError(f"{limit} requests are already running") from None
-            # 2. Return the bytes of `Limits.backlog_bytes`.
-            if state in self._counted and next_state not in self._counted:
-                self._bytes -= request.size
-            # 3. Change the state.
-            request.state = next_state
-            # 4. Free the id as soon as no response is due. Remove the request when it is done.
-            if state in DUE and next_state not in DUE:
-                del self._table[request.key]
-                if next_state == FINISHING:
-                    request.key = request
-                    self._table[request] = request
-            elif next_state == DONE:
-                self._table.pop(request.key, None)
-                request.key = None  # if the key is the request, this ends a reference cycle
-            if not self._table:
-                self._changed.notify_all()
-        if event == END and self._on_finished is not None:
-            # Rule 5: without the lock, because this is user code.
-            request.run_in_context(self._on_finished, request.request, request, line)
-        return True
-
-    def end(self, request: IncomingRequest) -> bool:
-        """End a request without a response. Return False if it has ended already."""
-        return self.advance(request, END)
-
-    def refused(self, request: Request, error: Exception) -> None:
-        """Report a request that was rejected before `add`."""
-        if self._on_finished is not None:
-            self._on_finished(request, None, error)
-
-    def too_long(self, request: IncomingRequest, size: int) -> bytes:
-        """Return the error that replaces a response that is too long, and log a warning.
-
-        Args:
-            request: The request.
-            size: Length of the response, in bytes.
-        """
-        log.warning(
-            "the response to %s has %d bytes: an error is sent instead",
-            request.request.method,
-            size,
-        )
-        limit = f"{self.max_bytes} bytes, the sender's Limits.message_bytes"
-        return encode(
-            failure(
-                request.request.id,
-                InternalError(f"the answer is longer than {limit}: ask for less"),
-            )
-        )
-
-    def cancel(self, params: Result) -> bool:
-        """Handle `notifications/cancelled`, given its params. Return False if the id is unknown."""
-        key = params.get("requestId")
-        given = params.get("reason")
-        reason = given if isinstance(given, str) else None
-        request = self._table.get(key) if is_id(key) else None
-        if request is None or request.request.method == "initialize" or not self.end(request):
-            log.debug("cancelled: %s is unknown or finished", key)
-            return False
-        log.info("<-- cancelled %s %s: %s", request.request.method, key, reason)
-        if request.batch is not None:
-            # Now, because the handler may run for a long time before it responds.
-            request.batch.add(request.request.id, b"")
-        request.token.cancel(reason)
-        return True
-
-    def refuse(self, reason: str) -> None:
-        """Reject every request from now on, with this message."""
-        self._refusal = reason
-
-    def _due(self) -> list[IncomingRequest]:
-        return [request for request in list(self._table.values()) if request.is_due]
-
-    def interrupt(self, reason: str) -> None:
-        """Cancel every handler. If a handler still returns a result, the result is sent."""
-        for request in self._due():
-            request.token.cancel(reason)
-
-    def abandon(self, reason: str) -> None:
-        """Cancel every request without a response, because the peer cannot receive one."""
-        for request in self._due():
-            if self.end(request):
-                request.token.cancel(reason)
-        with self._changed:
-            self._abandoned = True
-            self._changed.notify_all()
-
-    def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until the table is empty or `abandon` is called. Return False on a timeout."""
-        with self._changed:
-            return self._changed.wait_for(
-                lambda: self._abandoned or not self._table, deadline.to_wait()
-            )
-
-    @property
-    def running(self) -> int:
-        """Number of requests whose handlers are running or are in the queue of an executor."""
-        return sum(request.state in OCCUPYING for request in list(self._table.values()))
-
-    def are_idle(self) -> bool:
-        """Return whether the table has no requests except streams of change notifications."""
-        return not self.running and all(each.request.method == LISTEN for each in self._due())
-
-    def __len__(self) -> int:
-        return len(self._due())
-
-
 class Sink:
     """Receives everything that belongs to an incoming request: its response and its notifications.
 
     Over stdio, the sink is the connection. Over HTTP, each response is a sink.
+
+    A response takes three steps. `IncomingRequest.answer` encodes a result or an exception,
+    `respond` ends the request, and `deliver` sends the line if no other thread has ended the
+    request. Other lines take one step: `send` waits until there is room for them, `post` does not.
 
     Attributes:
         requests: The requests whose responses go to this sink.
@@ -416,8 +112,9 @@ class Sink:
     # Identifies the connection or session of the requests; None if requests are stateless.
     origin: object = None
 
-    # Whether no more responses can be sent. If True, a new request is cancelled at once.
-    answered = False
+    # Whether no more responses can be sent, because the last one was sent or the peer has left. If
+    # True, a new request is cancelled at once. A connection is never closed in this sense.
+    is_closed = False
 
     def send(self, line: bytes) -> object:
         """Send a notification or a question.
@@ -455,12 +152,13 @@ class Sink:
         size = len(line) - 1
         if request.batch is None and size > self.requests.max_bytes:
             line = self.requests.too_long(request, size)
-        is_first = self.requests.advance(request, END, line)
-        if request.batch is not None:
-            request.batch.add(request.request.id, line if is_first else b"", wait, request)
-        elif is_first:
+        if not self.requests.advance(request, END, line):
+            return False
+        if request.batch is None:
             self.deliver(line, wait)
-        return is_first
+        else:
+            request.batch.add(request.request.id, line, wait, request)
+        return True
 
     def asking(self) -> Calls:
         """Return the `Calls` that send questions to the peer.
@@ -517,12 +215,16 @@ class IncomingRequest:
 
     Attributes:
         token: Cancels the handler.
-        state: One of the states at the top of this module. `RunningRequests.advance` changes it.
+        state: One of the states at the top of `running.py`. `RunningRequests.advance` changes it.
+        key: The key of the request in the table; see `RunningRequests.add`.
         timeout: The timeout of the handler; None if it has none.
         asker: Sends the handler's questions to the client; None before the first question.
+        questions: The pending questions of the handler, which `asking.ask_peer` has sent.
         interrupted: Whether a KeyboardInterrupt ended the handler.
-        latest: The request that the handler will answer: this one, or a later request that
-            `continue_with` has set. None after the handler has returned.
+        answering: The request that the handler answers and to which its notifications belong: this
+            one, or a later one that `continue_with` has set (only in 2026-07-28 over stdio and in
+            memory, and in `minimcp bridge`). None after the handler has returned. Changes hold
+            the lock of the table.
         context: The context of the handler, a copy of the sink's context; None before it runs.
         notification_rate: Limits the handler's progress and log notifications; None means no limit.
         retry_after: How long the client should wait before it sends the request again, in seconds.
@@ -558,7 +260,7 @@ class IncomingRequest:
         batch: Optional[ResponseBatch] = None,
     ) -> None:
         self.token = CancelToken()
-        self._questions: list[tuple[Calls, PendingCall]] = []
+        self.questions: list[tuple[Calls, PendingCall]] = []
         self.request = request
         self.peer = peer
         self.route = route
@@ -567,7 +269,7 @@ class IncomingRequest:
         self.server = server
         self.headers = headers
         self.batch = batch
-        self.latest: Optional[IncomingRequest] = self
+        self.answering: Optional[IncomingRequest] = self
         meta = request.params.get("_meta")
         token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = None
@@ -576,6 +278,8 @@ class IncomingRequest:
             self._progress_lock = threading.RLock()
         per_second = None if server is None else server.limits.notification_rate
         if per_second is not None:
+            from .rates import NotificationRate, Rate  # loaded late: few servers have this limit
+
             lock = threading.RLock() if self.progress_token is None else self._progress_lock
             self.notification_rate = NotificationRate(Rate(per_second), lock)
 
@@ -599,14 +303,20 @@ class IncomingRequest:
     def continue_with(self, other: IncomingRequest) -> None:
         """Let the handler of this request answer another request. This request has already ended.
 
-        From now on, the handler sees the params, the peer and the headers of the other request.
+        This is how a handler waits for an answer that arrives in a request:
+
+        1. The handler of the first request asks. The first request is answered with the question.
+        2. The second request brings the answer. `continue_with` sets `answering` to it.
+        3. The handler returns. `run` of the first request answers the second request.
+
+        From step 2 on, the handler sees the params, the peer and the headers of the other request.
         Cancelling that request cancels the handler. If the handler has returned, the other request
         gets an error response.
         """
         with self.sink.requests.lock:
-            returned = self.latest is None
+            returned = self.answering is None
             if not returned:
-                self.latest = other
+                self.answering = other
         if returned:
             other.answer(InternalError("the handler has returned"))
             return
@@ -642,7 +352,7 @@ class IncomingRequest:
     def run(self) -> None:
         """Run the handler and send its response. Never raises."""
         requests = self.sink.requests
-        outer = getattr(this_thread, "request", None)
+        outer = this_thread.request
         result: Any = None
         try:
             if not self.route.immediate:
@@ -657,27 +367,30 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not DEFERRED:
-            # The same as `take_latest`, without the cost of a function call.
-            with requests.lock:
-                latest = self.latest
-                self.latest = None
+            # As in `take_answering`, but every request comes here, and a `with` block is slow.
+            requests.lock.acquire()
+            try:
+                answering = self.answering
+                self.answering = None
+            finally:
+                requests.lock.release()
             if self.place is not None:
                 # Before the response, because the client may send its next request at once.
                 self.place.leave()
-            if latest is None or not latest.answer(result, not self.route.immediate):
+            if answering is None or not answering.answer(result, not self.route.immediate):
                 # The request was ended elsewhere. Stop threads that the handler has started.
                 self.token.cancel("the handler has returned")
         requests.advance(self, LEAVE)
 
-    def take_latest(self) -> Optional[IncomingRequest]:
-        """Return the request that the handler must answer, and set `latest` to None.
+    def take_answering(self) -> Optional[IncomingRequest]:
+        """Return the request that the handler must answer, and set `answering` to None.
 
         Return None if another thread has taken it. From now on, the handler cannot send anything.
         """
         with self.sink.requests.lock:
-            latest = self.latest
-            self.latest = None
-        return latest
+            answering = self.answering
+            self.answering = None
+        return answering
 
     def answer(self, result: Any, wait: bool = True) -> bool:
         """Send the response to this request. Never raises.
@@ -723,7 +436,7 @@ class IncomingRequest:
 
     def refuse(self, error: BaseException) -> None:
         """Respond with an error instead of running the handler. Never blocks, never raises."""
-        self.take_latest()
+        self.take_answering()
         self.sink.respond(self, self._failed(error), False)
         self.sink.requests.advance(self, LEAVE)
 
@@ -735,29 +448,42 @@ class IncomingRequest:
             log.error("the error data of %s cannot be encoded: %s", self.request.method, reason)
             return encode(Failure(found.id, found.code, found.message))
 
-    # ------------------------------------------------------------ notifications and questions
+    # ------------------------------------------------------------ notifications
 
     def send(self, method: str, params: Result) -> None:
         """Send a notification that belongs to this request.
 
-        The notification is dropped if `latest` has ended. Log messages are also dropped above
-        ``Limits.notification_rate``.
+        The notification is dropped if the request in `answering` has ended. Log messages are also
+        dropped above ``Limits.notification_rate``.
 
         Raises:
             Cancelled: The request was cancelled.
             ConnectionLost: The peer closed the connection or stopped reading.
         """
         self.check()
-        latest = self.latest
-        if latest is not None and latest.is_due and latest._may_send(method):
-            latest.sink.send(encode(Notification(method, params)))
+        answering = self.answering
+        if answering is not None and answering.is_due and answering._may_send(method):
+            answering.sink.send(encode(Notification(method, params)))
 
     def _may_send(self, method: str) -> bool:
         rate = self.notification_rate
         return rate is None or method != LOG_MESSAGE or rate.may_log()
 
-    def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
+    def progress(
+        self,
+        done: float,
+        total: Optional[float],
+        message: Optional[str],
+        *,
+        is_beat: bool = False,
+    ) -> None:
         """Send progress if the caller asked for it. Drop a report whose value does not increase.
+
+        Args:
+            done: The amount done so far.
+            total: The total amount; None if it is not known.
+            message: A text for people, or None.
+            is_beat: Whether a heartbeat sends it. Then the next report need not exceed it.
 
         Raises:
             TypeError, ValueError: ``done`` or ``total`` is not a finite number, or ``message`` is
@@ -765,127 +491,29 @@ class IncomingRequest:
             Cancelled, ConnectionLost: See `send`.
         """
         self.check()
-        latest = self.latest
-        if latest is None or not latest.is_due or latest.progress_token is None:
+        answering = self.answering
+        if answering is None or not answering.is_due or answering.progress_token is None:
             return
         line = encode_progress(
-            latest.progress_token,
+            answering.progress_token,
             done,
             total,
             message if self.peer.revision.progress_message else None,
         )
         # The lock only orders the reports of the handler's threads.
-        with latest._progress_lock:
-            if done <= latest._last_progress:
+        with answering._progress_lock:
+            if done <= answering._last_progress and not is_beat:
                 log.debug("progress %r of %s does not increase: dropped", done, self.request.method)
                 return
-            latest._last_progress = done
-            rate = latest.notification_rate
-            if rate is None or rate.may_report(partial(latest._report_later, line)):
-                latest.sink.send(line)
+            if not is_beat:
+                answering._last_progress = done
+            rate = answering.notification_rate
+            if rate is None or rate.may_report(partial(answering._report_later, line)):
+                answering.sink.send(line)
 
     def _report_later(self, line: bytes) -> None:
         if not self.token.cancelled:
             self.sink.post(line)
-
-    def ask(
-        self, questions: Sequence[tuple[str, Result]], seconds: Optional[float]
-    ) -> Union[list[Result], Failure]:
-        """Send questions to the peer and wait for all answers.
-
-        The handler's own timeout is paused while it waits. If one question fails, the others are
-        cancelled.
-
-        Args:
-            questions: The method and the params of each question.
-            seconds: How long to wait for all answers together; None means no limit.
-
-        Returns:
-            The results in the order of the questions, or the first error of the peer.
-
-        Raises:
-            RuntimeError: The handler has returned.
-            CapabilityNotSupported: The transport cannot send requests for this request.
-            Cancelled: The request was cancelled. The questions are cancelled, too.
-            RequestTimeout: The answers did not arrive in time.
-            ConnectionLost: The peer closed the connection or stopped reading.
-            ProtocolViolation: An answer was invalid.
-        """
-        if self.latest is None:
-            raise RuntimeError(
-                f"{self.request.method} has already been answered, so its handler cannot ask the "
-                "client"
-            )
-        calls = self.sink.asking()
-        pending: list[PendingCall] = []
-
-        def withdraw() -> None:
-            for call in pending:
-                calls.end(call, Cancelled(self.token.reason or "the request was cancelled"))
-
-        forget = self.token.on_cancel(withdraw)
-        if self.timeout is not None:
-            self.timeout.pause()
-        try:
-            self.wait_until_initialized()
-            self.check()
-            requests = [(method, lambda id, params=params: params) for method, params in questions]
-            pending = calls.start_all(requests)
-            self._questions += [(calls, call) for call in pending]
-            self.sink.asking()  # raises if `end_questions` was called before `_questions` was set
-            deadline = Deadline(seconds)
-            results = []
-            if self.token.cancelled:  # it may have been cancelled since `check`
-                withdraw()
-            for call in pending:
-                outcome = calls.wait(call, deadline, group=pending)
-                if isinstance(outcome, Failure):
-                    # The peer may have sent the cancellation before this error.
-                    self.check()
-                    return outcome
-                results.append(outcome)
-            return results
-        finally:
-            forget()
-            withdraw()  # if a question failed, others may be pending
-            self._questions = [each for each in self._questions if each[1] not in pending]
-            if self.timeout is not None:
-                self.timeout.resume()
-
-    def end_questions(self, error: Exception) -> None:
-        """End the pending questions with an error. Never blocks."""
-        for calls, call in list(self._questions):
-            calls.end(call, error, notify=False)
-
-    def wait_until_initialized(self) -> None:
-        """Wait until the peer has sent `notifications/initialized` or the request is cancelled.
-
-        Some clients never send it. After `INITIALIZED_SECONDS`, this logs a warning and does not
-        wait for the same peer again.
-
-        https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
-        """
-        peer = self.peer
-        if peer.initialized:
-            return
-        forget = self.token.on_cancel(_wake_uninitialized)
-        try:
-            with waiting(), _initialized:
-                _initialized.wait_for(
-                    lambda: peer.initialized or self.token.cancelled, INITIALIZED_SECONDS
-                )
-                is_late = not (peer.initialized or self.token.cancelled)
-                if is_late:
-                    set_initialized(peer)
-        finally:
-            forget()
-        if is_late:
-            log.warning(
-                "%s asks a question, but the client did not send notifications/initialized "
-                "within %g s",
-                self.request.method,
-                INITIALIZED_SECONDS,
-            )
 
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`. The thread does not occupy a worker slot while it waits.
@@ -925,8 +553,8 @@ class IncomingRequest:
 
         Do nothing if the request has already been answered or cancelled.
         """
-        latest = self.latest
-        if latest is not None and latest.answer(result, False):
+        answering = self.answering
+        if answering is not None and answering.answer(result, False):
             self.token.cancel(reason)
 
     def __repr__(self) -> str:
@@ -934,24 +562,20 @@ class IncomingRequest:
 
 
 # Notified when a peer is initialized, and when a request that waits for this is cancelled.
-_initialized = threading.Condition()
+initialized_changed = threading.Condition()
 
 
 def set_initialized(peer: Peer) -> None:
     """Record that a peer has sent `notifications/initialized`, and wake the waiting handlers."""
-    with _initialized:
+    with initialized_changed:
         peer.initialized = True
-        _initialized.notify_all()
-
-
-def _wake_uninitialized() -> None:
-    with _initialized:
-        _initialized.notify_all()
+        initialized_changed.notify_all()
 
 
 def current_request() -> Optional[IncomingRequest]:
     """Return the request whose handler runs on this thread, or None."""
-    return getattr(this_thread, "request", None)
+    request: Optional[IncomingRequest] = this_thread.request
+    return request
 
 
 def current_trace_context() -> dict[str, str]:
@@ -962,5 +586,5 @@ def current_trace_context() -> dict[str, str]:
     """
     incoming = current_request()
     if incoming is None:
-        return getattr(this_thread, "trace_context", {})
+        return this_thread.trace_context
     return incoming.trace_context()

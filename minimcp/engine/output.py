@@ -1,4 +1,4 @@
-"""`Outlet`: a stream that does not wait for its reader.
+"""`Outlet`: a stream that does not wait for its reader. `tracer`: writes each message to a stream.
 
 A thread that writes to a buffered stream holds the lock of its buffer. If no process reads the
 other end of the pipe, the thread never releases the lock, and other threads that print wait, too.
@@ -9,7 +9,6 @@ so it has no such lock. User code that may write to a stream runs inside `log.ex
 from __future__ import annotations
 
 import io
-import logging
 import os
 import select
 import stat
@@ -17,9 +16,10 @@ import sys
 import threading
 from collections import deque
 from contextlib import contextmanager, suppress
-from typing import Any, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional
 
-from ..log import exit_gate
+from ..log import exit_gate, logger
+from ..text import printable
 from .pool import renewed_in_fork
 
 # Maximum number of queued bytes. Above this, new output is dropped.
@@ -203,6 +203,53 @@ def open_outlet(stream: Any) -> Optional[Outlet]:
     return None
 
 
+def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
+    """Return the function that a connection calls for each line, made from ``trace=``.
+
+    Args:
+        trace: A text file, or a function that receives "-->" for a sent line or "<--" for a
+            received line, and the line. None for no trace. The first exception that it raises is
+            logged, and the connection continues.
+
+    Raises:
+        TypeError: `trace` is neither a text file nor a function.
+    """
+    if trace is None:
+        return None
+    if not callable(trace) and not callable(getattr(trace, "write", None)):
+        raise TypeError(f"trace must be a text file or a callable, not {type(trace).__name__}")
+    call = trace if callable(trace) else _file_tracer(trace)
+    failed: list[Exception] = []
+
+    def record(arrow: str, line: bytes) -> None:
+        try:
+            with exit_gate:
+                call(arrow, line.decode("utf-8", "replace"))
+        except Exception as error:
+            if not failed:
+                logger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
+            failed[:] = [error]
+
+    return record
+
+
+def _file_tracer(file: Any) -> Callable[[str, str], object]:
+    """Return a function that writes to a text file.
+
+    If the file has a descriptor, the function bypasses its buffer.
+    """
+    outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
+    if outlet is None:
+        return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")
+    encoding = file.encoding
+    errors = file.errors or "strict"
+
+    def write(arrow: str, text: str) -> None:
+        outlet.write(f"{arrow} {printable(text)}\n".encode(encoding, errors))
+
+    return write
+
+
 @contextmanager
 def never_blocking(*names: str) -> Iterator[None]:
     """Replace standard streams with an `Outlet`, in `sys` and in `logging` handlers.
@@ -243,6 +290,7 @@ def _move_handlers(old: Any, new: Any) -> None:
     Some handlers do not belong to a logger, because a `MemoryHandler` or a `QueueListener` passes
     records to them. So this uses the list of all handlers that `logging` flushes at exit.
     """
+    logging: Any = sys.modules.get("logging")
     for reference in list(getattr(logging, "_handlerList", ())):
         handler = reference()
         # The stream of `logging.lastResort` is a property that returns `sys.stderr`.

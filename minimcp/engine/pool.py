@@ -14,9 +14,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import deque
-from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Optional
 from weakref import WeakSet
 
 from ..log import exit_gate, logger
@@ -28,11 +27,20 @@ IDLE_SECONDS = 10.0
 
 Job = Callable[[], object]
 
-# State of the current thread:
-#   pool           the pool that counts this thread as running, or None
-#   request        the incoming request whose handler this thread runs
-#   trace_context  the trace context for calls that this thread makes for another thread's handler
-this_thread = threading.local()
+
+class _ThisThread(threading.local):
+    """State of the current thread. The class has the defaults, because reading a missing attribute
+    takes ten times as long."""
+
+    # The pool that counts this thread as running.
+    pool: Any = None
+    # The incoming request whose handler this thread runs.
+    request: Any = None
+    # The trace context for calls that this thread makes for another thread's handler.
+    trace_context: dict[str, str] = {}
+
+
+this_thread = _ThisThread()
 
 # Objects with locks or threads. Threads do not survive a fork, so `renew_in_fork` of each object is
 # called in the child process.
@@ -49,27 +57,26 @@ def renew_all_in_fork() -> None:
 getattr(os, "register_at_fork", lambda **_: None)(after_in_child=renew_all_in_fork)
 
 
-@contextmanager
-def waiting() -> Iterator[None]:
+class waiting:  # noqa: N801 (used like a function)
     """Do not count the current thread towards its pool's limit inside the block.
 
     Rule 3 of `connection.py`: enter this around every wait inside the library, so that a queued job
     can start while a handler waits. The one exception is a write to a slow HTTP peer. On a thread
     that no pool counts, this does nothing.
     """
-    pool: Optional[Pool] = getattr(this_thread, "pool", None)
-    if pool is None:
-        yield
-        return
-    this_thread.pool = None
-    pool.count(-1)
-    try:
-        yield
-    finally:
-        # The thread counts again even if the pool is then above its limit. No queued job starts
-        # until the pool is below the limit again.
-        pool.count(1)
-        this_thread.pool = pool
+
+    def __enter__(self) -> None:
+        self._pool: Optional[Pool] = this_thread.pool
+        if self._pool is not None:
+            this_thread.pool = None
+            self._pool.count_running(-1)
+
+    def __exit__(self, *_: object) -> None:
+        if self._pool is not None:
+            # The thread counts again even if the pool is then above its limit. No queued job starts
+            # until the pool is below the limit again.
+            self._pool.count_running(1)
+            this_thread.pool = self._pool
 
 
 class Pool:
@@ -80,7 +87,9 @@ class Pool:
     the next one. As a result, short jobs run on a few threads, with few switches between them, and
     no job waits behind a slow one while the limit allows another job.
 
-    If the system cannot start a thread, jobs wait for an existing one.
+    This always holds when the lock is free: if a job is queued and the limit allows it, a thread is
+    on its way to the queue, or the system could not start one. In that case jobs wait for a thread
+    that finishes another job, or for the next call of `_advance`.
 
     Args:
         size: Maximum number of jobs that run at the same time, not counting those inside `waiting`.
@@ -112,8 +121,8 @@ class Pool:
         # Jobs from `spawn` for which the system had no thread.
         self._without_thread: deque[Job] = deque()
         self._running = 0
-        # Whether a thread is on its way to the queue.
-        self._is_called = False
+        # Whether a thread was woken or started for the queue and has not reached it.
+        self._thread_is_coming = False
         # False until a job is submitted. So a worker thread that called `fork` ends after its job,
         # in the child process.
         self._keeps_idle_threads = False
@@ -143,7 +152,7 @@ class Pool:
         with self._lock:
             # If jobs are queued but no thread is on its way to them, the system could not start
             # one. Waiting behind those jobs could take forever, so this job starts first.
-            is_free = self._running < self._limit and not (self.queue and self._is_called)
+            is_free = self._running < self._limit and not (self.queue and self._thread_is_coming)
             if is_free:
                 self._running += 1
             else:
@@ -158,15 +167,15 @@ class Pool:
                     if turn in self.queue:
                         self.queue.remove(turn)
                     else:
-                        self.count(-1)
+                        self.count_running(-1)
                 raise
-        outer = getattr(this_thread, "pool", None)
+        outer = this_thread.pool
         this_thread.pool = self
         try:
             job()
         finally:
             this_thread.pool = outer
-            self.count(-1)
+            self.count_running(-1)
 
     def close(self) -> None:
         """End idle threads now, and busy threads after their current job. Queued jobs still run."""
@@ -175,8 +184,8 @@ class Pool:
                 self.spawn(bool)  # wakes the thread; `bool` does nothing
             self._keeps_idle_threads = False
 
-    def count(self, change: int) -> None:
-        """Add 1 or -1 to the number of running jobs, and start queued jobs if there is room."""
+    def count_running(self, change: int) -> None:
+        """Add `change` to the number of running jobs, and start queued jobs if there is room."""
         with self._lock:
             self._running += change
             if self.queue or self._without_thread:
@@ -191,7 +200,7 @@ class Pool:
         while self.queue and self._running < self._limit:
             if not isinstance(self.queue[0], threading.Event):
                 # The thread that reaches the queue wakes the next one.
-                self._is_called = self._is_called or self._wake_thread(None)
+                self._thread_is_coming = self._thread_is_coming or self._wake_thread(None)
                 break
             self._running += 1
             self.queue.popleft().set()
@@ -222,19 +231,22 @@ class Pool:
         inbox: SimpleQueue[Optional[Job]] = SimpleQueue()
         while True:
             is_counted = job is None
-            this_thread.pool = self if is_counted else None
             if job is None:
-                job = self._next(inbox, was_called=True)
-            while job is not None:
-                try:
-                    with exit_gate:  # a handler may print
+                with self._lock:
+                    self._thread_is_coming = False
+                    job = self._next(inbox, finished=False)
+            with exit_gate:  # a handler may print
+                while job is not None:
+                    this_thread.pool = self if is_counted else None
+                    try:
                         job()
-                except BaseException as error:  # jobs handle their exceptions, so this is a bug
-                    log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
-                job = None  # an idle thread must not keep a job's objects alive
-                job = self._next(inbox, was_counted=is_counted)
-                is_counted = True
-                this_thread.pool = self
+                    except BaseException as error:  # jobs handle their exceptions: this is a bug
+                        log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
+                    job = None  # an idle thread must not keep a job's objects alive
+                    job = self._next(inbox, finished=is_counted)
+                    is_counted = True
+                    if exit_gate.closed:
+                        exit_gate.stop_if_closed()
             this_thread.pool = None
             try:
                 # Not a timeout of 0, which waits forever in some Python versions.
@@ -246,25 +258,17 @@ class Pool:
                         return
                 job = inbox.get()  # it arrived after the timeout
 
-    def _next(
-        self,
-        inbox: SimpleQueue[Optional[Job]],
-        *,
-        was_called: bool = False,
-        was_counted: bool = False,
-    ) -> Optional[Job]:
+    def _next(self, inbox: SimpleQueue[Optional[Job]], *, finished: bool) -> Optional[Job]:
         """Take the next job from the queue, or mark the thread as idle and return None.
 
         Args:
             inbox: The inbox of the thread.
-            was_called: Whether the thread was woken or started for the queue.
-            was_counted: Whether the thread has counted as running until now.
+            finished: Whether the thread has finished a job that counts towards the limit.
         """
         # Not a `with` block, which takes three times as long: this runs between any two jobs.
         self._lock.acquire()
         try:
-            self._running -= was_counted
-            self._is_called = self._is_called and not was_called
+            self._running -= finished
             job: Optional[Job] = None
             while job is None and self.queue and self._running < self._limit:
                 first = self.queue.popleft()
@@ -275,7 +279,7 @@ class Pool:
                     job = first
             if job is None:
                 self._idle.append(inbox)
-            if self._without_thread or (self.queue and not self._is_called):
+            if self._without_thread or (self.queue and not self._thread_is_coming):
                 self._advance()
             return job
         finally:

@@ -189,9 +189,9 @@ class ClientPool:
         for job in jobs:
             self._shares.take_turn(self, partial(self._pool.submit, partial(self._run_last, job)))
 
-    def count(self, change: int) -> None:
-        """Add 1 or -1 to the number of the client's running jobs; see `Pool.count`."""
-        self._pool.count(change)
+    def count_running(self, change: int) -> None:
+        """Add `change` to the number of the client's running jobs; see `Pool.count_running`."""
+        self._pool.count_running(change)
         self._shares.count_turns(self, change)
 
     def _run(self, job: Job) -> None:

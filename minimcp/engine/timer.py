@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-import sched
 import threading
 import time
-from contextlib import suppress
+from heapq import heapify, heappop, heappush
 from typing import Callable, Optional
 
 from ..log import exit_gate, logger
@@ -22,6 +22,10 @@ MAX_WAIT_SECONDS = 86400.0
 LOOK_SECONDS = 0.02
 
 
+# Minimum number of cancelled calls in the heap of a `Timer` before they are removed.
+MIN_CANCELLED = 64
+
+
 class Deadline:
     """A point in time on the monotonic clock, or never. It can be paused.
 
@@ -30,10 +34,13 @@ class Deadline:
 
     Attributes:
         seconds: The value that was passed to the constructor.
+        on_progress: A function for progress that no caller wants, so that the peer reports it;
+            None asks for none.
 
     Thread-safe.
     """
 
+    on_progress: Optional[Callable[..., object]] = None
     _lock = threading.RLock()
 
     def __init__(self, seconds: Optional[float]) -> None:
@@ -41,6 +48,14 @@ class Deadline:
         self._at = math.inf if seconds is None else time.monotonic() + seconds
         self._left = 0.0
         self.pauses = 0
+
+    def progressed(self) -> None:
+        """Note that the peer has responded or reported progress, which extends no deadline."""
+
+    @property
+    def reason(self) -> str:
+        """The text for an error after this deadline has passed."""
+        return f"no answer within {self.seconds:g} s"
 
     def pause(self) -> None:
         """Stop the clock until `resume` has been called as often as `pause`."""
@@ -73,7 +88,7 @@ class Deadline:
     @property
     def expired(self) -> bool:
         """Whether the deadline has passed."""
-        return self.remaining() == 0.0
+        return (self._left if self.pauses else self._at - time.monotonic()) <= 0.0
 
     def within(self, seconds: Optional[float]) -> Deadline:
         """Return this deadline, or one in `seconds` if that is earlier; None means no limit."""
@@ -86,6 +101,11 @@ class Deadline:
 NEVER = Deadline(None)
 
 
+class _Entry(list):  # type: ignore[type-arg]
+    """One call of a `Timer`: its time, a number, and the function; None after it was called or
+    cancelled. A list, because lists are compared without Python code."""
+
+
 class Timer:
     """Calls functions after a delay, on one thread, which the first call to `after` starts.
 
@@ -93,12 +113,16 @@ class Timer:
     """
 
     def __init__(self) -> None:
+        self._numbers = itertools.count()
         self.renew_in_fork()
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
         """Drop all scheduled calls and forget the thread."""
-        self._scheduler = sched.scheduler(time.monotonic)
+        self._heap: list[_Entry] = []
+        # How many entries of the heap are cancelled. They are removed when they are the majority.
+        self._cancelled = 0
+        # Reentrant: a signal handler may start or cancel a call while this thread holds the lock.
         self._lock = threading.RLock()
         self._changed = threading.Event()
         self._started = False
@@ -109,29 +133,55 @@ class Timer:
         Returns:
             A function that cancels the call.
         """
-        entry = self._scheduler.enter(seconds, 0, callback)
+        entry = _Entry((time.monotonic() + seconds, next(self._numbers), callback))
         with self._lock:
+            heappush(self._heap, entry)
+            is_next = self._heap[0] is entry
             if not self._started:
                 threading.Thread(target=self._run, name="minimcp-timer", daemon=True).start()
                 self._started = True
-        self._changed.set()
+        if is_next:
+            self._changed.set()
 
         def cancel() -> None:
-            with suppress(ValueError):  # the function was called already
-                self._scheduler.cancel(entry)
+            with self._lock:
+                if entry[2] is None:
+                    return
+                entry[2] = None
+                self._cancelled += 1
+                if self._cancelled > MIN_CANCELLED and self._cancelled > len(self._heap) / 2:
+                    self._heap = [each for each in self._heap if each[2] is not None]
+                    heapify(self._heap)
+                    self._cancelled = 0
 
         return cancel
 
     def _run(self) -> None:
         while True:
             self._changed.clear()
+            self._changed.wait(self._call_due())
+
+    def _call_due(self) -> float:
+        """Call the functions that are due. Return the seconds until the next one."""
+        while True:
+            with self._lock:
+                while self._heap and self._heap[0][2] is None:
+                    heappop(self._heap)
+                    self._cancelled -= 1
+                if not self._heap:
+                    return MAX_WAIT_SECONDS
+                left: float = self._heap[0][0] - time.monotonic()
+                if left > 0:
+                    return min(left, MAX_WAIT_SECONDS)
+                entry = heappop(self._heap)
+                callback = entry[2]
+                entry[2] = None
             try:
                 with exit_gate:  # a callback of the user may print
-                    left = self._scheduler.run(blocking=False)
+                    callback()
             except Exception as error:  # a bug; the other functions must still be called
                 log.error("%s", error, exc_info=error)
-                continue
-            self._changed.wait(MAX_WAIT_SECONDS if left is None else min(left, MAX_WAIT_SECONDS))
+            del callback, entry  # the timer keeps nothing of a call
 
 
 # The timer of the process.

@@ -9,18 +9,14 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
 from __future__ import annotations
 
-import io
 import os
 import select
 import sys
 import threading
 from contextlib import suppress
-from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
+from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import ConnectionLost
-from ..log import exit_gate, logger
-from ..text import printable
-from .output import open_outlet
 
 try:
     import fcntl
@@ -154,6 +150,9 @@ class LineSplitter:
         """Return the lines that `chunk` completes, in order. The list may be empty."""
         lines = chunk.split(b"\n")
         last = lines.pop()
+        is_special = last or self.incomplete or self._is_first or self._is_cut or b"\r" in chunk
+        if not is_special and len(chunk) <= self._limit:
+            return [line for line in lines if line]  # whole lines, which is usual
         frames: list[Frame] = []
         for line in lines:
             if self.incomplete:
@@ -212,6 +211,8 @@ class _End:
         lock: The lock that a thread holds while it uses the descriptor.
         unblocked: Whether the descriptor was made non-blocking. The open file may be shared with
             other processes, so its mode must be restored.
+        closed: Whether `close` was called. The descriptors stay open until no thread uses them.
+            After that, `number` is -1.
     """
 
     unblocked = False
@@ -343,13 +344,13 @@ class StreamTransport(Transport):
         written = 0
         with end.lock:
             try:
-                # Rule 2: if the write cannot block and must not wait, do not call `poll` first.
-                ready = (
-                    end.closed or not (seconds or self._blocks) or end.poller.poll(seconds * 1000)
-                )
+                is_ready = True
+                # Rule 2: no `poll` if the write does not block and there is no time to wait.
+                if (seconds or self._blocks) and not end.closed:
+                    is_ready = bool(end.poller.poll(seconds * 1000))
                 if end.closed:
                     raise BrokenPipeError("the transport is closed")
-                if ready:
+                if is_ready:
                     written = os.write(end.number, data[:_AT_ONCE] if self._blocks else data)
             except BlockingIOError:
                 pass
@@ -432,50 +433,3 @@ def enlarge(number: int) -> None:
         fcntl.fcntl(number, operation, PIPE_BYTES)
     except (AttributeError, OSError):
         pass
-
-
-def tracer(trace: Any) -> Optional[Callable[[str, bytes], None]]:
-    """Return the function that a connection calls for each line, made from ``trace=``.
-
-    Args:
-        trace: A text file, or a function that receives "-->" for a sent line or "<--" for a
-            received line, and the line. None for no trace. The first exception that it raises is
-            logged, and the connection continues.
-
-    Raises:
-        TypeError: `trace` is neither a text file nor a function.
-    """
-    if trace is None:
-        return None
-    if not callable(trace) and not callable(getattr(trace, "write", None)):
-        raise TypeError(f"trace must be a text file or a callable, not {type(trace).__name__}")
-    call = trace if callable(trace) else _file_tracer(trace)
-    failed: list[Exception] = []
-
-    def record(arrow: str, line: bytes) -> None:
-        try:
-            with exit_gate:
-                call(arrow, line.decode("utf-8", "replace"))
-        except Exception as error:
-            if not failed:
-                logger("minimcp.trace").error("trace= failed: %r", error, exc_info=error)
-            failed[:] = [error]
-
-    return record
-
-
-def _file_tracer(file: Any) -> Callable[[str, str], object]:
-    """Return a function that writes to a text file.
-
-    If the file has a descriptor, the function bypasses its buffer.
-    """
-    outlet = open_outlet(file) if isinstance(file, io.TextIOWrapper) else None
-    if outlet is None:
-        return lambda arrow, text: file.write(f"{arrow} {printable(text)}\n")
-    encoding = file.encoding
-    errors = file.errors or "strict"
-
-    def write(arrow: str, text: str) -> None:
-        outlet.write(f"{arrow} {printable(text)}\n".encode(encoding, errors))
-
-    return write

@@ -32,7 +32,7 @@ PERMISSIONS = ("camera", "microphone", "geolocation", "clipboard_write")
 _SCRIPT = re.compile(r'<script src="minimcp-app\.js">\s*</script>', re.IGNORECASE)
 # A source of a Content Security Policy that names a host. It cannot end the directive or start
 # another source.
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9*._:\[\]-]+", re.IGNORECASE | re.ASCII)
+ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[a-z0-9*._:\[\]-]+", re.IGNORECASE | re.ASCII)
 
 
 @lru_cache(maxsize=None)
@@ -153,7 +153,7 @@ def _of_page(owner: str, options: Mapping[str, Any]) -> dict[str, Json]:
     for name, origins in csp.items():
         is_list = isinstance(origins, (list, tuple))
         if not is_list or not all(
-            isinstance(each, str) and _ORIGIN.fullmatch(each) for each in origins
+            isinstance(each, str) and ORIGIN.fullmatch(each) for each in origins
         ):
             raise ValueError(
                 f"{owner}: csp: {name} must be a list of origins such as"

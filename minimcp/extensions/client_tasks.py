@@ -219,6 +219,7 @@ class Task:
         return self._result
 
     def _until_ended(self, call: Call) -> None:
+        call.middleware = None  # polls are not calls of the program
         while self.id and self.status not in ENDED:
             session = call.session
             self._was_notified = False
@@ -232,9 +233,9 @@ class Task:
             finally:
                 session.listeners.pop(self, None)
             if call.deadline.expired and self.status not in ENDED:
-                seconds = call.deadline.seconds
+                reason = call.deadline.reason
                 raise RequestTimeout(
-                    f"{session.name}: the task {self.id} did not end within {seconds:g} s"
+                    f"{session.name}: the task {self.id} did not end in time: {reason}"
                 )
 
     def _notice(self, notification: Notification) -> None:
@@ -257,6 +258,7 @@ class Task:
     def _rest(self, call: Call, pause: Deadline) -> None:
         call.session.sleep(pause.within(NOTICE_SECONDS), call.cancel)
         wait_until(lambda: self._was_notified, self._changed, pause, call.cancel, call.session)
+        call.deadline.progressed()  # the server was not asked in the meantime
 
     def _be_asked(self, call: Call) -> None:
         """Wait in `tasks/result`, where the server asks its questions."""

@@ -62,7 +62,6 @@ class Extension(Feature):
         server: The server of this object; None if it has none.
     """
 
-    settings: Mapping[str, Json] = {}
     result_types: Mapping[str, Sequence[str]] = {}
 
     server: Any = None
@@ -107,8 +106,13 @@ class Extension(Feature):
         return found
 
     def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
-        """Return the capabilities, see `Feature.declare`. By default, the identifier with its
-        settings."""
+        """Return the capabilities, see `Feature.declare`.
+
+        By default, the identifier with its settings. An override that returns other members adds
+        them to the identifier: ``{"notes": {}}`` declares both. It returns ``{}`` to declare
+        nothing to this client, and ``{"notes": {}, "extensions": None}`` to declare the members
+        without the identifier.
+        """
         return {"extensions": {self.identifier: dict(self.settings)}}
 
     def routes(self) -> Mapping[str, Destination]:

@@ -22,9 +22,11 @@ from functools import partial
 from itertools import count
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
-from ..engine.incoming import BEGIN, LEAVE, IncomingRequest, Route, RunningRequests, Sink
+from ..engine.asking import ask_peer
+from ..engine.incoming import IncomingRequest, Route, Sink
 from ..engine.limits import Limits, check_number
 from ..engine.pool import Pool, renewed_in_fork
+from ..engine.running import BEGIN, LEAVE, RunningRequests
 from ..engine.timer import Deadline, timer
 from ..errors import (
     Cancelled,
@@ -172,7 +174,7 @@ class TaskRequest(IncomingRequest):
         self._numbers = count(1)
         # The version of the record that the client was last notified of.
         self.notified_version = 0
-        self.asker = QuestionChannel(self, before)
+        self.asker = _TaskChannel(self, before)
 
     def start(self) -> None:
         """Run the handler here, or on the executor of its tool. Never raises."""
@@ -200,7 +202,7 @@ class TaskRequest(IncomingRequest):
         """Send a notification on the session of the request. It is dropped if there is no
         session."""
         self.check()
-        if self.latest is not None and self._may_send(method):
+        if self.answering is not None and self._may_send(method):
             self._post(method, params)
 
     def _post(self, method: str, params: Result) -> None:
@@ -209,9 +211,21 @@ class TaskRequest(IncomingRequest):
             meta = {**params.get("_meta", {}), **self.related}
             session.post(encode(Notification(method, {**params, "_meta": meta})))
 
-    def progress(self, done: float, total: Optional[float], message: Optional[str]) -> None:
-        """Store a progress report as the task's status message. See `IncomingRequest.progress`."""
+    def progress(
+        self,
+        done: float,
+        total: Optional[float],
+        message: Optional[str],
+        *,
+        is_beat: bool = False,
+    ) -> None:
+        """Store a progress report as the task's status message. See `IncomingRequest.progress`.
+
+        A heartbeat is dropped, because a client asks for the status of a task.
+        """
         self.check()
+        if is_beat:
+            return
         encode_progress(0, done, total, message)  # rejects invalid values
         if message is None:
             message = f"{done:g}" if total is None else f"{done:g} of {total:g}"
@@ -227,7 +241,7 @@ class TaskRequest(IncomingRequest):
                     params["total"] = total
                 post = partial(self._post, "notifications/progress", params)
                 rate = self.notification_rate
-                if self.latest is not None and (rate is None or rate.may_report(post)):
+                if self.answering is not None and (rate is None or rate.may_report(post)):
                     post()
 
     def ask(
@@ -235,7 +249,7 @@ class TaskRequest(IncomingRequest):
     ) -> Union[list[Result], Failure]:
         """Ask through the task, which is `input_required` until the answers arrive.
 
-        See `IncomingRequest.ask` for arguments and exceptions.
+        See `ask_peer` for arguments and exceptions.
         """
         asked = {
             f"{method.partition('/')[0]}-{next(self._numbers)}": {
@@ -283,6 +297,16 @@ class TaskRequest(IncomingRequest):
         self.check()
         assert record is not None
         return record
+
+
+class _TaskChannel(QuestionChannel):
+    """Asks the questions of a task, through its record in the store."""
+
+    _incoming: TaskRequest
+
+    def send(self, questions: Sequence[tuple[str, Result]]) -> Union[list[Result], Failure]:
+        """Ask through the task; see `TaskRequest.ask`."""
+        return self._incoming.ask(questions, self._incoming.server.limits.ask_timeout)
 
 
 class _TaskSink(Sink):
@@ -825,7 +849,7 @@ class TaskRunner:
             for one in asked.values():
                 meta = {**one["params"].get("_meta", {}), **related}
                 questions.append((one["method"], {**one["params"], "_meta": meta}))
-            outcome = incoming.ask(questions, self._limits.ask_timeout)
+            outcome = ask_peer(incoming, questions, self._limits.ask_timeout)
             if isinstance(outcome, Failure):
                 error = {"code": outcome.code, "message": outcome.message, "data": outcome.data}
                 self._bank(key, {name: {"error": error} for name in asked})

@@ -113,7 +113,8 @@ class Tasks(TaskRunner, Extension):
             return super().declare(revision, principal)
         if revision.tasks == "core":
             listing: dict[str, Json] = {} if principal is None else {"list": {}}
-            return {"tasks": {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}}
+            tasks = {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            return {"tasks": tasks, "extensions": None}
         return {}
 
     def routes(self) -> Mapping[str, Destination]:

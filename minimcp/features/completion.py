@@ -84,6 +84,15 @@ class TextHandler(RegisteredFunction):
         }
         return self.signature.completed(self.signature.read_arguments(values))
 
+    def arguments_of(self, params: Mapping[str, Json]) -> dict[str, Any]:
+        texts = params.get("arguments") or {}
+        if not isinstance(texts, dict):
+            raise Mismatch("an object", texts)
+        for name, value in texts.items():
+            if not isinstance(value, str):
+                raise Mismatch("a string", value).inside(name)
+        return self.arguments(texts)
+
     def _may_lack(self, name: str) -> bool:
         """Return whether an empty string means that an argument was not given.
 
@@ -265,7 +274,7 @@ class Completions(Feature):
         """
         executor = self._config.executor
         if self._registry.loaded("mounting") is not None:
-            executor = self._referred(params).executor
+            executor = self.referred(params).executor
         route = route_to(self._serve, executor)
         if self._registry.loaded("rates") is None:
             return route
@@ -277,28 +286,38 @@ class Completions(Feature):
 
     def _serve(self, incoming: IncomingRequest) -> dict[str, Json]:
         params = incoming.request.params
-        owner = self._referred(params)
+        owner = self.referred(params, incoming)
+        access = self._registry.loaded("access")
+        if access is not None:
+            access.require(owner, incoming, {"arguments": chosen_arguments(params)})
         argument = _member(params, "argument", dict)
         name = _member(argument, "name", str)
         text = _member(argument, "value", str)
         if name not in owner.completers:
             raise InvalidParams(f"Unknown argument: {one_line(name)}")
-        context = params.get("context") or {}
-        chosen = context.get("arguments") or {} if isinstance(context, dict) else None
-        if not isinstance(chosen, dict) or not all(
-            isinstance(each, str) for each in chosen.values()
-        ):
-            raise InvalidParams("context must be an object, and its arguments an object of strings")
+        chosen = chosen_arguments(params)
         completer = owner.completers[name] or (lambda text, chosen: Completion([], 0, False))
         found = suggestions(
-            owner.run(Context(incoming), lambda: completer(text, chosen)), f"completing {name!r}"
+            owner.run_middleware(Context(incoming), lambda: completer(text, chosen)),
+            f"completing {name!r}",
         )
         closed: dict[str, Json] = incoming.server.finalize_result(
             found.to_wire(), incoming.peer.revision
         )
         return closed
 
-    def _referred(self, params: Mapping[str, Json]) -> TextHandler:
+    def referred(
+        self, params: Mapping[str, Json], incoming: Optional[IncomingRequest] = None
+    ) -> TextHandler:
+        """Return the prompt or template that a request names.
+
+        Args:
+            params: The params of the request.
+            incoming: The request, whose caller must be allowed to see it. None finds any.
+
+        Raises:
+            InvalidParams: There is none.
+        """
         ref = _member(params, "ref", dict)
         kind = ref.get("type")
         owner: Optional[TextHandler] = None
@@ -307,12 +326,25 @@ class Completions(Feature):
             owner = self._registry.feature("prompts").table.items.get(name)
         elif kind == "ref/resource":
             name = _member(ref, "uri", str)
-            owner = self._registry.feature("resources").template(name)
+            owner = self._registry.feature("resources").template(name, incoming)
         else:
             raise InvalidParams("the type of ref must be ref/prompt or ref/resource")
-        if owner is None:
+        if owner is None or (incoming is not None and owner.is_hidden(incoming)):
             raise InvalidParams(f"Unknown {kind[4:]}: {one_line(name)}")
         return owner
+
+
+def chosen_arguments(params: Mapping[str, Json]) -> dict[str, str]:
+    """Return the arguments that were chosen before a completion.
+
+    Raises:
+        InvalidParams: They are not an object of strings.
+    """
+    context = params.get("context") or {}
+    chosen = context.get("arguments") or {} if isinstance(context, dict) else None
+    if not isinstance(chosen, dict) or not all(isinstance(each, str) for each in chosen.values()):
+        raise InvalidParams("context must be an object, and its arguments an object of strings")
+    return chosen
 
 
 def _member(of: Mapping[str, Json], name: str, kind: type) -> Any:

@@ -8,12 +8,15 @@ leaves the queue and never runs. While a handler waits, it keeps the executor's 
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Callable, Optional, Protocol, Union
 from weakref import WeakSet
 
-from ..engine.incoming import BEGIN, DONE, Handler, IncomingRequest, Route
+from ..engine.incoming import Handler, IncomingRequest, Route
+from ..engine.running import BEGIN, DONE
+from ..engine.timer import timer
 from ..errors import RpcError
 from ..log import exit_gate, logger
 from ..server.feature import Feature
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from ..server.registry import Registry
 
 log = logger("minimcp.executors")
+
+# How long a request may wait for `Main.pump` before a warning is logged.
+PUMP_SECONDS = 1.0
 
 
 class HasSubmit(Protocol):
@@ -209,6 +215,8 @@ class Main(Executor):
         self._on_needed = on_needed
         self._stops = 0
         self._pumping: set[int] = set()
+        self._is_watched = False
+        self._has_warned = False
 
     def route_to(self, handle: Handler) -> Route:
         """Return a route to the `Main` of the server that serves the request."""
@@ -216,8 +224,29 @@ class Main(Executor):
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._changed.notify_all()
+        if not self._is_watched:
+            self._is_watched = True
+            with suppress(RuntimeError):  # the system cannot start the timer's thread
+                timer.after(PUMP_SECONDS, partial(self._look, key))
         if self._on_needed is not None and len(self._queue) == 1 and not self._pumping:
             incoming.sink.spawn(self._call_on_needed)
+
+    def _look(self, before: object) -> None:
+        """Warn once if no thread pumps. Called by the timer while requests are queued.
+
+        Args:
+            before: The key of the request that was the oldest one `PUMP_SECONDS` ago.
+        """
+        with self._changed:
+            key, oldest = next(iter(self._queue.items()), (None, None))
+            if oldest is None:
+                self._is_watched = False
+                return
+        if key is before and not self._pumping and not self._has_warned:
+            self._has_warned = True
+            text = '%s waits for executor="main": call server.pump() again and again in your loop'
+            oldest.sink.spawn(partial(log.warning, text, oldest.request.method))
+        timer.after(PUMP_SECONDS, partial(self._look, key))
 
     def _call_on_needed(self) -> None:
         try:
@@ -246,6 +275,7 @@ class Main(Executor):
             self._changed.wait_for(lambda: self._queue or self._stops != stops or over(), timeout)
             keys = list(self._queue)  # later requests wait for the next call
             self._pumping.add(me)
+            self._has_warned = False
         try:
             return sum(self._run(key) for key in keys)
         finally:

@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping, Optional, Se
 
 from .. import errors
 from ..engine.connection import Connection
-from ..engine.incoming import DEFERRED, LEAVE, Handler, IncomingRequest, Route, Sink
+from ..engine.incoming import DEFERRED, Handler, IncomingRequest, Route, Sink
 from ..engine.pool import renewed_in_fork, waiting
+from ..engine.running import LEAVE
 from ..log import logger
 from ..protocol.lifecycle import INPUT_REQUIRED, Peer
 from ..protocol.messages import Json, Request
@@ -94,11 +95,11 @@ class RerunChannel(QuestionChannel):
     ) -> None:
         super().__init__(incoming)
         self.strict = incoming.server.check_replay
-        # The number of the next round: one more than the number of times the client was asked.
-        self._rounds: int = 1
+        # How often the client was asked in earlier rounds.
+        self._times_asked: int = 0
         asked: Optional[Mapping[str, str]] = None
         if state is not None:
-            self._rounds = state["r"] + 1
+            self._times_asked = state["r"]
             self.round = state["run"] + 1
             self.call_id = state["cid"]
             asked = state["asked"]
@@ -120,7 +121,7 @@ class RerunChannel(QuestionChannel):
         """Raise `ToolError` if the client must not be asked again, because of ``Limits.rounds``."""
         most = self._incoming.server.limits.rounds
         peer = self._incoming.peer
-        if most is not None and not peer.revision.handshake and self._rounds > most:
+        if most is not None and not peer.revision.handshake and self._times_asked >= most:
             raise _too_many_rounds(most)
 
     def unasked(self) -> str:
@@ -132,7 +133,7 @@ class RerunChannel(QuestionChannel):
         return f"check_replay: {missing!r} was asked in an earlier run, but not in this run"
 
     def claims(self, asked: Optional[Iterable[SentQuestion]] = None) -> dict[str, Json]:
-        """Return the state that the next run needs.
+        """Return the state that the next run needs. It counts the round that asks the questions.
 
         Args:
             asked: The questions that the next run gets answers to; None takes the pending ones.
@@ -140,7 +141,7 @@ class RerunChannel(QuestionChannel):
         with self._lock:
             asked = list(self.pending.values()) if asked is None else asked
             return {
-                "r": self._rounds,
+                "r": self._times_asked + 1,
                 "run": self.round,
                 "cid": self.call_id,
                 "asked": {each.key: each.digest for each in asked},
@@ -149,8 +150,11 @@ class RerunChannel(QuestionChannel):
             }
 
 
-# Replaces the answers if a handler must stop waiting.
-_GIVE_WAY: Mapping[str, Json] = {}
+# How the wait of a handler ends: with a retry that brings the answers, because too many handlers
+# wait, or with a cancellation. A timeout is not among them, because the waiting thread notices it.
+ANSWERED = "answered"
+GAVE_WAY = "gave way"
+CANCELLED = "cancelled"
 
 
 class WaitingChannel(RerunChannel):
@@ -159,6 +163,9 @@ class WaitingChannel(RerunChannel):
     The thread that takes a waiting handler out of its `WaitingHandlers` decides how the wait ends:
     with a retry (`take_retry`), because too many others wait (`give_way`), at a timeout, or with
     the end of the connection.
+
+    A handler that gives way unwinds with `Suspend`. It sends nothing more, because the client
+    already has the questions. Its retry runs the handler from the top (`resume_or_run`).
     """
 
     def __init__(
@@ -169,12 +176,12 @@ class WaitingChannel(RerunChannel):
     ) -> None:
         super().__init__(incoming, state, responses)
         self._one_round = threading.Lock()  # threads of one handler take turns
-        # How the wait ends: the answers by key, `_GIVE_WAY`, or None if the handler is cancelled.
-        self._outcomes: SimpleQueue[Optional[Mapping[str, Json]]] = SimpleQueue()
+        # How the wait ends, with the answers by key if it is `ANSWERED`.
+        self._endings: SimpleQueue[tuple[str, Mapping[str, Json]]] = SimpleQueue()
 
     def again(self) -> WaitingChannel:
-        """Return the channel of another run for the same request."""
-        return WaitingChannel(self._incoming, {**self.claims(), "r": self._rounds - 1})
+        """Return the channel of another run for the same request, which asks nothing before it."""
+        return WaitingChannel(self._incoming, {**self.claims(), "r": self._times_asked})
 
     def binding(self) -> str:
         """Return what the retry must have in common with the request."""
@@ -183,12 +190,12 @@ class WaitingChannel(RerunChannel):
     def take_retry(self, retry: IncomingRequest, responses: Mapping[str, Json]) -> None:
         """Continue the handler as the handler of this request. Never blocks."""
         self._incoming.continue_with(retry)
-        self._outcomes.put(responses)
+        self._endings.put((ANSWERED, responses))
 
     def give_way(self) -> None:
         """Make the handler stop waiting, because too many others wait. Never blocks."""
-        self.gave_way = True
-        self._outcomes.put(_GIVE_WAY)
+        self.gave_way = True  # first: other threads of the handler must not ask now
+        self._endings.put((GAVE_WAY, {}))
 
     def cancel(self, reason: str) -> None:
         """Cancel the handler."""
@@ -214,20 +221,19 @@ class WaitingChannel(RerunChannel):
         self._check_rounds()
         incoming = self._incoming
         question = _asking(incoming, asked, self.claims(asked))
-        self._rounds += 1
+        self._times_asked += 1
         if incoming.timeout is not None:
             incoming.timeout.pause()
         try:
-            answers = self._wait(question, asked)
+            ending, answers = self._wait(question, asked)
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.resume()
-        if answers is _GIVE_WAY:
+        if ending == GAVE_WAY:
             with self._lock:
                 self.pending.update((each.key, each) for each in asked)
             raise Suspend
-        incoming.check()
-        assert answers is not None
+        incoming.check()  # raises if the ending is `CANCELLED`
         found = {}
         for each in asked:
             with log_invalid_answer(each):
@@ -238,27 +244,27 @@ class WaitingChannel(RerunChannel):
 
     def _wait(
         self, question: Mapping[str, Json], asked: list[SentQuestion]
-    ) -> Optional[Mapping[str, Json]]:
-        """Answer the request with a question, and return the next item of `_outcomes`."""
+    ) -> tuple[str, Mapping[str, Json]]:
+        """Answer the request with a question, and return how the wait ends."""
         incoming = self._incoming
         sink = self._incoming.sink
         state = question["requestState"]
         handlers: WaitingHandlers = incoming.server.feature("rounds").waiting
         seconds = incoming.server.limits.ask_timeout
-        forget = incoming.token.on_cancel(lambda: self._outcomes.put(None))
+        forget = incoming.token.on_cancel(lambda: self._endings.put((CANCELLED, {})))
         try:
             incoming.check()
             # Before the question is sent, because the retry may arrive at once.
             handlers.add(sink, state, self, incoming.server.limits.waiting_handlers)
-            latest = incoming.latest
-            if latest is None or not latest.answer(question):
+            answering = incoming.answering
+            if answering is None or not answering.answer(question):
                 raise errors.Cancelled("the request was answered in the meantime")
             with waiting():
-                return self._outcomes.get(timeout=seconds)
+                return self._endings.get(timeout=seconds)
         except Empty:
             if not handlers.remove(sink, state, self):
-                return self._outcomes.get()  # another thread is ending the wait
-            incoming.take_latest()
+                return self._endings.get()  # another thread is ending the wait
+            incoming.take_answering()
             raise errors.RequestTimeout(
                 f"{request_label(incoming)}: no answer to {one_line(asked[0].key)} within"
                 f" {seconds:g} s"
@@ -451,9 +457,19 @@ def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> No
 def end_round(
     incoming: IncomingRequest, again: Handler, result: Any, error: Optional[BaseException]
 ) -> Any:
-    """Finish one run of a handler.
+    """Finish one run of a handler that has asked something.
 
-    If questions are pending, return the result that asks them, and ignore the outcome of the run.
+    The first row that applies decides. From the fourth row on, the outcome of the run is
+    ignored.
+
+    ============================================ ==================================================
+    a mistake under ``check_replay``             error response
+    unwound, although the answers are here       run it again now (`QuestionChannel.ask_for_urls`)
+    no question is pending                       the outcome of the run
+    the handler gave way while it waited         no response: the client has the questions
+    a session with a handshake                   ask, wait for the answers, and run it again
+    otherwise                                    the result that asks the questions
+    ============================================ ==================================================
 
     Args:
         incoming: The request.
@@ -466,30 +482,31 @@ def end_round(
         BaseException: The exception of the run.
     """
     channel = incoming.asker
-    if isinstance(channel, RerunChannel) and (error is None or isinstance(error, Suspend)):
+    is_suspended = isinstance(error, Suspend)
+    if isinstance(channel, RerunChannel) and (error is None or is_suspended):
         channel.fault = channel.fault or channel.unasked()
-    if channel is not None and channel.fault:
+    if channel.fault:
         raise errors.InternalError(channel.fault)
-    if isinstance(channel, WaitingChannel) and isinstance(error, Suspend) and not channel.gave_way:
+    if is_suspended and isinstance(channel, WaitingChannel) and not channel.gave_way:
         incoming.asker = channel.again()
         return again(incoming)
-    if channel is None or not channel.pending:
+    if not channel.pending:
         if error is not None:
             raise error
         return result
-    if not isinstance(error, Suspend):
+    if not is_suspended:
         log.warning(
             "%s %s although a question is pending: let Suspend propagate, and catch Exception "
             "instead of BaseException",
             request_label(incoming),
             "continued" if error is None else f"raised {error!r}",
         )
-    asked = list(channel.pending.values())
     if channel.gave_way:
-        incoming.take_latest()
+        incoming.take_answering()
         return DEFERRED
+    asked = list(channel.pending.values())
     if incoming.peer.revision.handshake:
-        answers = _asked_now(incoming, asked)
+        answers = _asked_now(channel, asked)
         incoming.asker = RerunChannel(incoming, channel.claims(), answers)
         return again(incoming)
     return _asking(incoming, asked, channel.claims())
@@ -510,7 +527,7 @@ def _asking(
     return closed
 
 
-def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str, Any]:
+def _asked_now(channel: QuestionChannel, asked: list[SentQuestion]) -> dict[str, Any]:
     """Ask a client of a handshake session. Return the answers by key.
 
     If a question fails, the exception takes the place of each answer and is raised where the
@@ -518,7 +535,7 @@ def _asked_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> dict[str
     """
     answers: list[Any]
     try:
-        answers = list(ask_now(incoming, asked))
+        answers = list(ask_now(asked, channel.send))
         for each, answer in zip(asked, answers):
             read_result(each, answer)
     except (errors.Cancelled, errors.ConnectionLost):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..server.feature import Feature
+from ..server.feature import READERS, Feature
 from ..server.options import source_location
-from ..server.registered import Table, changing
+from ..server.registered import ServerConfig, Table, changing
 
 if TYPE_CHECKING:
     from ..server.registry import Registry
@@ -93,6 +93,15 @@ def _tables(registry: Registry) -> list[Table[Any]]:
     return tables
 
 
+def _load_readers(entry: Any, config: ServerConfig) -> None:
+    """Load the features that an entry of a mounted server needs here, such as its scopes."""
+    for option, reader in READERS.items():
+        if entry.options.get(option):
+            config.feature(reader)
+    if entry.hidden_by:
+        config.feature("visibility")
+
+
 def merged(table: Table[Any]) -> dict[str, Any]:
     """Return the entries of a table and of the tables mounted in it, by name.
 
@@ -105,6 +114,7 @@ def merged(table: Table[Any]) -> dict[str, Any]:
             key = table.normalize(prefix + entry.key)
             first = items.setdefault(key, entry)
             if first is entry:
+                _load_readers(entry, config)
                 items[key] = entry.offered_by(config, prefix)
             elif first.origin is not entry.origin:
                 hidden = source_location(entry.function)

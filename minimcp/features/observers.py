@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import threading
 import time
 from contextlib import suppress
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
-from ..engine.incoming import IncomingRequest, OnFinished, current_request
+from ..engine.incoming import IncomingRequest, current_request
+from ..engine.running import OnFinished
 from ..errors import Cancelled, ConnectionLost
 from ..log import logger
 from ..protocol.messages import ERROR_CODE, Id, Json, Request, to_json
@@ -126,7 +126,7 @@ def _outcome(ending: Union[bytes, Exception, None]) -> tuple[str, Optional[int]]
         return "cancelled", None
     if isinstance(ending, Exception):
         return "error", getattr(ending, "code", None)
-    code = re.match(ERROR_CODE, ending)
+    code = ERROR_CODE.match(ending)
     if code is not None:
         return "error", int(code[1])
     # Other results are not decoded.

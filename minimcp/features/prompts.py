@@ -66,12 +66,8 @@ class RegisteredPrompt(TextHandler):
         Raises:
             InvalidParams: An argument is missing, unknown or has a wrong value.
         """
-        texts = incoming.request.params.get("arguments") or {}
         try:
-            for name, value in texts.items():
-                if not isinstance(value, str):
-                    raise Mismatch("a string", value).inside(name)
-            arguments = self.arguments(texts)
+            arguments = self.arguments_of(incoming.request.params)
         except Mismatch as error:
             raise InvalidParams(f"{one_line(self.key)}: {error}") from None
         return self.invoke(incoming, arguments)

@@ -27,15 +27,17 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Sequence,
     Union,
 )
 
 from .. import errors, types
+from ..engine.asking import ask_peer
 from ..engine.incoming import IncomingRequest
 from ..engine.limits import check_number
 from ..log import logger
 from ..protocol.lifecycle import Peer, lacks
-from ..protocol.messages import Failure, Json, to_json
+from ..protocol.messages import Failure, Json, Result, to_json
 from ..protocol.urls import parse_web_url
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
@@ -119,8 +121,9 @@ class Elicit(ClientQuestion):
     def read(self, result: dict[str, Json]) -> types.Answer:
         answer = _answer(result)
         content = result.get("content")
-        if answer:
+        if answer.action == "accept":
             answer.content = self.form.read({} if content is None else content)
+        answer.has_booleans = self.form.has_booleans
         return answer
 
 
@@ -387,7 +390,7 @@ class QuestionChannel:
         Raises: see `Context.ask_all`.
         """
         self._incoming.check()
-        if self._incoming.latest is None:
+        if self._incoming.answering is None:
             raise RuntimeError(
                 f"{self._incoming.request.method} has been answered, so its handler cannot ask"
                 " questions"
@@ -456,8 +459,13 @@ class QuestionChannel:
             )
         return {
             each.key: read_result(each, result)
-            for each, result in zip(asked, ask_now(self._incoming, asked))
+            for each, result in zip(asked, ask_now(asked, self.send))
         }
+
+    def send(self, questions: Sequence[tuple[str, Result]]) -> Union[list[Result], Failure]:
+        """Send questions to the client, and wait for all answers; see `ask_peer`."""
+        incoming = self._incoming
+        return ask_peer(incoming, questions, incoming.server.limits.ask_timeout)
 
     def ask_for_urls(self, wanted: Iterable[Mapping[str, str]]) -> None:
         """Ask the user to open URLs, unless the client has answered before. Return if one was
@@ -502,16 +510,22 @@ def log_invalid_answer(asked: SentQuestion) -> Iterator[None]:
         log.info("%s is asked again because its answer is invalid: %s", asked.key, error)
 
 
-def ask_now(incoming: IncomingRequest, asked: list[SentQuestion]) -> list[dict[str, Json]]:
+def ask_now(
+    asked: list[SentQuestion],
+    send: Callable[[Sequence[tuple[str, Result]]], Union[list[Result], Failure]],
+) -> list[Result]:
     """Send questions as requests, and wait for all answers.
+
+    Args:
+        asked: The questions.
+        send: The `QuestionChannel.send` of the handler's channel.
 
     Raises:
         Refused: The user or the client rejected a question.
         RpcError: The client answered with another error; ``from_peer`` is true.
-        Exception: See `IncomingRequest.ask`.
+        Exception: See `ask_peer`.
     """
-    questions = [(each.question.method, each.params) for each in asked]
-    outcome = incoming.ask(questions, incoming.server.limits.ask_timeout)
+    outcome = send([(each.question.method, each.params) for each in asked])
     if not isinstance(outcome, Failure):
         return outcome
     code = outcome.code

@@ -92,8 +92,20 @@ class Readable(TextHandler):
         scope = options.get("cache_scope", "private")
         self.hints = {"ttlMs": int(ttl * 1000), "cacheScope": scope}
 
-    def _unknown(self) -> RpcError:
-        return ResourceNotFound(f"Resource not found: {one_line(self.key)}", {"uri": self.key})
+    def unknown(self, incoming: IncomingRequest) -> RpcError:
+        error: RpcError = incoming.server.feature("resources").not_found(
+            incoming.request.params["uri"]
+        )
+        return error
+
+    def arguments_of(self, params: Mapping[str, Json]) -> dict[str, Any]:
+        uri = params.get("uri")
+        if uri is None:  # a completion has only some of the values
+            return super().arguments_of(params)
+        texts = {} if self.template is None else self.template.match(uri)
+        if texts is None:
+            raise Mismatch("a URI that matches the template", uri)
+        return self.arguments(texts)
 
     def values(self, uri: str) -> Optional[dict[str, Any]]:
         """Return the arguments for a URI.
@@ -101,9 +113,8 @@ class Readable(TextHandler):
         Returns None if the URI does not match the template, or if a value does not match its
         parameter, as "notes://x" if the parameter is an int.
         """
-        texts = {} if self.template is None else self.template.match(uri)
         try:
-            return None if texts is None else self.arguments(texts)
+            return self.arguments_of({"uri": uri})
         except Mismatch:
             return None
 
@@ -246,7 +257,7 @@ class Resources(Feature):
         if not isinstance(uri, str):
             raise InvalidParams("uri must be a string")
         readable = self.table.get(uri)
-        if readable is not None:
+        if readable is not None and not readable.hidden_by:
             return readable.route
         executor = self._registry.config.executor
         if self.templates.mounts:
@@ -256,21 +267,39 @@ class Resources(Feature):
         return route_to(self._match, executor)
 
     def _match(self, incoming: IncomingRequest) -> Any:
-        return self._find(incoming.request.params["uri"]).serve(incoming)
-
-    def _find(self, uri: str) -> Readable:
-        """Return the resource of a URI, or else the first template that matches.
-
-        Raises:
-            ResourceNotFound: There is neither.
-        """
-        fitting = (each for each in self._families(uri) if each.values(uri) is not None)
-        readable = self.table.get(uri) or next(fitting, None)
+        uri = incoming.request.params["uri"]
+        readable = self.find(uri, incoming)
         if readable is None:
-            near = nearest(uri, [each.key for each in list(self.table.items.values())])
-            hint = f", did you mean {one_line(near)}?" if near else ""
-            raise ResourceNotFound(f"Resource not found: {one_line(uri)}{hint}", {"uri": uri})
-        return readable
+            raise self.not_found(uri)
+        return readable.serve(incoming)
+
+    def find(self, uri: str, incoming: IncomingRequest) -> Optional[Readable]:
+        """Return the resource of a URI, or else the first template that matches; None if there is
+        neither. Those that are hidden from the caller of a request are left out."""
+        readable = self.table.get(uri)
+        if readable is not None and not readable.is_hidden(incoming):
+            return readable
+        for readable in self._families(uri):
+            if readable.values(uri) is not None and not readable.is_hidden(incoming):
+                return readable
+        return None
+
+    def hiding(self, uri: str) -> Optional[Callable[[IncomingRequest], bool]]:
+        """Return a function that determines whether a URI is hidden from the caller of a request.
+        None: it is hidden from nobody."""
+        if not (self.table.is_filtered or self.templates.is_filtered):
+            return None
+        readable = self.table.get(uri)
+        families = [each for each in self._families(uri) if each.values(uri) is not None]
+        if readable is None and not families:
+            return None
+        return lambda incoming: self.find(uri, incoming) is None
+
+    def not_found(self, uri: str) -> ResourceNotFound:
+        """Return the error for a URI that the caller cannot read."""
+        near = nearest(uri, self.table.public_names())
+        hint = f", did you mean {one_line(near)}?" if near else ""
+        return ResourceNotFound(f"Resource not found: {one_line(uri)}{hint}", {"uri": uri})
 
     def _families(self, uri: str) -> Iterator[Readable]:
         """Yield the templates that match a URI, before its values are converted."""
@@ -291,10 +320,16 @@ class Resources(Feature):
             context: The context for the resource's function.
 
         Raises:
-            ResourceNotFound: The server has no resource for this URI.
+            ResourceNotFound: The caller can see no resource for this URI.
+            InvalidRequest: The token of the request lacks a scope that the resource needs.
             Exception: The function's exception, or the error of a return value that cannot be sent.
         """
-        readable = self._find(uri)
+        readable = self.find(uri, incoming)
+        if readable is None:
+            raise self.not_found(uri)
+        access = self._registry.loaded("access")
+        if access is not None:
+            access.require(readable, incoming, {"uri": uri})
         try:
             return readable.made(
                 readable.invoke(incoming, readable.values(uri) or {}, context), uri
@@ -302,9 +337,16 @@ class Resources(Feature):
         except UNREADABLE as error:
             raise _about(uri, error)
 
-    def template(self, uri: str) -> Optional[Readable]:
-        """Return a template by its text or by a URI that it matches; None if there is none."""
-        return self.templates.get(uri) or next(self._families(uri), None)
+    def template(self, uri: str, incoming: Optional[IncomingRequest] = None) -> Optional[Readable]:
+        """Return a template by its text or by a URI that it matches; None if there is none.
+
+        With a request, templates that are hidden from its caller are left out.
+        """
+        named = self.templates.get(uri)
+        for each in self._families(uri) if named is None else (named,):
+            if incoming is None or not each.is_hidden(incoming):
+                return each
+        return None
 
 
 def _normalized_template(text: str) -> str:

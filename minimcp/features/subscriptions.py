@@ -19,7 +19,7 @@ from ..protocol.lifecycle import ACKNOWLEDGED, LISTEN, SUBSCRIPTION_KEY, Peer
 from ..protocol.messages import Json, Notification, Response, encode
 from ..protocol.urls import by_normalized, covering, normalize_uri
 from ..protocol.versions import LISTS
-from ..server.feature import Destination, Feature
+from ..server.feature import Destination, Feature, load
 
 if TYPE_CHECKING:
     from ..server.feature import OpenSession
@@ -141,6 +141,9 @@ class Subscriber:
 # A method of `Subscriber` and its argument.
 Change = tuple[Callable[[Any, str], None], str]
 
+# Returns whether a change is hidden from the caller of a request.
+Hides = Callable[[IncomingRequest], bool]
+
 # The value of `Subscriber.reached` while a session is paused.
 PAUSED = math.inf
 
@@ -185,22 +188,57 @@ class Subscriptions(Feature):
 
     # ------------------------------------------------------------ changes
 
-    def list_changed(self, kind: str) -> None:
-        """Notify the subscribers of a list, here and in other processes, that it has changed."""
+    def list_changed(self, kind: str, entry: Any = None) -> None:
+        """Notify the subscribers of a list, here and in other processes, that it has changed.
+
+        Args:
+            kind: The kind of list.
+            entry: The entry that was added or removed. Clients of this process from which it is
+                hidden are not notified. None notifies all.
+        """
         processes = self._config.processes
+        hides = None if entry is None or not entry.hidden_by else entry.is_hidden
+        seeing = self._seeing(hides)
         with self._order_lock:  # `resume` runs before both steps or after both
             # Entries that are registered before the processes start exist in all of them.
             if processes is not None and processes.started:
                 processes.broadcast(list=kind)
-            self._notify_all(Subscriber.list_changed, kind)
+            self._notify_all(Subscriber.list_changed, kind, seeing=seeing)
 
     def resource_updated(self, uri: str) -> None:
         """Notify the subscribers of a resource, here and in other processes, that it has
         changed."""
+        seeing = self._seeing(self._hides(Subscriber.resource_updated, uri))
         with self._order_lock:  # as above
             if self._config.processes is not None:
                 self._config.processes.broadcast(resource=uri)
-            self._notify_all(Subscriber.resource_updated, uri)
+            self._notify_all(Subscriber.resource_updated, uri, seeing=seeing)
+
+    def _hides(self, notify: Callable[[Any, str], None], name: str) -> Optional[Hides]:
+        """Return a function that determines whether a change is hidden from a request's caller.
+
+        None: it is hidden from nobody. Of a change of a list in another process, only the list is
+        known.
+        """
+        features = self._config.features
+        has_resources = any(each.capability == "resources" for each in features)
+        if notify is not Subscriber.resource_updated or not has_resources:
+            return None
+        found: Optional[Hides] = self._config.feature("resources").hiding(name)
+        return found
+
+    def _seeing(self, hides: Optional[Hides]) -> Optional[set[Subscriber]]:
+        """Return the subscribers from which a change is not hidden; None if they all see it.
+
+        It calls functions of the author, so no lock is held.
+        """
+        if hides is None:
+            return None
+        probe = load("features.access").probe
+        callers = [(each, stream) for stream, each in list(self._streams.items())]
+        for peer, session in list(self._sessions.items()):
+            callers.append((session, probe(self._config, peer)))
+        return {each for each, incoming in callers if not hides(incoming)}
 
     def receive(self, message: Mapping[str, Json]) -> None:
         """Handle a message of another process, if it reports a change."""
@@ -210,21 +248,28 @@ class Subscriptions(Feature):
         processes = self._config.processes
         assert processes is not None
         number = processes.delivered
+        seeing = [self._seeing(self._hides(*change)) for change in changes]
         with self._order_lock:
-            for notify, name in changes:
-                self._notify_all(notify, name, number)
+            for (notify, name), each in zip(changes, seeing):
+                self._notify_all(notify, name, number, seeing=each)
             for session in list(self._sessions.values()):
                 session.reached = max(session.reached, number)
 
     def _notify_all(
-        self, notify: Callable[[Any, str], None], name: str, number: float = NEWEST
+        self,
+        notify: Callable[[Any, str], None],
+        name: str,
+        number: float = NEWEST,
+        *,
+        seeing: Optional[set[Subscriber]] = None,
     ) -> None:
         with self._order_lock:
             for session in list(self._sessions.values()):
-                if session.reached < number:
+                if session.reached < number and (seeing is None or session in seeing):
                     notify(session, name)
             for stream in list(self._streams.values()):
-                notify(stream, name)
+                if seeing is None or stream in seeing:
+                    notify(stream, name)
 
     # ------------------------------------------------------------ sessions that move
 
@@ -271,7 +316,9 @@ class Subscriptions(Feature):
         session = self._sessions.get(peer)
         if session is not None:
             for notify, name in _changes(messages):
-                notify(session, name)
+                seeing = self._seeing(self._hides(notify, name))
+                if seeing is None or session in seeing:
+                    notify(session, name)
 
     # ------------------------------------------------------------ extensions
 

@@ -99,6 +99,8 @@ class Admission:
         make_session: Makes a session.
         keep_session: Keeps a session.
         route: Returns the route of a request of a peer. May raise an `RpcError`.
+        check_access: Checks that the caller may see and use the entry that a request names. May
+            raise an `RpcError` or an `HttpError`.
         named_by: By method, the member of its params that `NAME_HEADER` repeats, and the capability
             of the client without which that does not apply, or "".
         header_params: Returns the arguments of a tool call that headers repeat.
@@ -113,6 +115,7 @@ class Admission:
         make_session: MakeSession,
         keep_session: KeepSession,
         route: Callable[[Request, Peer], Route],
+        check_access: Callable[[Request, Peer, Headers], None],
         named_by: Mapping[str, tuple[str, str]],
         header_params: Callable[[Request], Sequence[HeaderParam]],
     ) -> None:
@@ -122,6 +125,7 @@ class Admission:
         self._make_session = make_session
         self._keep_session = keep_session
         self._route = route
+        self._check_access = check_access
         self._named_by = named_by
         self._header_params = header_params
         self._stateless = Negotiation(offer)
@@ -169,7 +173,10 @@ class Admission:
             if isinstance(message, Request):
                 opens = message.method == "initialize"
                 session, revision = self.sender(headers, opens)
-                return self.within(message, session, revision, headers)
+                admitted = self.within(message, session, revision, headers)
+                assert admitted.peer is not None
+                self._check_access(message, admitted.peer, headers)
+                return admitted
             session, _ = self.sender(headers)
             if session is None and not isinstance(message, Notification):
                 raise InvalidRequest(
@@ -220,6 +227,7 @@ class Admission:
             raise unsupported
         assert peer is not None
         route = self._route(request, peer)
+        self._check_access(request, peer, headers)
         if request.method == "tools/call":
             repeated = self._header_params(request)
             if repeated:

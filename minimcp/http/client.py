@@ -29,10 +29,11 @@ from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
 from ..engine.calls import Calls, MakeParams, PendingCall, queue_for
 from ..engine.dispatch import Dispatcher
-from ..engine.incoming import RunningRequests, Sink
+from ..engine.incoming import Sink
 from ..engine.limits import Limits
 from ..engine.liveness import Pinged
 from ..engine.pool import Pool, renewed_in_fork, waiting
+from ..engine.running import RunningRequests
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
 from ..errors import (
     METHOD_NOT_FOUND,
@@ -287,19 +288,14 @@ class _Call(PendingCall):
         self.request = request
         self.line = encode(request)
         self.http = AbortableRequest(deadline)
+        # Cancels the questions that arrived on the stream of this call.
+        self.cancel_questions: list[Callable[[], object]] = []
 
     def settle(self, outcome: Any) -> None:
         super().settle(outcome)
         self.http.abort()
-
-    def report(self) -> None:
-        """Run the callback for queued progress on the calling thread, until the call ends."""
-        on_item = self.on_item
-        while on_item is not None and self.outcome is None and not self.queue.empty():
-            item = self.queue.get()
-            if isinstance(item, dict):
-                on_item(item)
-            on_item = self.on_item
+        for cancel in self.cancel_questions:
+            cancel()
 
 
 class _HttpCalls(Calls):
@@ -328,7 +324,7 @@ class _HttpCalls(Calls):
             _Call(Request(id, method, make_params(id)), on_item, deadline)
             for id, method, make_params in numbered
         ]
-        self._was_used = True
+        self._was_used[0] = True
         for call in calls:
             call.spawned = len(calls) > 1
             self.add(call)
@@ -930,7 +926,8 @@ class HttpClientSession(ClientSession, Pinged):
             try:
                 data = response.read()
             except ConnectionLost as error:
-                return f": {error}"
+                told = str(error)
+                return f": {told.partition(f'{self.name}: ')[2] or told}"
             if not data:
                 return ""
             for event in reader.feed(data):
@@ -967,9 +964,13 @@ class HttpClientSession(ClientSession, Pinged):
                     log.debug("<-- a response to %s on the stream of another call", message.id)
             else:
                 sink = _AnswerSink(self, call)
+                if call is not None and isinstance(message, Request):
+                    params: Result = {"requestId": message.id, "reason": "the call has ended"}
+                    call.cancel_questions.append(partial(self._asked.cancel, params))
                 self._dispatcher.dispatch(message, sink, len(data), self.host.pool.submit)
                 if call is not None and isinstance(message, Notification):
-                    call.report()
+                    while call.outcome is None and call.report():
+                        pass
 
     def _decoded(self, data: bytes) -> Any:
         """Decode a message of the server.
@@ -1012,7 +1013,7 @@ class _AnswerSink(Sink):
         self.context = session.host.context
 
     @property
-    def answered(self) -> bool:  # type: ignore[override]
+    def is_closed(self) -> bool:  # type: ignore[override]
         """Whether the connection has ended, so that a response would not be sent."""
         return self._session.cause is not None
 

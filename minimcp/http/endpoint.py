@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
 from ..engine.dispatch import Run, start
-from ..engine.incoming import IncomingRequest, Route, RunningRequests
+from ..engine.incoming import IncomingRequest, Route
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
+from ..engine.running import RunningRequests
 from ..engine.shares import CountedClient, Place, ShareExceeded, Shares
 from ..engine.timer import Deadline, timer
 from ..errors import ConnectionLost, InternalError, RpcError
-from ..features.access import missing_scopes, scopes_of
 from ..log import logger
-from ..protocol.lifecycle import LISTEN, Peer
+from ..protocol.lifecycle import EVENT_STREAM, STREAMS, Peer
 from ..protocol.messages import (
     Failure,
     Id,
@@ -127,6 +127,8 @@ class HttpService:
         self, registry: Any, options: HttpOptions, bearer: Optional[Bearer] = None
     ) -> None:
         self._registry = registry
+        self.card = registry.config.card
+        self.path = ""
         self.options = options
         self.bearer = bearer
         self.closing = False
@@ -143,6 +145,10 @@ class HttpService:
         headers = request.headers
         asked = (request.method, request.path, streams)
         if request.method != "POST" and self.is_health(request):
+            return
+        # Pages of any origin may read the card.
+        if self.card is not None and self.card.answer(request, self.path) is not None:
+            self.policy.check_host(headers)
             return
         if headers.cache.get(self) != asked:
             self.policy.check(headers)
@@ -189,7 +195,8 @@ class HttpService:
             return None
         if request.method not in ("GET", "HEAD"):
             raise HttpError(405, "use GET for this path", (("Allow", "GET, HEAD"),), code=None)
-        document = bearer.metadata(self._registry.feature("access").static_scopes())
+        access = self._registry.loaded("access")
+        document = bearer.metadata(() if access is None else access.static_scopes())
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
@@ -219,6 +226,10 @@ class HttpService:
             if request.method != "POST" and self.is_health(request):
                 self._send_health(writer)
                 return
+            response = None if self.card is None else self.card.answer(request, self.path)
+            if response is not None:
+                writer.send(response.status, response.headers, response.body)
+                return
             if "origin" in headers.lists:
                 writer.added = self.policy.cors(headers)
             if request.method != "POST":
@@ -228,7 +239,7 @@ class HttpService:
                     return
             if self.bearer is not None:
                 headers.auth = token = self.bearer.admit(headers)
-                headers.principal = token.principal
+                headers.principal = None if token is None else token.principal
             headers.counted = self.shares.client(headers.principal, writer.address)
             self.respond(request, writer, streams)
         except ConnectionLost as error:
@@ -244,6 +255,7 @@ class HttpService:
                 log.error("a request failed: %s", error, exc_info=error)
                 error = HttpError(500, "the server failed", code=errors.INTERNAL_ERROR)
             response = error.response()
+            log.debug("%s: rejected with %d: %s", request.client, response.status, error)
             with suppress(ConnectionLost):
                 writer.send(response.status, response.headers, response.body)
 
@@ -267,7 +279,8 @@ class HttpService:
         if self.bearer is None:
             return True
         try:
-            principal: Optional[str] = self.bearer.admit(headers).principal
+            token = self.bearer.admit(headers)
+            principal: Optional[str] = None if token is None else token.principal
             return principal == headers.principal
         except HttpError as error:
             return error.status not in (401, 403)
@@ -387,6 +400,7 @@ class Endpoint(HttpService):
             make_session=self.session_store.make,
             keep_session=self.keep_session,
             route=registry.route,
+            check_access=self._check_access,
             named_by=named_by,
             header_params=self._header_params,
         )
@@ -419,6 +433,12 @@ class Endpoint(HttpService):
         self._changed = threading.Condition()
         self._forget_look: Optional[Callable[[], None]] = None
         self.closing = False
+
+    def aside_paths(self) -> list[str]:
+        """Return the paths of the server's metadata, card, catalog and health."""
+        paths = [] if self.bearer is None else list(self.bearer.metadata_paths)
+        paths += [] if self.card is None else self.card.paths(self.path)
+        return paths if self.options.health is None else [*paths, self.options.health]
 
     def check_path(self, path: str) -> None:
         require(
@@ -458,17 +478,33 @@ class Endpoint(HttpService):
         tool = self._registry.tools.items.get(str(call.params.get("name")))
         return () if tool is None else tool.header_params
 
-    def _check_scopes(self, message: Any, headers: Headers) -> None:
-        """Check that the token of a tool call has the scopes of the tool.
+    def _check_access(self, request: Request, peer: Peer, headers: Headers) -> None:
+        """Check that the caller may see and use what a request names, before its response begins.
 
         Raises:
-            HttpError: The token lacks one (403).
+            HttpError: The token lacks a scope (403), or there is none (401).
+            RpcError: The request names something that is hidden from the caller.
         """
-        called = self.bearer and isinstance(message, Request) and message.method == "tools/call"
-        name = message.params.get("name") if called else None
-        tool = self._registry.tools.items.get(name) if isinstance(name, str) else None
-        if tool is not None and self.bearer is not None and missing_scopes(tool, headers):
-            raise self.bearer.insufficient(scopes_of(tool), message.id)
+        access = self._registry.loaded("access")
+        if access is None:
+            return
+        try:
+            access.check(request, peer, headers.without_token())
+        except RpcError as error:
+            scopes = getattr(error, "scopes", None)
+            if scopes is None:
+                raise
+            if self.bearer is not None:
+                is_anonymous = headers.auth is None
+                raise self.bearer.insufficient(
+                    scopes, request.id, is_anonymous=is_anonymous
+                ) from None
+        except Exception as error:
+            log.error(
+                "the scopes of %s cannot be computed: %s", request.method, error, exc_info=error
+            )
+            reason = "the server failed"
+            raise HttpError(500, reason, code=errors.INTERNAL_ERROR, id=request.id) from None
 
     def keep_session(self, session: Session, headers: Headers) -> None:
         """Keep a new session.
@@ -584,8 +620,6 @@ class Endpoint(HttpService):
             return
         try:
             session, peer, route = self.admission.admit(message, headers)
-            if self.bearer is not None:
-                self._check_scopes(message, headers)
         except HttpError as error:
             if isinstance(message, Request):
                 self.requests.refused(message, error)
@@ -611,13 +645,14 @@ class Endpoint(HttpService):
             writer.send(202, [], b"")
             return
         assert peer is not None and route is not None
-        listens = message.method == LISTEN
+        listens = message.method in STREAMS
         streams = streams and (listens or not self.options.json_response)
         forms = headers.cache["forms"]
         if forms != BOTH_FORMS or (listens and not streams):
             check_form(forms, streams, listens, message.id)
         named = session if message.method == "initialize" else None
         response = self._open_response(session, peer.revision, writer, streams, named)
+        response.takes_comments = message.method != EVENT_STREAM
         if client.names:
             response.pool = client.pool_of(self.pool, self._limits.workers)
         if forms != BOTH_FORMS:
@@ -656,8 +691,11 @@ class Endpoint(HttpService):
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
-        for item in items if self.bearer is not None else ():
-            self._check_scopes(item, headers)
+        sender = (None if session is None else session.peer) or Peer(revision)
+        for item in items:
+            if isinstance(item, Request):
+                with suppress(RpcError):  # it is the response to this item
+                    self._check_access(item, sender, headers)
         client = self._count_in(session, headers)
         if writer.counted is not client:
             writer.count_for(client)
@@ -715,6 +753,7 @@ class Endpoint(HttpService):
         """Start a request on its preferred thread: this one, or one from `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
+        peer.headers = shown
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
@@ -756,7 +795,7 @@ class Endpoint(HttpService):
 
     def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
         """Close a response: now, or when it is done if its connection was released before."""
-        if response.detached and not response.done:
+        if response.left_at is not None and not response.done:
             response.when_done(partial(self._close_response, response, writer))
             return
         self._open.pop(writer, None)
@@ -766,7 +805,7 @@ class Endpoint(HttpService):
             response.place.leave()
         # The requests refer to their response. This breaks the reference cycle.
         response.incoming.clear()
-        if response.detached:
+        if response.left_at is not None:
             response.forget_client()
         session = response.session
         if isinstance(session, Session):
@@ -835,6 +874,7 @@ class Endpoint(HttpService):
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
+        peer.headers = headers.without_token()
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
         client = self._count_in(session, headers)
@@ -963,7 +1003,8 @@ class Endpoint(HttpService):
             self._end_unused()
             if self.options.keepalive is not None:
                 for each in list(self._open.values()):
-                    each.keep_alive(self.options.keepalive / 2)
+                    if each.takes_comments:
+                        each.keep_alive(self.options.keepalive / 2)
         finally:  # a store or a trace may raise
             with self._changed:
                 self._forget_look = None

@@ -1093,4 +1093,6 @@ def first_words(error: BaseException) -> str:
     rejects = isinstance(told, (ValueError, TypeError)) or name == "InvalidURL"
     if rejects and not isinstance(told, (ssl.SSLError, UnicodeError)):
         return name
-    return one_line(f"{name}: {told}", 300)
+    text = str(told)
+    # IncompleteRead, for one, repeats its name.
+    return one_line(text if text.startswith(name) else f"{name}: {text}", 300)

@@ -446,8 +446,8 @@ class HostPolicy:
                 )
             self._origins.add(page)
 
-    def check(self, headers: Headers) -> None:
-        """Check the headers of a request. Raises HttpError if it may not be served."""
+    def check_host(self, headers: Headers) -> Optional[Authority]:
+        """Check the host of a request, and return it. Raises HttpError if it may not be served."""
         hosts = headers.all("Host")
         host = parse_host(hosts[0]) if hosts else None
         if not self._any_host:
@@ -456,6 +456,11 @@ class HostPolicy:
                 raise HttpError(
                     421, f"{hosts[0]!r:.80} is not a host of this server: name it in allowed_hosts"
                 )
+        return host
+
+    def check(self, headers: Headers) -> None:
+        """Check host and origin of a request. Raises HttpError if it may not be served."""
+        host = self.check_host(headers)
         for value in () if self._any_origin else headers.all("Origin"):
             origin = parse_origin(value)
             same_host = self._any_host and origin and host and origin.host == host[0]

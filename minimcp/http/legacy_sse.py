@@ -217,7 +217,9 @@ class SseServer(HttpService):
             transport.is_idle = connection.is_idle
             limits = self._registry.config.limits
             in_session = client.in_session(id)
-            connection.requests.admit = partial(in_session.admit, "requests", limits.requests)
+            connection.requests.reserve_place = partial(
+                in_session.admit, "requests", limits.requests
+            )
             connection.pool = in_session.pool_of(connection.pool, limits.workers)
             # Last: the client may send requests from now on.
             writer.begin(200, list(STREAM_HEADERS))

@@ -5,17 +5,16 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Optional, Sequence
 
 from ..engine.limits import check_number
 from ..engine.shares import read_network
+from ..record import FrozenRecord
 from ..schema.mismatch import options_checked
 
 
 @options_checked
-@dataclass(frozen=True)
-class HttpOptions:
+class HttpOptions(FrozenRecord):
     """Options of a server over HTTP: ``Server("x", http=HttpOptions(...))``. Immutable.
 
     A limit of None means no limit.

@@ -11,7 +11,6 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 from __future__ import annotations
 
 import json
-import re
 import threading
 import time
 from contextlib import suppress
@@ -20,10 +19,12 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Callable, Iterator, Optional, Protocol, Sequence
 
+from ..engine.asking import end_questions
 from ..engine.calls import Calls
-from ..engine.incoming import IncomingRequest, Line, RunningRequests, Sink
+from ..engine.incoming import IncomingRequest, Line, Sink
 from ..engine.pool import Job, Pool, waiting
 from ..engine.rates import whole_seconds
+from ..engine.running import RunningRequests
 from ..engine.shares import Place
 from ..engine.timer import NEVER, Deadline, timer
 from ..errors import Cancelled, CapabilityNotSupported, ConnectionLost
@@ -130,12 +131,12 @@ class JsonAnswer:
 
     Attributes:
         writer: The connection; None after the client has closed it.
-        is_wanted: Whether the request accepts nothing but JSON.
+        is_required: Whether the request accepts nothing but JSON.
         asked_in_vain: Whether a handler wanted to ask the client although the response had to be
             JSON. Then an error has status 406.
     """
 
-    is_wanted = False
+    is_required = False
     asked_in_vain = False
 
     def __init__(
@@ -167,7 +168,7 @@ class JsonAnswer:
             self._trace("-->", line.rstrip(b"\n"))
         status = 200
         more: HeaderLines = ()
-        found = None if self._has_session else re.match(ERROR_CODE, line)
+        found = None if self._has_session else ERROR_CODE.match(line)
         if found is not None:
             status = STATUS.get(int(found[1]), 200)
         if self.asked_in_vain and _is_error(line):
@@ -194,6 +195,16 @@ class EventStream:
         headers: Headers of the response, besides those of every stream.
         changed: Notified when something of the stream changes; None makes a new one.
 
+    Two flags say how far the stream is. The client may come and go in the meantime (`writer`).
+
+    ============= ===== ===================================================================
+    _is_finishing done  the next step
+    ============= ===== ===================================================================
+    False         False `finish` writes the last event; `abort` and `leave` end it at once
+    True          False the thread in `finish` writes the last byte
+    any           True  none: nothing more is sent
+    ============= ===== ===================================================================
+
     Attributes:
         writer: The connection; None while the client is not connected.
         done: Whether nothing more will be sent, and the last byte is written.
@@ -201,12 +212,14 @@ class EventStream:
             the request arrived.
         is_resumable: Whether the client was sent the id of an event, with which it can resume.
         listens: Whether it counts among the streams of change notifications.
+        takes_comments: Whether comments of SSE may keep it alive.
     """
 
     # Requests that end with it, as in `PostResponse`.
     incoming: Sequence[IncomingRequest] = ()
     done = False
     listens = False
+    takes_comments = True
     is_resumable = False
     # Whether the head was sent.
     _begun = False
@@ -510,6 +523,14 @@ class PostResponse(Sink):
     It is a `JsonAnswer` until the first event. Then it becomes an `EventStream`, if it may be one.
     Thread-safe.
 
+    ========= ===== ==========================================================================
+    is_closed done  the next step
+    ========= ===== ==========================================================================
+    False     False the first thread in `finish` takes the last message; `lost` ends it at once
+    True      False that thread writes the last byte; new requests are cancelled
+    True      True  none: nothing more is sent
+    ========= ===== ==========================================================================
+
     Args:
         endpoint: The endpoint that sends it.
         session: The session, whose client can be asked and can resume a stream; None without one.
@@ -523,24 +544,24 @@ class PostResponse(Sink):
         stream: The response since the first event; None before.
         incoming: The requests.
         headers: Headers of the response, besides those of its form.
-        answered: Whether the last message was sent, or no client is there for it.
+        is_closed, done: How far the response is; see the table.
         listens: Whether it counts among the streams of change notifications.
+        takes_comments: Whether comments of SSE may keep it alive.
         place: Counts it among the streams of its client.
-        detached: Whether its connection was released while its handlers are running.
+        left_at: When the client closed the connection, which was then released while handlers are
+            running, as `time.monotonic` returns it; None before, and in stateless revisions.
         retry_after: Seconds after which the client may try again, if the whole request was
             rejected.
-        done: Whether nothing more will be sent, and the last byte is written.
     """
 
     headers: HeaderLines = ()
     stream: Optional[EventStream] = None
     place: Optional[Place] = None
     listens = False
-    detached = False
+    takes_comments = True
+    left_at: Optional[float] = None
     done = False
     retry_after: Optional[float] = None
-    # When the client closed the connection; None before.
-    _left_at: Optional[float] = None
     # Cancels the call of `_end_unseen`, which would keep this object in memory for a minute.
     _cancel_look: Callable[[], object] = int
     _on_done: Optional[Callable[[], None]] = None
@@ -580,7 +601,7 @@ class PostResponse(Sink):
         may_be_json, may_be_stream = forms
         if not may_be_stream and self._may_stream:
             self._may_stream = False
-            self.json.is_wanted = True
+            self.json.is_required = True
         elif not may_be_json:
             self.open()
 
@@ -589,7 +610,7 @@ class PostResponse(Sink):
         if self.stream is None and self._may_stream:
             opened: Optional[EventStream] = None
             with self._endpoint.lock:
-                if self.stream is None and not self.answered:
+                if self.stream is None and not self.is_closed:
                     opened = EventStream(
                         self._endpoint,
                         self.session,
@@ -661,7 +682,7 @@ class PostResponse(Sink):
     # ------------------------------------------------------------ questions
 
     def asking(self) -> Calls:
-        if self.json.is_wanted and self.session is not None:
+        if self.json.is_required and self.session is not None:
             self.json.asked_in_vain = True
             raise CapabilityNotSupported(
                 "the client cannot be asked: the Accept header of its request allows JSON only, "
@@ -685,22 +706,23 @@ class PostResponse(Sink):
 
     def _is_unseen(self) -> bool:
         """Return whether the client closed the connection long ago and cannot resume the stream."""
-        if self._left_at is None:
+        if self.left_at is None:
             return False
         stream = self.stream
         if stream is not None and (stream.writer is not None or stream.is_resumable):
             return False
-        return time.monotonic() - self._left_at >= UNSEEN_SECONDS
+        return time.monotonic() - self.left_at >= UNSEEN_SECONDS
 
     def _end_unseen(self) -> None:
         if self._is_unseen():
             for incoming in list(self.incoming):
-                incoming.end_questions(_unseen())
+                end_questions(incoming, _unseen())
 
     # ------------------------------------------------------------ the end
 
     def serve(self) -> None:
-        """Write events that other threads post, until the response is done or detached."""
+        """Write events that other threads post, until the response is done or the client has
+        left."""
         with waiting():
             while not self._is_served():
                 if self.stream is not None:
@@ -711,14 +733,14 @@ class PostResponse(Sink):
                 self._changed.wait_for(lambda: self._is_served() or self.is_sending())
 
     def _is_served(self) -> bool:
-        return self.done or self.detached
+        return self.done or self.left_at is not None
 
     def finish(self, line: bytes = b"") -> None:
         """Send the answer, as the whole body or as the last event; or end without one. Never
         raises."""
         with self._endpoint.lock:
-            is_first = not self.answered
-            self.answered = True
+            is_first = not self.is_closed
+            self.is_closed = True
             stream = self.stream
         if stream is None and not is_first:
             return
@@ -758,9 +780,10 @@ class PostResponse(Sink):
 
     def lost(self) -> None:
         """Cancel stateless requests, because the client has closed the connection. Never blocks."""
-        self.answered = True  # first: a thread that adds a request reads it after that
+        self.is_closed = True  # first: a thread that adds a request reads it after that
         self.cancel(GONE)
-        self.done = True
+        with self._endpoint.lock:
+            self.done = True
         if self.stream is not None:
             self.stream.abort()
         self._changed.notify()
@@ -772,8 +795,7 @@ class PostResponse(Sink):
             stream = self.stream
         if stream is not None:
             stream.disconnect(writer)
-        self._left_at = time.monotonic()
-        self.detached = True
+        self.left_at = time.monotonic()
         self._changed.notify()
         if self.session is not None:
             self._cancel_look = timer.after(UNSEEN_SECONDS, self._end_unseen)

@@ -187,11 +187,7 @@ class WsgiApp:
         server = self._server
         info = environ.get("PATH_INFO", "")
         whole: str = environ.get("SCRIPT_NAME", "") + info
-        known: list[str] = [server.path]
-        if server.bearer is not None:
-            known += server.bearer.metadata_paths
-        if server.options.health is not None:
-            known.append(server.options.health)
+        known = [server.path, *server.aside_paths()]
         if info == "/":
             whole = whole.removesuffix("/") or "/"  # the root of a mount
         own = server.path.removesuffix("/")

@@ -12,7 +12,6 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/versioning
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..errors import (
@@ -25,6 +24,7 @@ from ..errors import (
     UnsupportedRevision,
 )
 from ..log import logger
+from ..record import Record, declare
 from ..text import one_line
 from .messages import PARAPHRASE_LEVELS, Json, Request, size_of
 from .versions import BY_NAME, NEWEST_HANDSHAKE, REVISIONS, Revision
@@ -41,6 +41,12 @@ SUBSCRIPTION_KEY = _PREFIX + "subscriptionId"
 
 # The request that opens a stream of change notifications.
 LISTEN = "subscriptions/listen"
+
+# The method of the events extension that opens a stream.
+EVENT_STREAM = "events/stream"
+
+# The requests that stay open and are answered by notifications.
+STREAMS = (LISTEN, EVENT_STREAM)
 # The first notification of that stream.
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
@@ -91,9 +97,11 @@ class Peer:
         initialized: False until a client has sent `notifications/initialized`.
         session_data: A dict that lives as long as a handshake session; None without a session.
         principal: The authenticated principal; None without authentication.
+        headers: The headers of its newest HTTP request, without the token; empty without HTTP.
     """
 
     initialized = True
+    headers: Mapping[str, str] = {}
 
     def __init__(
         self, revision: Revision, *, info: Optional[Mapping[str, Json]] = None,
@@ -210,8 +218,7 @@ def log_rank(level: Json) -> int:
 # ---------------------------------------------------------------- the two eras
 
 
-@dataclass(eq=False)
-class Agreement:
+class Agreement(Record):
     """The agreement of two peers on a revision and on capabilities.
 
     Args:
@@ -224,7 +231,7 @@ class Agreement:
 
     revision: Revision
     peer: Peer
-    envelope: dict[str, Json] = field(default_factory=dict)
+    envelope: dict[str, Json] = declare(factory=dict)
     instructions: Optional[str] = None
 
 
@@ -420,6 +427,10 @@ class Negotiation:
     A connection may have both eras at the same time, because each message shows its era.
 
     Thread-safe. Only `initialize` changes the state.
+
+    Attributes:
+        offer: The revisions that the server supports.
+        era: The newest handshake; None before `initialize`, and for clients without sessions.
     """
 
     def __init__(self, offer: Offer) -> None:
@@ -438,6 +449,8 @@ class Negotiation:
         offer = self.offer
         meta = request.params.get("_meta")
         has_metadata = type(meta) is dict and VERSION_KEY in meta
+        # Without revisions that have a handshake, `initialize` with metadata is a request like any
+        # other, with an unknown method. Without metadata, `opened_by` explains what is supported.
         if request.method == "initialize" and (offer.handshakes or not has_metadata):
             self.era = Handshake.opened_by(request.params, offer)
             return self.era.peer
@@ -462,7 +475,10 @@ class Negotiation:
         meta = meta if type(meta) is dict else {}
         if VERSION_KEY not in meta or CAPABILITIES_KEY not in meta:
             missing = [key for key in (VERSION_KEY, CAPABILITIES_KEY) if key not in meta]
-            raise InvalidParams(f"every request must have {' and '.join(missing)} in params._meta")
+            raise InvalidParams(
+                f"every request must have {' and '.join(missing)} in params._meta, "
+                "or come after initialize"
+            )
         version = meta[VERSION_KEY]
         capabilities = read_capabilities(meta[CAPABILITIES_KEY])
         info = meta.get(CLIENT_KEY)
@@ -479,7 +495,7 @@ class Negotiation:
         rank = None if level is None else log_rank(level)
         if type(info) is not dict:
             info = {}
-        if request.method == LISTEN:  # the stream keeps the peer in memory
+        if request.method in STREAMS:  # the stream keeps the peer in memory
             info = _bounded(info)
             capabilities = _bounded(capabilities)
         return Peer(revision, info=info, capabilities=capabilities, log_rank=rank)

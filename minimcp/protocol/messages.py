@@ -14,7 +14,7 @@ import re
 import sys
 from json.encoder import encode_basestring
 from operator import index
-from typing import Any, Iterator, NamedTuple, Optional, Union
+from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -56,7 +56,9 @@ Id = Union[str, int]
 DIAGNOSED_BYTES = 64 * 1024
 
 # Matches the beginning of an encoded error response, up to its code.
-ERROR_CODE = rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)'
+ERROR_CODE = re.compile(
+    rb'\{"jsonrpc":"2\.0",(?:"id":(?:-?\d+|"(?:[^"\\]|\\.)*"),)?"error":\{"code":(-?\d+)'
+)
 
 # Maximum length of a string id that is recognized in an invalid line, in characters.
 MAX_ID = 200
@@ -190,8 +192,7 @@ def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
 
     Two decoders could use different values for a duplicate member.
     """
-    # Not `dict(pairs)`: without pairs, that makes a dict that takes more memory.
-    members = {name: value for name, value in pairs}  # noqa: C416
+    members = dict(pairs) if pairs else {}  # the second takes less memory
     if len(members) != len(pairs):
         raise ValueError("an object has a repeated member")
     return members
@@ -230,8 +231,9 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
     except (ValueError, RecursionError, StopIteration) as error:
         if len(line) <= DIAGNOSED_BYTES:
             return explain_decoding(line)
-        if type(error) is ValueError:
-            return diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
+        # The line is too long to decode it again.
+        if type(error) is ValueError:  # raised by a hook of `_strict`; the text is JSON otherwise
+            return guess_from_ends(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
         reason = "nested too deeply" if type(error) is RecursionError else "this is not JSON"
         return _unreadable(line, reason)
     if end < len(text):
@@ -364,6 +366,7 @@ def explain_decoding(line: bytes) -> InvalidMessage:
         details = f": {error}" if isinstance(error, json.JSONDecodeError) else ""
         return _unreadable(line, f"this is not JSON{details}")
     if all(len(dict(pairs)) == len(pairs) for pairs in objects):
+        # No member is there twice, so `_finite` is the hook of `_strict` that rejected the line.
         known = type(value) is dict and not value.keys().isdisjoint(("method", "result", "error"))
         return _invalid(
             value, INVALID_PARAMS if known else INVALID_REQUEST, "a number is too large"
@@ -378,7 +381,7 @@ def _unreadable(line: bytes, reason: str) -> InvalidMessage:
 
     The result has an id only if the line is a response, so that the call can end.
     """
-    likely = diagnose_long(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], reason)
+    likely = guess_from_ends(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], reason)
     if likely.kind != "response" or _HUGE_ID.match(line):
         return InvalidMessage(PARSE_ERROR, reason)
     return likely._replace(code=PARSE_ERROR)
@@ -463,11 +466,12 @@ _MEMBER = rf'"(\w+)"\s*:\s*{_SCALAR}'
 _LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s*$'
 
 
-def diagnose_long(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
-    """Describe an oversized line by its two ends. Never raises.
+def guess_from_ends(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
+    """Describe a line that was not decoded by its two ends. Never raises.
 
-    Some peers write the id first, and others write it last. One of them is enough to end the call
-    that the message responds to.
+    The line was too long, or is not JSON. In the second case, it may be short. Some peers write the
+    id first, and others write it last. One of them is enough to end the call that the message
+    responds to.
 
     Args:
         head: The beginning of the line.
@@ -501,6 +505,18 @@ _encoder = json.JSONEncoder(
 )
 
 
+def _value_encoder() -> Callable[[Json], str]:
+    """Return ``_encoder.encode``, if possible without the object that it makes for each value."""
+    make: Any = getattr(json.encoder, "c_make_encoder", None)
+    if make is None:
+        return _encoder.encode
+    pieces = make(None, _encoder.default, encode_basestring, None, ":", ",", False, False, False)
+    return lambda value: "".join(pieces(value, 0))
+
+
+_encode_value = _value_encoder()
+
+
 def to_json(value: Json) -> str:
     """Encode a value as compact JSON on one line.
 
@@ -513,7 +529,7 @@ def to_json(value: Json) -> str:
         TypeError: JSON does not have a type of the value.
     """
     try:
-        text = encode_basestring(value) if type(value) is str else _encoder.encode(value)
+        text = encode_basestring(value) if type(value) is str else _encode_value(value)
     except RecursionError:
         raise ValueError("the value is nested too deeply, or contains itself") from None
     if text.isascii():
@@ -538,12 +554,12 @@ def encode(message: Message, *, error_without_id: bool = True) -> bytes:
     Raises:
         ValueError, TypeError: See `to_json`.
     """
+    if isinstance(message, Response):
+        return encode_result(message.id, to_json(message.result))
     wire: dict[str, Json] = {"jsonrpc": "2.0"}
     if not isinstance(message, Notification) and (message.id is not None or not error_without_id):
         wire["id"] = message.id
-    if isinstance(message, Response):
-        wire["result"] = message.result
-    elif isinstance(message, Failure):
+    if isinstance(message, Failure):
         wire["error"] = {"code": message.code, "message": message.message}
         if message.data is not None:
             wire["error"]["data"] = message.data
@@ -615,7 +631,8 @@ def wire_failure(
     is sent.
     """
     if isinstance(error, RpcError) and not error.from_peer:
-        return Failure(id, _code_in(revision, error.code), error.message, error.data)
+        code = error.code if error.of_extension else _code_in(revision, error.code)
+        return Failure(id, code, error.message, error.data)
     if isinstance(error, Cancelled):
         return Failure(id, INTERNAL_ERROR, "the request was cancelled")
     reference = os.urandom(4).hex()

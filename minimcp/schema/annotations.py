@@ -6,7 +6,6 @@ from __future__ import annotations
 import json
 import sys
 import typing
-from dataclasses import replace
 from enum import Enum
 from functools import lru_cache
 from typing import Any, Callable, Mapping, Optional, Union
@@ -55,7 +54,7 @@ def kind_of(
     """
     builder = Builder(writing=writing, content=content, strict=strict)
     kind = builder.kind(annotation, scope or Scope())
-    return replace(kind, schema=builder.complete(kind.schema))
+    return kind.replace(schema=builder.complete(kind.schema))
 
 
 def write_any(value: Any) -> Any:
@@ -96,6 +95,9 @@ def _writer_of(cls: Any) -> Convert:
             return kinds.NUMBER.write
         raise
 
+
+# The result annotations that `tables` supports, each with the annotation of its JSON form.
+_TABLES: dict[str, Any] = {"DataFrame": list[dict[str, Any]], "Series": list, "ndarray": list}
 
 # The modules that define the classes handled in `classes`.
 _IN_CLASSES = frozenset({"datetime", "decimal", "pathlib", "uuid"})
@@ -176,7 +178,7 @@ class Builder:
         if name == "Literal":
             return kinds.literal(arguments)
         if name in ("Required", "NotRequired"):
-            return replace(self.kind(arguments[0], scope), required=name == "Required")
+            return self.kind(arguments[0], scope).replace(required=name == "Required")
         if name in ("ReadOnly", "Final", "InitVar"):
             return self.kind(arguments[0], scope)
         if hasattr(annotation, "__supertype__"):  # NewType
@@ -236,7 +238,7 @@ class Builder:
         from .validators import whole
 
         kind = whole(annotation, label, writing=self.writing)
-        return replace(kind, schema=self._adopted(kind.schema, label))
+        return kind.replace(schema=self._adopted(kind.schema, label))
 
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
         """Return the kind of a quoted name. It may be the alias that contains it: ``Json =
@@ -270,6 +272,8 @@ class Builder:
         known = _of_plain_class(cls, writing=self.writing)
         if known is not None:
             return known
+        if self.writing and cls.__name__ in _TABLES and kinds.is_foreign(cls):
+            return self.kind(_TABLES[cls.__name__], scope)
         if cls.__module__ == "collections.abc":
             if cls.__name__ not in _ABSTRACT:
                 raise TypeError(no_class(cls))
@@ -495,7 +499,7 @@ class Builder:
         # Definitions that it refers to come first.
         self.definitions.pop(name)
         self.definitions[name] = made[0].schema
-        self._named[key] = replace(made[0], schema=reference.schema)
+        self._named[key] = made[0].replace(schema=reference.schema)
         return self._named[key]
 
     def reserve(self, name: str) -> str:

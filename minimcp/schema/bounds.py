@@ -6,10 +6,10 @@ Imported when the first annotation has metadata.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import AbstractSet, Any, Iterable, Mapping, Optional, Sequence
 
+from ..record import FrozenRecord
 from .checker import WORDS, compile_require, is_exact_step
 from .introspection import is_field
 from .kinds import NUMBER, Kind
@@ -28,8 +28,7 @@ _BOUNDS = {
 }
 
 
-@dataclass(frozen=True)
-class Bounds:
+class Bounds(FrozenRecord):
     """Bounds for a parameter or field, inside `Annotated`.
 
     Write ``Annotated[int, Bounds(ge=1, le=10)]``. `minimcp.schema.Limits` is the same class.
@@ -94,8 +93,8 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         require(Decimal(value) if is_decimal else result)
         return result
 
-    return replace(
-        kind.with_words(**words), read=read, write=write, exact=frozenset(), exact_items=frozenset()
+    return kind.with_words(**words).replace(
+        read=read, write=write, exact=frozenset(), exact_items=frozenset()
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime
 import re
 import sys
-from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import Any, Callable, Optional, cast
@@ -151,4 +150,4 @@ def of_standard_class(cls: Any, *, writing: bool) -> Optional[Kind]:
         return matched(_DECIMAL, str(value))[0]
 
     kind = class_of(cls, label, lambda value: cls(digits(value)), digits, types, pattern=_DECIMAL)
-    return kind if writing else replace(kind, schema={"anyOf": [NUMBER.schema, kind.schema]})
+    return kind if writing else kind.replace(schema={"anyOf": [NUMBER.schema, kind.schema]})

@@ -111,8 +111,10 @@ class Form:
         unknown = [name for name in needed if name not in self._properties]
         if unknown:
             raise ValueError(f"the form requires {unknown[0]!r}, which is not one of its fields")
+        types = {field["type"] for field in self._properties.values()}
         # Whether a field accepts several of its choices.
-        self.has_lists = any(field["type"] == "array" for field in self._properties.values())
+        self.has_lists = "array" in types
+        self.has_booleans = "boolean" in types
 
     def to_wire(self, *, full: bool = True) -> dict[str, Any]:
         """Return the schema for the client.

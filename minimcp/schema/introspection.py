@@ -8,12 +8,10 @@ that is not a type.
 
 from __future__ import annotations
 
-import ast
-import dataclasses
-import inspect
 import re
 import sys
 import typing
+from types import FunctionType
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Sequence, Union
 
 from .kinds import Field, Kind
@@ -102,19 +100,20 @@ def _evaluated(text: str, names: dict[str, Any]) -> Any:
         raise TypeError(f"the annotation {text!r} cannot be resolved: {reason}") from error
 
 
-class _UnionOfBars(ast.NodeTransformer):
-    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
-        self.generic_visit(node)
-        if not isinstance(node.op, ast.BitOr):
-            return node
-        both = ast.Tuple([node.left, node.right], ast.Load())
-        return ast.Subscript(ast.Name("__Union__", ast.Load()), both, ast.Load())
-
-
 def _with_unions(text: str) -> Any:
     """Return code for `text` in which ``X | Y`` is ``Union[X, Y]``: 3.9 does not have ``|`` for
     types, and no version has it for strings."""
-    tree = _UnionOfBars().visit(ast.parse(text.strip(), mode="eval"))
+    import ast  # loaded late: few annotations need it
+
+    class UnionOfBars(ast.NodeTransformer):
+        def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+            self.generic_visit(node)
+            if not isinstance(node.op, ast.BitOr):
+                return node
+            both = ast.Tuple([node.left, node.right], ast.Load())
+            return ast.Subscript(ast.Name("__Union__", ast.Load()), both, ast.Load())
+
+    tree = UnionOfBars().visit(ast.parse(text.strip(), mode="eval"))
     return compile(ast.fix_missing_locations(tree), "<annotation>", "eval")
 
 
@@ -129,14 +128,126 @@ def annotations_of(cls: type) -> Mapping[str, Any]:
     return typing.cast("Mapping[str, Any]", vars(cls).get("__annotations__", {}))
 
 
-def signature_of(function: Any) -> inspect.Signature:
-    """Return the signature of a function or class as written. Names in its annotations may still be
-    unknown."""
+class Parameter(NamedTuple):
+    """A parameter as it is written. The default and the annotation are `NOTHING` if there is none."""
+
+    name: str
+    kind: int
+    default: Any
+    annotation: Any
+
+
+# The kinds of parameters, with the values of `inspect`, whose import takes a tenth of the start of
+# a small server.
+POSITIONAL_ONLY = 0
+POSITIONAL_OR_KEYWORD = 1
+VAR_POSITIONAL = 2
+KEYWORD_ONLY = 3
+VAR_KEYWORD = 4
+STARS = (VAR_POSITIONAL, VAR_KEYWORD)
+
+# Flags of code objects.
+CO_VARARGS = 0x04
+CO_VARKEYWORDS = 0x08
+CO_GENERATOR = 0x20
+
+
+class WrittenSignature(NamedTuple):
+    """The parameters and the return annotation of a function as they are written.
+
+    ``returns`` is `NOTHING` if there is no annotation.
+    """
+
+    parameters: list[Parameter]
+    returns: Any
+
+    @classmethod
+    def of(cls, function: Any) -> WrittenSignature:
+        """Read a function. Names in its annotations may still be unknown."""
+        is_plain = type(function) is FunctionType
+        if is_plain and not {"__wrapped__", "__signature__"}.intersection(vars(function)):
+            return cls._of_plain(function)
+        from inspect import signature
+
+        if sys.version_info >= (3, 14):
+            from annotationlib import Format
+
+            return cls.converted(signature(function, annotation_format=Format.FORWARDREF))
+        return cls.converted(signature(function))
+
+    @classmethod
+    def _of_plain(cls, function: FunctionType) -> WrittenSignature:
+        code = function.__code__
+        by_name = code.co_kwonlyargcount
+        names = list(code.co_varnames)
+        kinds = [POSITIONAL_ONLY] * code.co_posonlyargcount
+        kinds += [POSITIONAL_OR_KEYWORD] * (code.co_argcount - code.co_posonlyargcount)
+        defaults = [NOTHING] * code.co_argcount
+        if function.__defaults__:
+            defaults[-len(function.__defaults__) :] = function.__defaults__
+        if code.co_flags & CO_VARARGS:  # its name comes after those of keyword-only parameters
+            names.insert(code.co_argcount, names.pop(code.co_argcount + by_name))
+            kinds.append(VAR_POSITIONAL)
+            defaults.append(NOTHING)
+        given = function.__kwdefaults__ or {}
+        for name in names[len(kinds) : len(kinds) + by_name]:
+            kinds.append(KEYWORD_ONLY)
+            defaults.append(given.get(name, NOTHING))
+        if code.co_flags & CO_VARKEYWORDS:
+            kinds.append(VAR_KEYWORD)
+            defaults.append(NOTHING)
+        annotations = annotations_of_function(function)
+        parameters = [
+            Parameter(name, kind, default, annotations.get(name, NOTHING))
+            for name, kind, default in zip(names, kinds, defaults)
+        ]
+        return cls(parameters, annotations.get("return", NOTHING))
+
+    def inspected(self) -> Any:
+        """Return the parameters as an `inspect.Signature` without annotations."""
+        from inspect import Parameter as Inspected, Signature
+
+        kinds = (
+            Inspected.POSITIONAL_ONLY,
+            Inspected.POSITIONAL_OR_KEYWORD,
+            Inspected.VAR_POSITIONAL,
+            Inspected.KEYWORD_ONLY,
+            Inspected.VAR_KEYWORD,
+        )
+        parameters = [
+            Inspected(
+                each.name,
+                kinds[each.kind],
+                default=Inspected.empty if each.default is NOTHING else each.default,
+            )
+            for each in self.parameters
+        ]
+        return Signature(parameters)
+
+    @classmethod
+    def converted(cls, signature: Any) -> WrittenSignature:
+        """Convert an `inspect.Signature`."""
+        empty = signature.empty
+        parameters = [
+            Parameter(
+                each.name,
+                int(each.kind),
+                NOTHING if each.default is empty else each.default,
+                NOTHING if each.annotation is empty else each.annotation,
+            )
+            for each in signature.parameters.values()
+        ]
+        returns = signature.return_annotation
+        return cls(parameters, NOTHING if returns is empty else returns)
+
+
+def annotations_of_function(function: FunctionType) -> Mapping[str, Any]:
+    """Return the annotations of a function as written. Their names may still be unknown."""
     if sys.version_info >= (3, 14):
         import annotationlib
 
-        return inspect.signature(function, annotation_format=annotationlib.Format.FORWARDREF)
-    return inspect.signature(function)
+        return annotationlib.get_annotations(function, format=annotationlib.Format.FORWARDREF)
+    return function.__annotations__
 
 
 def is_union(annotation: Any) -> bool:
@@ -174,8 +285,10 @@ def fields_of(cls: Any, kind_of: Callable[..., Kind]) -> Optional[list[Field]]:
             for name in cls._fields
         ]
     declared = getattr(cls, "__attrs_attrs__", None)
-    if declared is None and not dataclasses.is_dataclass(cls):
+    if declared is None and not hasattr(cls, "__dataclass_fields__"):
         return None
+    import dataclasses  # the class has imported it already
+
     found = []
     missing = dataclasses.MISSING
     attr = sys.modules.get("attr")
@@ -232,6 +345,19 @@ _NUMPY = r"(\*{0,2}\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$"
 _DECORATION = r"(?:#+\s+|\*\*)(.*?):?(?:\*\*)?:?$"
 
 
+def _without_margin(text: str) -> list[str]:
+    """Return the lines of a docstring without their common indentation, like `inspect.cleandoc`."""
+    first, *lines = text.expandtabs().split("\n")
+    margins = [len(line) - len(line.lstrip()) for line in lines if line.strip()]
+    margin = min(margins, default=0)
+    cleaned = [first.lstrip(), *(line[margin:] for line in lines)]
+    while cleaned and not cleaned[-1]:
+        cleaned.pop()
+    while cleaned and not cleaned[0]:
+        del cleaned[0]
+    return cleaned
+
+
 def read_docstring(text: Any) -> tuple[str, dict[str, str]]:
     """Return the description and the text for each parameter of a docstring in the style of Google,
     NumPy or Sphinx.
@@ -241,7 +367,7 @@ def read_docstring(text: Any) -> tuple[str, dict[str, str]]:
             as the descriptor of a class that generates its docstring.
     """
     text = text if isinstance(text, str) else ""
-    lines = inspect.cleandoc(text.replace("\r\n", "\n").replace("\r", "\n")).split("\n")
+    lines = _without_margin(text.replace("\r\n", "\n").replace("\r", "\n"))
     description: list[str] = []
     parameters: dict[str, list[str]] = {}
     section = ""

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import operator
 import re
-import sys
 import threading
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
+from functools import lru_cache, partial
 from math import isfinite
 from typing import (
     Any,
@@ -26,6 +24,7 @@ from typing import (
     cast,
 )
 
+from ..record import Record
 from .mismatch import Mismatch, cut, listed, one_of, unknown_field
 from .values import JSON_TYPES, LABELS, NONE_TYPE, TYPE_NAMES, frozen, has_twins, hashed_apart
 
@@ -35,8 +34,7 @@ _LISTS = frozenset({list})
 OBJECTS = frozenset({dict})
 
 
-@dataclass(eq=False, repr=False)
-class Kind:
+class Kind(Record):
     """The JSON form of one Python type. Immutable by convention, thread-safe.
 
     Args:
@@ -68,25 +66,31 @@ class Kind:
     def with_words(self, **words: Any) -> Kind:
         """Return the same kind with additional keywords in its schema, such as a description or a
         default."""
-        return replace(self, schema={**self.schema, **words})
+        return self.replace(schema={**self.schema, **words})
 
 
 # ------------------------------------------------------------ JSON's own types
 
 
+# Packages whose values `tables` converts.
+_PACKAGES = frozenset({"numpy", "pandas", "sqlite3"})
+
+
+def _is_foreign(cls: Any) -> bool:
+    """Return whether a class is one of NumPy, pandas or `sqlite3`, or a subclass of one."""
+    return not _PACKAGES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__)
+
+
+is_foreign: Callable[[Any], bool] = lru_cache(maxsize=512)(_is_foreign)
+
+
 def native(value: Any) -> Any:
-    """Convert a NumPy scalar to the equivalent Python object; return other values unchanged."""
-    generic = getattr(sys.modules.get("numpy"), "generic", None)
-    if generic is None or not isinstance(value, generic):
+    """Convert a value of NumPy, pandas or `sqlite3` to plain Python; return others unchanged."""
+    if not is_foreign(type(value)):
         return value
-    plain = value.item()
-    kind = value.dtype.kind
-    if kind == "f" and isinstance(plain, generic):  # a long double
-        return float(value)
-    if kind in "mM" and isinstance(plain, int):  # Python does not have this unit of time
-        plain = value.astype(f"{kind}8[us]").item()
-        return str(value) if isinstance(plain, int) else plain
-    return plain
+    from .tables import plain  # few servers have such values
+
+    return plain(value)
 
 
 def _text(value: Any) -> str:
@@ -428,7 +432,8 @@ def array(item: Kind, make: Callable[[list[Any]], Any] = list, *, unique: bool =
     def write(value: Any) -> list[Any]:
         if isinstance(value, (str, bytes, bytearray, dict)) or not hasattr(value, "__iter__"):
             raise Mismatch(f"a {getattr(make, '__name__', 'list')}", value)
-        values = value if type(value) is list else list(value)
+        plain = native(value)
+        values = plain if type(plain) is list else list(value)
         done = values if _untouched(item, values) else _convert_each(values, item.write)
         if unique and has_twins(done):
             raise Mismatch(
@@ -473,7 +478,7 @@ def _write_name(value: Any) -> str:
 
 
 # The name of a member of any object: a string, or when written also an integer, as in `json.dumps`.
-FREE_NAME = replace(TEXT, write=_write_name)
+FREE_NAME = TEXT.replace(write=_write_name)
 
 
 def mapping(key: Kind, item: Kind) -> Kind:
@@ -511,9 +516,10 @@ def mapping(key: Kind, item: Kind) -> Kind:
         return each(value, key.read, item.read)
 
     def write(value: Any) -> Any:
-        if not hasattr(value, "items"):
+        plain = value if hasattr(value, "items") else native(value)
+        if not hasattr(plain, "items"):
             raise Mismatch("a dict", value)
-        return each(dict(value.items()), key.write, item.write)
+        return each(dict(plain.items()), key.write, item.write)
 
     return Kind(schema, read, write, "an object", OBJECTS, hashable=False)
 
@@ -607,9 +613,10 @@ def record_writer(fields: Sequence[Field], cls: type) -> Convert:
     """Return a function that converts an instance of `cls` to a JSON object. If `cls` is a dict, it
     converts a dict."""
     if issubclass(cls, dict):
-        return record_reader(
-            [each._replace(kind=replace(each.kind, read=each.kind.write)) for each in fields], dict
+        write = record_reader(
+            [each._replace(kind=each.kind.replace(read=each.kind.write)) for each in fields], dict
         )
+        return lambda value: write(value if type(value) is dict else native(value))
     names = {"cls": cls, "label": f"a {cls.__name__}"}
     parts = [
         (field.name, _converted(field, field.kind.write, f"value.{field.attribute}", names))

@@ -6,14 +6,14 @@ exist, or a type without JSON form.
 
 from __future__ import annotations
 
-import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
-from functools import wraps
+from functools import cached_property, wraps
 from io import IOBase
 from itertools import islice
+from types import FunctionType
 from typing import Any, NoReturn, Optional, TypeVar, Union
 
 from ..text import printable
@@ -36,6 +36,10 @@ T = TypeVar("T")
 # Stands for the value of a field that was not sent, and for the default of a parameter without one.
 NOTHING: Any = ABSENT
 
+# The flags of code objects of coroutines, of functions that return awaitables, and of asynchronous
+# generators.
+ASYNC_FLAGS = 0x80 | 0x100 | 0x200
+
 
 def cut(text: str, limit: int = MAX_SHOWN_LENGTH) -> str:
     """Return `text`, or its beginning and "..." if it is longer than `limit` characters."""
@@ -57,7 +61,10 @@ def described(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > 1024:
         return "the number (over 300 digits)"  # Python refuses to print very large numbers
     if hasattr(value, "as_integer_ratio"):  # also a Decimal
-        return f"the number {cut(str(value))}"
+        text = cut(str(value))
+        if text in ("nan", "inf", "-inf"):
+            return f"{text}, which JSON does not have: use None"
+        return f"the number {text}"
     if isinstance(value, (list, tuple)):
         return f"a list of {len(value)}" if value else "an empty list"
     if isinstance(value, dict):
@@ -359,13 +366,66 @@ def keywords_shown(function: F, of: Optional[Callable[..., Any]] = None) -> F:
         of: The function to which all other keywords are passed: its own options are shown instead.
             None if there is none.
     """
-    signature = inspect.signature(function)
-    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    if of is not None:
-        names = {each.name for each in own}
-        more = inspect.signature(of).parameters.values()
-        own += [each for each in more if each.kind is each.KEYWORD_ONLY and each.name not in names]
-    function.__dict__["__signature__"] = signature.replace(parameters=own)
+
+    def make() -> Any:
+        signature = own_signature(function)
+        own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+        if of is not None:
+            names = {each.name for each in own}
+            for each in own_signature(of).parameters.values():
+                if each.kind is each.KEYWORD_ONLY and each.name not in names:
+                    own.append(each)
+        return signature.replace(parameters=own)
+
+    return with_signature(function, make)
+
+
+class _LazySignature:
+    """A signature that is made when it is first used, so that `inspect` is not imported before.
+
+    `inspect.signature` accepts it, because its ``__class__`` is that of a signature.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Any:
+        return self._make()
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        from inspect import Signature
+
+        return Signature
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._made, name)
+
+    def __str__(self) -> str:
+        return str(self._made)
+
+
+def own_signature(function: Any) -> Any:
+    """Return the `inspect.Signature` of a function as it is written, whatever its ``__signature__``
+    is."""
+    from inspect import signature
+
+    plain = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    plain.__kwdefaults__ = function.__kwdefaults__
+    plain.__annotations__ = function.__annotations__
+    return signature(plain)
+
+
+def with_signature(function: F, make: Callable[[], Any]) -> F:
+    """Set the signature that `inspect.signature` and `help` show. `make` returns it."""
+    function.__dict__["__signature__"] = _LazySignature(make)
     return function
 
 
@@ -375,26 +435,27 @@ def refuse_options(owner: str, given: Iterable[str], function: Any) -> NoReturn:
     Args:
         owner: The call as it is written: "Server(...)".
         given: Unknown names; the first one is reported.
-        function: The function whose keyword-only parameters are the options, or a dataclass.
+        function: The function whose keyword-only parameters are the options, or a `Record`.
 
     Raises:
         TypeError: Always.
     """
     name = next(iter(given))
-    known = getattr(function, "__dataclass_fields__", None) or function.__kwdefaults__
+    known = getattr(function, "__match_args__", None) or function.__kwdefaults__
     near = nearest(name, known)
     hint = f"did you mean {near}=?" if near else f"the options are {', '.join(known)}"
     raise TypeError(f"{owner} has no option {name}=: {PORTED.get(name) or hint}")
 
 
 def options_checked(cls: type[T]) -> type[T]:
-    """Decorate a dataclass of options so that misspelled ones are rejected as by
+    """Decorate a `Record` of options so that misspelled ones are rejected as by
     `refuse_options`."""
     make: Any = cls.__init__
+    known: Any = vars(cls)["__match_args__"]
 
     @wraps(make)
     def init(self: T, *given: Any, **named: Any) -> None:
-        unknown = [name for name in named if name not in cls.__dict__["__dataclass_fields__"]]
+        unknown = [name for name in named if name not in known]
         if unknown:
             refuse_options(f"{cls.__name__}(...)", unknown, cls)
         make(self, *given, **named)
@@ -411,7 +472,7 @@ def refuse_async(function: Any, owner: str) -> None:
     """
     plain = getattr(function, "__func__", function)
     flags = getattr(getattr(plain, "__code__", None), "co_flags", 0)
-    if flags & (inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+    if flags & ASYNC_FLAGS:
         raise TypeError(f"{owner} is async: write a plain def; it runs on a thread and may block")
 
 
@@ -451,6 +512,8 @@ def no_class(cls: type) -> str:
         )
     if issubclass(cls, type):
         return 'a class has no JSON form: use its name, as in Literal["int", "str"]'
+    if hasattr(cls, "savefig"):
+        return f"{cls.__qualname__} has no JSON form: return Image.from_figure(figure)"
     if issubclass(cls, IOBase):
         return (
             f"an open file ({cls.__qualname__}) has no JSON form: return its content, "

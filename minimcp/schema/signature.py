@@ -6,31 +6,35 @@ A function is read once, when it is registered.
 from __future__ import annotations
 
 import functools
-import inspect
 import typing
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cached_property, partial
 from types import FunctionType, MethodType
 from typing import Annotated, Any, Callable, Iterator, Mapping, NamedTuple, Optional
 
+from ..record import Record
 from .annotations import Builder, ContentClass, kind_of
 from .introspection import (
+    CO_GENERATOR,
+    CO_VARKEYWORDS,
     HIDEABLE,
+    POSITIONAL_ONLY,
+    STARS,
+    VAR_POSITIONAL,
+    Parameter,
     Scope,
+    WrittenSignature,
     hidden_by,
     is_field,
     is_union,
     read_docstring,
-    signature_of,
 )
 from .kinds import Convert, Field, Kind, record_reader, record_schema
 from .mismatch import NOTHING, Mismatch, refuse_async
 from .values import NONE_TYPE
 
 
-@dataclass(eq=False, repr=False)
-class Signature:
+class Signature(Record):
     """The result of `read_signature`. Immutable by convention, thread-safe.
 
     Args:
@@ -117,9 +121,10 @@ def read_signature(
     contexts: list[str] = []
     doubts: list[str] = []
     validated: list[str] = []
-    for name, each in written.parameters.items():
+    for each in written.parameters:
+        name = each.name
+        default = each.default
         _refuse_parameter(each, owner, first=not parameters)
-        default = NOTHING if each.default is each.empty else each.default
         with _errors_at(f"{owner}: parameter {name!r}"):
             annotation = scope.resolve(each.annotation)
             if _is_context(annotation, context_type, scope):
@@ -163,9 +168,9 @@ def read_signature(
         schema["additionalProperties"] = False
     returns = NOTHING
     output_kind = None
-    if written.return_annotation is not written.empty:
+    if written.returns is not NOTHING:
         with _errors_at(f"{owner}: the return type"):
-            returns = scope.resolve(written.return_annotation)
+            returns = scope.resolve(written.returns)
             try:
                 output_kind = kind_of(
                     returns, scope=scope, writing=True, content=content_types, strict=strict
@@ -222,7 +227,7 @@ class _Call(NamedTuple):
     """
 
     plain: Any
-    signature: inspect.Signature
+    signature: WrittenSignature
     documentation: Optional[str]
 
 
@@ -254,16 +259,17 @@ def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _C
             signature=_without_bound(call.signature, function, owner),
             documentation=call.documentation if own is None else own,
         )
-    if inspect.ismethod(function):
+    if isinstance(function, MethodType):
         return _without_self(_call_of(function.__func__, owner, bound=1, depth=depth + 1), owner)
     refuse_async_and_stars(function, owner)
     signature = getattr(function, "__signature__", None)
     inner = None
-    if isinstance(signature, inspect.Signature):
-        inner = _Call(_plain_function(function, owner), signature, None)
+    if hasattr(signature, "return_annotation"):
+        written = WrittenSignature.converted(signature)
+        inner = _Call(_plain_function(function, owner), written, None)
     elif hasattr(function, "__wrapped__"):
         inner = _call_of(function.__wrapped__, owner, depth=depth + 1)
-    if not inspect.isfunction(function) and inner is None:
+    if not isinstance(function, FunctionType) and inner is None:
         # A bound method, the function of a staticmethod, or the partial of a partialmethod.
         called = function.__call__ if callable(function) else None
         if not isinstance(called, (FunctionType, MethodType, partial)):
@@ -271,8 +277,8 @@ def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _C
         call = _call_of(called, owner, depth=depth + 1)
         return call._replace(documentation=call.documentation or type(function).__doc__)
     if inner is None:
-        return _Call(function, signature_of(function), function.__doc__)
-    if inspect.isfunction(function):
+        return _Call(function, WrittenSignature.of(function), function.__doc__)
+    if isinstance(function, FunctionType):
         _refuse_uncallable(function, inner.signature, owner, bound)
     return inner._replace(documentation=function.__doc__)
 
@@ -288,56 +294,53 @@ def _plain_function(function: Any, owner: str) -> Any:
         if not hasattr(function, "__wrapped__"):
             break
         function = function.__wrapped__
-    plain = function if inspect.isfunction(function) else type(function).__call__
-    if not inspect.isfunction(plain):
+    plain = function if isinstance(function, FunctionType) else type(function).__call__
+    if not isinstance(plain, FunctionType):
         raise TypeError(f"{owner} is not a Python function: write a def that calls it")
     return plain
 
 
 def _without_self(call: _Call, owner: str) -> _Call:
-    parameters = list(call.signature.parameters.values())
+    parameters = list(call.signature.parameters)
     if not parameters:
         raise TypeError(f"{owner} is a method without the parameter self")
-    if parameters[0].kind is not inspect.Parameter.VAR_POSITIONAL:
+    if parameters[0].kind != VAR_POSITIONAL:
         del parameters[0]
-    return call._replace(signature=call.signature.replace(parameters=parameters))
+    return call._replace(signature=call.signature._replace(parameters=parameters))
 
 
-def _without_bound(written: inspect.Signature, function: Any, owner: str) -> inspect.Signature:
+def _without_bound(written: WrittenSignature, function: Any, owner: str) -> WrittenSignature:
     """Return the signature of a partial without the parameters that it binds.
 
     Raises:
         TypeError: The partial can never be called.
     """
     try:
-        found = written.bind_partial(*function.args, **function.keywords).arguments
+        found = written.inspected().bind_partial(*function.args, **function.keywords).arguments
     except TypeError as error:
         raise TypeError(f"{owner} is a partial that cannot be called: {error}") from None
     placeholder = getattr(functools, "Placeholder", NOTHING)
     if any(each is placeholder for each in function.args):
         raise TypeError(f"{owner} is a partial with a Placeholder: bind arguments by name")
-    left = []
-    for name, each in written.parameters.items():
-        if name not in found or each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
-            left.append(each)
-    return written.replace(parameters=left)
+    left = [each for each in written.parameters if each.name not in found or each.kind in STARS]
+    return written._replace(parameters=left)
 
 
-def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bound: int) -> None:
+def _refuse_uncallable(wrapper: Any, written: WrittenSignature, owner: str, bound: int) -> None:
     """Reject a wrapper that does not accept the arguments that its signature names.
 
     Raises:
         TypeError: The message names the parameter.
     """
     code = wrapper.__code__
-    names = list(written.parameters)[bound:]
+    names = [each.name for each in written.parameters][bound:]
     positional = code.co_varnames[: code.co_argcount]
     by_name = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
     taken = [*positional[max(bound, code.co_posonlyargcount) :], *by_name]
     needed = list(positional[bound : len(positional) - len(wrapper.__defaults__ or ())])
     needed += [name for name in by_name if name not in (wrapper.__kwdefaults__ or {})]
     for name in names:
-        if name not in taken and not code.co_flags & inspect.CO_VARKEYWORDS:
+        if name not in taken and not code.co_flags & CO_VARKEYWORDS:
             problem = f"the wrapper of {owner} does not take {name!r}"
             raise TypeError(f"{problem}: write **kwargs in the wrapper and pass them on")
     for name in needed:
@@ -346,10 +349,10 @@ def _refuse_uncallable(wrapper: Any, written: inspect.Signature, owner: str, bou
             raise TypeError(f"{problem}: give it a default")
 
 
-def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) -> None:
+def _refuse_parameter(parameter: Parameter, owner: str, *, first: bool) -> None:
     """Reject a parameter that no argument can fill, or that has no annotation."""
     name = parameter.name
-    is_annotated = parameter.annotation is not parameter.empty
+    is_annotated = parameter.annotation is not NOTHING
     if name == "self" and first and not is_annotated:
         raise TypeError(
             f"{owner} takes self, so it is a method and needs an object: mark it with "
@@ -357,7 +360,7 @@ def _refuse_parameter(parameter: inspect.Parameter, owner: str, *, first: bool) 
             "the method of an object"
         )
     _refuse_star(parameter, owner)
-    if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+    if parameter.kind == POSITIONAL_ONLY:
         raise TypeError(
             f"{owner} has positional-only parameters ({name!r}), but arguments are passed by "
             "name: remove the '/'"
@@ -378,24 +381,26 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
             to write instead.
     """
     refuse_async(function, owner)
-    if inspect.isgeneratorfunction(function):
+    plain = getattr(function, "__func__", function)
+    if isinstance(plain, FunctionType) and plain.__code__.co_flags & CO_GENERATOR:
         what = "is a generator: return a list, and report progress with ctx.progress"
         raise TypeError(f"{owner} {what}")
-    plain = getattr(function, "__func__", function)
     # A wrapper may take anything and pass it on.
-    if not inspect.isfunction(plain) or hasattr(plain, "__wrapped__"):
+    if not isinstance(plain, FunctionType) or hasattr(plain, "__wrapped__"):
         return
-    for each in signature_of(plain).parameters.values():
+    for each in WrittenSignature.of(plain).parameters:
         _refuse_star(each, owner)
 
 
-def _refuse_star(parameter: inspect.Parameter, owner: str) -> None:
+def _refuse_star(parameter: Parameter, owner: str) -> None:
     name = parameter.name
-    if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+    if parameter.kind not in STARS:
         return
-    annotation = "str" if parameter.annotation is parameter.empty else parameter.annotation
-    item = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
-    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+    from inspect import formatannotation
+
+    annotation = "str" if parameter.annotation is NOTHING else parameter.annotation
+    item = annotation if isinstance(annotation, str) else formatannotation(annotation)
+    if parameter.kind == VAR_POSITIONAL:
         raise TypeError(
             f"{owner} takes *{name}: name each parameter, or take one list: {name}: list[{item}]"
         )

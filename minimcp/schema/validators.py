@@ -10,7 +10,6 @@ from __future__ import annotations
 import copy
 import json
 import sys
-from dataclasses import replace
 from typing import Annotated, Any, Callable, NamedTuple, Optional, Sequence
 
 from .checker import ASSERTIONS, compile_require
@@ -94,8 +93,8 @@ def validated(kind: Kind, after: Sequence[Any], *, writing: bool) -> Kind:
     def write(value: Any) -> Any:
         return kind.write(check(value))
 
-    plain = replace(kind, exact=frozenset(), exact_items=frozenset())
-    return replace(plain, write=write) if writing else replace(plain, read=read)
+    plain = kind.replace(exact=frozenset(), exact_items=frozenset())
+    return plain.replace(write=write) if writing else plain.replace(read=read)
 
 
 def _check_of(validator: Any, kind: Kind) -> Convert:

@@ -210,8 +210,7 @@ class Context:
         """Ask the user to fill in a form: ``ctx.elicit("Your city?", {"city": str})``. In stateless
         HTTP (2026-07-28), the handler runs again from the top with the answer.
 
-        For a yes or no, pass an empty form: ``if ctx.elicit("Delete all?", {}):`` is true if the
-        user accepts. For secrets, use `elicit_url` instead.
+        For a yes or no, use `confirm`. For secrets, use `elicit_url`.
 
         Args:
             message: The question, for the user.
@@ -221,7 +220,8 @@ class Context:
 
         Returns:
             The user's action. ``content`` holds the fields as a dict, or is an instance of the
-            dataclass.
+            dataclass. As a truth value, the answer says whether the user accepted; it raises
+            TypeError if the form has a boolean field.
 
         Raises:
             CapabilityNotSupported: The client does not support such questions.
@@ -240,6 +240,18 @@ class Context:
         question = load("features.questions").Elicit(message, schema)
         answer: Answer = self._ask(question, key)
         return answer
+
+    def confirm(self, message: str, *, key: Optional[str] = None) -> bool:
+        """Ask the user to agree: ``if ctx.confirm("Delete 3 rows?"): ...``. Return True only if the
+        user accepts. In stateless HTTP (2026-07-28), the handler runs again from the top.
+
+        Args:
+            message: The question, for the user. It is shown as a form without fields.
+            key: See `elicit`.
+
+        Raises: see `elicit`. If nobody can be asked, that is CapabilityNotSupported.
+        """
+        return self.elicit(message, {}, key=key).action == "accept"
 
     def elicit_url(
         self,
@@ -447,8 +459,11 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the client has cancelled the request, or its time is over. Check this in
-        loops."""
+        """Whether the client has cancelled the request or has disconnected, or its time is over.
+
+        Check this in loops. A WSGI host notices a disconnected client at the next write. A client
+        of a session may come back for its response, so there only the end of the session counts.
+        """
         return self._incoming.token.cancelled
 
     def check(self) -> None:
@@ -533,7 +548,8 @@ class Context:
 
     @property
     def auth(self) -> Optional[AccessToken]:
-        """The verified token of the request; None without ``Server(auth=...)``.
+        """The verified token of the request. None over stdio, without ``Server(auth=...)``, and for
+        a request without a token (``Bearer(optional=True)``).
 
         Over HTTP+SSE, this is the newest token that the client has sent.
         """

@@ -33,8 +33,10 @@ LATE: Mapping[str, str] = {
     "features.access": "auth",
     "features.completion": "completion",
     "features.executors": "executors",
+    "features.heartbeat": "logging",
     "features.input_rounds": "questions",
     "features.logging": "logging",
+    "features.max_result": "logging",
     "features.methods": "methods",
     "features.mounting": "mount",
     "features.observers": "logging",
@@ -77,7 +79,10 @@ def load(module: str) -> Any:
 
 
 class LateFeature(NamedTuple):
-    """The place of a feature that is loaded on first use."""
+    """The place of a feature that is loaded on first use.
+
+    To add a feature, see "Adding a method" in examples/design.rst.
+    """
 
     module: str
     """A module of `LATE`."""
@@ -92,7 +97,10 @@ FEATURES: Mapping[str, LateFeature] = {
     "access": LateFeature("features.access", "Access"),
     "completions": LateFeature("features.completion", "Completions"),
     "executors": LateFeature("features.executors", "Executors"),
+    "heartbeats": LateFeature("features.heartbeat", "Heartbeats"),
+    "lists": LateFeature("features.access", "ListMiddleware"),
     "logging": LateFeature("features.logging", "Logging"),
+    "max_result": LateFeature("features.max_result", "MaxResult"),
     "methods": LateFeature("features.methods", "Methods"),
     "mounting": LateFeature("features.mounting", "Mounting"),
     "prompts": LateFeature("features.prompts", "Prompts"),
@@ -100,16 +108,22 @@ FEATURES: Mapping[str, LateFeature] = {
     "resources": LateFeature("features.resources", "Resources"),
     "rounds": LateFeature("features.input_rounds", "InputRounds"),
     "subscriptions": LateFeature("features.subscriptions", "Subscriptions"),
+    "visibility": LateFeature("features.access", "Visibility"),
 }
 
 # The feature that creates the entries of a decorator, by the name of the decorator.
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
 # The feature that reads an option, for options that the decorator's own feature does not read.
-READERS: Mapping[str, str] = {"scopes": "access"}
+READERS: Mapping[str, str] = {
+    "heartbeat": "heartbeats",
+    "max_result": "max_result",
+    "scopes": "access",
+    "visible": "visibility",
+}
 
 # The feature that serves a method without any registered entry.
-SERVERS: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
+METHOD_FEATURES: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
 
 # Extensions of the library that have decorators or options.
 EXTENSIONS = ("extensions.apps", "extensions.tasks")
@@ -209,17 +223,19 @@ class Feature:
         capability: The capability of the specification that this feature serves: "prompts". Its
             routes exist only while something of it is offered. None for other features.
         identifier: The identifier of an extension; empty for other features.
+        settings: The settings to declare with the identifier.
         makers: By decorator ("tool", "prompt", ...), the class of its entries.
         tables: The entries of the feature, each kind in a `Table`.
         options: The options of decorators that this feature reads. An author's `Extension` may list
             names only.
         names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
         filters: The members that the feature adds to the filter of `subscriptions/listen`.
-        refreshed_by: Methods, such as "resources/list", before which `refresh` is called.
+        refreshed_by: Methods of lists, such as "resources/list", that pass through `around_list`.
     """
 
     capability: Optional[str] = None
     identifier: str = ""
+    settings: Mapping[str, Json] = {}
     makers: Mapping[str, Callable[..., Any]] = {}
     tables: Sequence[Any] = ()
     options: Union[Mapping[str, OptionSpec], Sequence[str]] = {}
@@ -240,7 +256,8 @@ class Feature:
         """Return the members that the feature adds to the server's capabilities.
 
         A member that exists already is merged: ``{"extensions": {"com.example/x": {}}}`` adds an
-        extension to the others.
+        extension to the others. An extension that declares something is declared itself, unless the
+        result has the member "extensions". None leaves a member out.
 
         Args:
             revision: The client's revision.
@@ -309,12 +326,27 @@ class Feature:
     def refresh(self) -> None:
         """Update the entries before a list of them is sent. Runs on several worker threads."""
 
+    def around_list(self, request: IncomingRequest, call_next: Callable[[], Any]) -> Any:
+        """Serve one of the methods in `refreshed_by`, on a worker thread, and return the result.
+
+        Args:
+            request: The request.
+            call_next: Runs the inner features, and returns the result: JSON text or an object.
+        """
+        self.refresh()
+        return call_next()
+
     def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether calls and lists of this entry pass through the three methods below.
 
         By default, an entry that has one of the feature's options does.
         """
         return any(entry.options.get(name) is not None for name in self.options)
+
+    def blocks(self, entry: RegisteredEntry) -> bool:
+        """Return whether `listed` or `before_call` may block for this entry, because they run code
+        of the author. Then they are never called on a reader thread."""
+        return False
 
     def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
         """Return whether the entry appears in a list. Calls of a hidden entry fail as for an
@@ -324,7 +356,7 @@ class Feature:
     def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Decide about a call before it begins, and over HTTP before the response begins.
 
-        It must not block.
+        It must not block, unless `blocks` returns True.
 
         Returns:
             The route of the request; None keeps the entry's route.

@@ -7,7 +7,6 @@ with the decorators of the server.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -17,7 +16,7 @@ from ..engine.limits import Limits, check_interval, check_number
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, REVISIONS
 from ..schema.introspection import annotations_of
-from ..schema.mismatch import nearest
+from ..schema.mismatch import nearest, own_signature, with_signature
 from ..schema.signature import refuse_async_and_stars
 from ..types.content import Annotations, Icon
 from ..types.meta import check_identifier
@@ -48,6 +47,8 @@ class _CommonOptions(TypedDict, total=False):
 class PromptOptions(_CommonOptions, total=False):
     """The options of `Server.prompt`, which explains them."""
 
+    scopes: Union[Sequence[str], Callable[..., Sequence[str]]]
+    visible: Optional[Callable[[Any], bool]]
     complete: Optional[Mapping[str, Given]]
 
 
@@ -82,7 +83,10 @@ class ToolOptions(_CommonOptions, total=False):
     timeout: Optional[float]
     executor: ExecutorOption
     headers: Optional[Mapping[str, str]]
-    scopes: Sequence[str]
+    scopes: Union[Sequence[str], Callable[..., Sequence[str]]]
+    visible: Optional[Callable[[Any], bool]]
+    heartbeat: Optional[float]
+    max_result: Optional[int]
     task: Optional[str]
     ui: Optional[str]
     visibility: Union[str, Sequence[str], None]
@@ -95,7 +99,6 @@ _DEFAULTS: Mapping[str, Any] = {
     "ttl": 0,
     "cache_scope": "private",
 }
-_BY_NAME = inspect.Parameter.KEYWORD_ONLY
 
 
 def with_option_signature(kind: str) -> Callable[[F], F]:
@@ -105,20 +108,23 @@ def with_option_signature(kind: str) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
-        own = list(inspect.signature(function).parameters.values())
-        own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
-        if not {"uri", "function"}.intersection(each.name for each in own):
-            own.append(
-                inspect.Parameter("function", inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None)
-            )
-        for name, given in annotations_of(OPTIONS[kind]).items():
-            annotation = getattr(given, "__forward_arg__", given)
-            default = _DEFAULTS.get(name)
-            own.append(inspect.Parameter(name, _BY_NAME, default=default, annotation=annotation))
-        function.__dict__["__signature__"] = inspect.Signature(own)
-        return function
+        return with_signature(function, partial(_with_options, function, kind))
 
     return decorate
+
+
+def _with_options(function: Callable[..., Any], kind: str) -> Any:
+    from inspect import Parameter, Signature
+
+    own = own_signature(function).parameters.values()
+    own = [each for each in own if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    if not {"uri", "function"}.intersection(each.name for each in own):
+        own.append(Parameter("function", Parameter.POSITIONAL_OR_KEYWORD, default=None))
+    for name, given in annotations_of(OPTIONS[kind]).items():
+        annotation = getattr(given, "__forward_arg__", given)
+        default = _DEFAULTS.get(name)
+        own.append(Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+    return Signature(own)
 
 
 Options = Union[ToolOptions, ResourceOptions, PromptOptions, AppOptions]
@@ -205,6 +211,11 @@ def _check_scope(label: str, value: Any) -> None:
         raise ValueError(f'{label} must be "private" or "public", not {value!r}')
 
 
+def _check_lists(label: str, value: Any) -> None:
+    if value not in ("all", "usable"):
+        raise ValueError(f'{label} must be "all" or "usable", not {value!r:.60}')
+
+
 def _check_store(label: str, value: Any) -> None:
     if value is None:
         return
@@ -251,6 +262,7 @@ SERVER_OPTIONS: Mapping[str, OptionSpec] = {
     "state_keys": OptionSpec((list, tuple, str, bytes, NONE), "a list of keys or None"),
     "store": OptionSpec(check=_check_store),
     "ping_interval": OptionSpec(check=check_interval),
+    "lists": OptionSpec(check=_check_lists),
     "limits": OptionSpec((Limits, NONE), "a Limits(...) or None"),
 }
 
@@ -334,6 +346,8 @@ def count_positional(function: Any, owner: str, names: Sequence[str], *, least: 
     called = function
     if not hasattr(function, "__code__") and not hasattr(function, "__func__"):
         called = type(function).__call__
+    import inspect
+
     refuse_async_and_stars(called, owner)
     if not inspect.isfunction(inspect.unwrap(getattr(called, "__func__", called))):
         raise TypeError(
@@ -373,7 +387,9 @@ def annotated(
         raise TypeError(
             f"{owner}: annotations must be a mapping such as {example}, not {given!r:.60}"
         )
-    check_names(given, inspect.signature(cls).parameters, f"{owner}: there is no annotation")
+    from inspect import signature
+
+    check_names(given, signature(cls).parameters, f"{owner}: there is no annotation")
     return cls(**given)
 
 

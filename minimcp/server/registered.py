@@ -4,10 +4,8 @@ registers, and tables of entries.
 
 from __future__ import annotations
 
-import logging
 import threading
 from copy import copy
-from dataclasses import dataclass, field
 from functools import partial
 from typing import (
     TYPE_CHECKING,
@@ -21,14 +19,16 @@ from typing import (
     TypeVar,
 )
 
-from ..engine.incoming import IncomingRequest, OnFinished, Route
+from ..engine.incoming import DEFERRED, IncomingRequest, Route
 from ..engine.limits import Limits
+from ..engine.running import OnFinished
 from ..engine.timer import Timeout
 from ..errors import InvalidParams, RpcError, ToolError, UrlElicitationRequired
 from ..log import logger
 from ..protocol.lifecycle import SERVER_KEY, Peer, lacks
 from ..protocol.messages import Json, to_json
 from ..protocol.versions import Revision
+from ..record import Record, declare
 from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
 from ..text import one_line
@@ -37,6 +37,8 @@ from .feature import READERS, Feature, OptionSpec, extension_with, load, overrid
 from .options import COMMON_OPTIONS, check_options, handler_name, required, source_location
 
 if TYPE_CHECKING:
+    import logging
+
     from ..engine.shares import Shares
     from ..features.executors import Executor
     from ..stores.base import Store
@@ -48,8 +50,7 @@ CallNext = Callable[[], Any]
 Middleware = Callable[[Context, CallNext], Any]
 
 
-@dataclass(eq=False, repr=False)
-class ServerConfig:
+class ServerConfig(Record):
     """The configuration that all features of one server share. Requests carry it as ``server``.
 
     The arguments that are not listed here are those of `Server`.
@@ -90,19 +91,22 @@ class ServerConfig:
     wake_main: Callable[[], object] = bool
     state_keys: Any = None
     check_replay: bool = False
-    limits: Limits = field(default_factory=Limits)
-    capabilities: Mapping[str, Json] = field(default_factory=dict)
-    middleware: list[Middleware] = field(default_factory=list)
+    limits: Limits = declare(factory=Limits)
+    capabilities: Mapping[str, Json] = declare(factory=dict)
+    middleware: list[Middleware] = declare(factory=list)
     store: Optional[Store] = None
     processes: Optional[Processes] = None
     audience: tuple[str, ...] = ()
     on_finished: Optional[OnFinished] = None
     auth: Any = None
     ping_interval: Optional[float] = None
+    card: Any = None
+    visible: Optional[Callable[..., Any]] = None
+    lists: str = "all"
     trusted_proxies: Iterable[str] = ()
-    features: list[Feature] = field(default_factory=list, init=False)
-    feature: Callable[[str], Any] = field(init=False)
-    option_specs: dict[str, OptionSpec] = field(default_factory=dict, init=False)
+    features: list[Feature] = declare(factory=list, init=False)
+    feature: Callable[[str], Any] = declare(init=False)
+    option_specs: dict[str, OptionSpec] = declare(factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._shares: Optional[Shares] = None
@@ -164,6 +168,7 @@ class Registered:
         completes: Whether the entry has arguments that can be completed.
         hidden_by: The features that may hide it.
         origin: The entry that this one is a copy of, or itself.
+        mounted: The entry of the mounted server that this one is a copy of; None if there is none.
         middleware: The middleware of this server, and of those through which the entry is mounted;
             the outermost first.
     """
@@ -175,6 +180,7 @@ class Registered:
     options: Mapping[str, Any] = {}
     completes = False
     hidden_by: tuple[Feature, ...] = ()
+    mounted: Optional[Registered] = None
 
     def __init__(
         self,
@@ -207,18 +213,21 @@ class Registered:
             if overrides(feature, "around_call"):
                 handle = partial(self._around, feature, handle)
         self.route = route_to(handle, self.executor)
-        queue = self.route.start
-        if queue is not None and self.timeout is not None:
+        enqueue = self.route.start
+        if enqueue is not None and self.timeout is not None:
 
             def start(incoming: IncomingRequest) -> None:
                 # The timeout includes the time in the queue, which might never be emptied.
                 incoming.timeout = self._countdown("begin", incoming)
-                queue(incoming)
+                enqueue(incoming)
 
             self.route = self.route._replace(start=start)
         guards = [each for each in users if overrides(each, "before_call")]
         if guards or self.hidden_by:
-            self.route = self.route._replace(gate=partial(self._gate, guards))
+            gate = partial(self._gate, guards)
+            if any(each.blocks(self) for each in users):
+                gate = partial(_gate_later, gate)
+            self.route = self.route._replace(gate=gate)
         for feature in self.config.features:
             feature.offer(self)
 
@@ -228,32 +237,38 @@ class Registered:
         return feature.around_call(self, incoming, partial(call, incoming))
 
     def _gate(self, guards: list[Feature], incoming: IncomingRequest) -> Route:
-        """Return the route of a call after the features have decided about it."""
+        """Return the route of a call after all features have decided about it."""
+        chosen: Optional[Route] = None
         try:
             if self.is_hidden(incoming):
-                raise self._unknown()
+                raise self.unknown(incoming)
             for feature in guards:
                 route = feature.before_call(self, incoming)
-                if route is not None:
-                    return route
+                chosen = chosen or route
         except RpcError as error:
             return Route(partial(_reject, error), immediate=True)
-        return incoming.route
+        return chosen or self.route
 
     def is_hidden(self, incoming: IncomingRequest) -> bool:
         """Return whether a feature hides this entry from the client of a request."""
         return any(not each.listed(self, incoming) for each in self.hidden_by)
 
     def serve(self, incoming: IncomingRequest) -> Any:
-        """Serve a request whose entry was found only when its handler ran."""
+        """Serve a request on this thread, if its entry was found only when its handler ran.
+
+        The reader thread finds most entries before that: it calls the gate, and a worker `handle`.
+        """
         route = incoming.route = self.route
         if route.gate is not None:
             route = route.gate(incoming)
         return route.handle(incoming)
 
-    def _unknown(self) -> RpcError:
-        """Return the error for a client from which the entry is hidden."""
-        return InvalidParams(f"Unknown {self.kind}: {one_line(self.key)}")
+    def unknown(self, incoming: IncomingRequest) -> RpcError:
+        """Return the error for a client from which the entry is hidden: that for an unknown
+        name."""
+        tables = [table for each in incoming.server.features for table in each.tables]
+        table = next(each for each in tables if each.kind == self.kind)
+        return InvalidParams(table.unknown(incoming.request.params.get("name")))
 
     def offered_by(self: R, config: ServerConfig, prefix: str) -> R:
         """Return a copy for a server that mounts this one.
@@ -263,6 +278,7 @@ class Registered:
             prefix: The beginning of the entry's name there; empty if the entry keeps its name.
         """
         twin = copy(self)
+        twin.mounted = self
         twin.config = config
         twin.middleware = (config.middleware, *self.middleware)
         if prefix:
@@ -280,40 +296,50 @@ class Registered:
                 server.
             BaseException: Any exception that `failed` raises.
         """
+        # 1. A retry brings the answers and the state of an earlier run.
         params = incoming.request.params
         if "requestState" in params or "inputResponses" in params:
             load("features.input_rounds").resume(incoming, self.function)
+        # 2. Replace the timeout for the time in the queue by the one for the run.
         if incoming.timeout is not None:
             incoming.timeout.stop()
         if self.timeout is not None:
             incoming.timeout = self._countdown("finish", incoming)
+        # 3. Run the middleware and the function, and make a result from the value or exception.
         result: Any = None
         raised: Optional[BaseException] = None
         returned = False
         try:
             if any(self.middleware):
-                value = self.run(Context(incoming), partial(self.call, incoming))
+                value = self.run_middleware(Context(incoming), partial(self.call, incoming))
             else:
                 value = self.call(incoming)
             returned = True
             result = self.result(value, incoming)
         except BaseException as error:
-            try:
-                if isinstance(error, UrlElicitationRequired):
-                    load("features.input_rounds").url_required(incoming, error)
-                result = self.failed(error, incoming, returned)
-            except BaseException as other:
-                raised = other
+            result, raised = self._convert(error, incoming, returned)
         finally:
             if incoming.timeout is not None:
                 incoming.timeout.stop()
+        # 4. If the function has asked the client, this may not be its last run.
         if incoming.asker is not None:
             return load("features.input_rounds").end_round(incoming, self.handle, result, raised)
         if raised is not None:
             raise raised
         return result
 
-    def run(self, context: Context, call: CallNext) -> Any:
+    def _convert(
+        self, error: BaseException, incoming: IncomingRequest, returned: bool
+    ) -> tuple[Any, Optional[BaseException]]:
+        """Return the result for an exception and None, or None and the exception to raise."""
+        try:
+            if isinstance(error, UrlElicitationRequired):
+                load("features.input_rounds").url_required(incoming, error)
+            return self.failed(error, incoming, returned), None
+        except BaseException as other:
+            return None, other
+
+    def run_middleware(self, context: Context, call: CallNext) -> Any:
         """Run the middleware around a call. Middleware that is registered later does not affect
         it."""
         for function in reversed([function for layer in self.middleware for function in layer]):
@@ -322,6 +348,14 @@ class Registered:
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function for a request. Any exception may be raised."""
+        raise NotImplementedError
+
+    def arguments_of(self, params: Mapping[str, Json]) -> dict[str, Any]:
+        """Return the function's arguments for the params of a request, without the context.
+
+        Raises:
+            Mismatch: The arguments do not match the parameters.
+        """
         raise NotImplementedError
 
     def result(self, value: Any, incoming: IncomingRequest) -> Any:
@@ -482,6 +516,19 @@ def _reject(error: RpcError, incoming: IncomingRequest) -> Any:
     raise error
 
 
+def _gate_later(gate: Callable[[IncomingRequest], Route], incoming: IncomingRequest) -> Route:
+    """Return a route that calls a gate, which may block, on a worker and not on this thread."""
+
+    def decide(incoming: IncomingRequest) -> Any:
+        route = incoming.route = gate(incoming)
+        if route.start is None:
+            return route.handle(incoming)
+        route.start(incoming)
+        return DEFERRED
+
+    return Route(decide)
+
+
 def keep_members(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
     """Return the members of a wire object that a revision has."""
     return {name: member for name, member in wire.items() if name in members}
@@ -523,7 +570,7 @@ class Table(Generic[R]):
     ) -> None:
         self.kind = kind
         self.group = group
-        self._member = member
+        self.member = member
         self.normalize = normalize
         self.has_prefix = has_prefix
         self.items: dict[str, R] = {}
@@ -531,8 +578,9 @@ class Table(Generic[R]):
         self.mounts: list[tuple[Table[R], str, ServerConfig]] = []
         self._warnings: set[tuple[str, str]] = set()
         self._pages: dict[tuple[str, Optional[str]], str] = {}
+        self.pages_by_caller: dict[Any, str] = {}
         # Whether any entry may be hidden from some clients.
-        self._is_filtered = False
+        self.is_filtered = False
 
     def add(self, entry: R, *, replace: bool) -> None:
         """Add an entry.
@@ -571,10 +619,14 @@ class Table(Generic[R]):
         """Return the message for an unknown name, with the most similar name. Its cost is
         bounded."""
         text = f"Unknown {self.kind}: {one_line(name)}"
-        near = nearest(name, [entry.key for entry in list(self.items.values())])
+        near = nearest(name, self.public_names())
         if near:
             text += f", did you mean {one_line(near)}?"
         return text
+
+    def public_names(self) -> list[str]:
+        """Return the names that a message may suggest: those of entries that are never hidden."""
+        return [each.key for each in list(self.items.values()) if not each.hidden_by]
 
     def route(self, params: Mapping[str, Json], peer: Peer) -> Route:
         """Return the route of a request that names an entry.
@@ -589,7 +641,7 @@ class Table(Generic[R]):
             if not isinstance(name, str):
                 raise InvalidParams("name must be a string")
             raise InvalidParams(self.unknown(name))
-        if arguments is not None and type(arguments) is not dict:
+        if arguments is not None and type(arguments) is not dict and not entry.hidden_by:
             raise InvalidParams(f"arguments must be an object, not {described(arguments)}")
         return entry.route
 
@@ -614,8 +666,9 @@ class Table(Generic[R]):
         `changing`."""
         if self.mounts:
             self.items = load("features.mounting").merged(self)
-        self._is_filtered = any(each.hidden_by for each in list(self.items.values()))
+        self.is_filtered = any(each.hidden_by for each in list(self.items.values()))
         self._pages = {}
+        self.pages_by_caller = {}
 
     # ------------------------------------------------------------ lists
 
@@ -635,15 +688,14 @@ class Table(Generic[R]):
         cursor = incoming.request.params.get("cursor")
         hints = config.hints
         pages = self._pages  # a concurrent change replaces the dict
-        if self._is_filtered:
-            items = [each for each in list(self.items.values()) if not each.is_hidden(incoming)]
-            pages = self._made_pages(items, revision, config.page_size)
+        page = None
+        if self.is_filtered:
+            page = load("features.access").page_for(self, incoming)
             hints = {**hints, "cacheScope": "private"}
         elif (revision.name, None) not in pages:
             made = self._made_pages(list(self.items.values()), revision, config.page_size)
             pages.update(made)
-        page = None
-        if cursor is None or type(cursor) is str:
+        if page is None and (cursor is None or type(cursor) is str):
             page = pages.get((revision.name, cursor))
         if page is None:
             raise InvalidParams("the cursor is not from this server")
@@ -662,9 +714,9 @@ class Table(Generic[R]):
         size = page_size or len(items) or 1
         pages: dict[tuple[str, Optional[str]], str] = {}
         for start in reversed(range(0, len(items) or 1, size)):
-            text = f'{{"{self._member}":{to_json(items[start : start + size])}'
+            text = f'{{"{self.member}":{to_json(items[start : start + size])}'
             if start + size < len(items):
-                text += f',"nextCursor":"{self._member}:{start + size}"'
-            cursor = f"{self._member}:{start}" if start else None
+                text += f',"nextCursor":"{self.member}:{start + size}"'
+            cursor = f"{self.member}:{start}" if start else None
             pages[revision.name, cursor] = text
         return pages

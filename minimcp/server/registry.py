@@ -18,7 +18,7 @@ from ..text import one_line
 from .feature import (
     FEATURES,
     MAKERS,
-    SERVERS,
+    METHOD_FEATURES,
     Destination,
     Feature,
     OpenSession,
@@ -37,7 +37,7 @@ SPECIFIED_METHODS = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
-# The capabilities that a server may have.
+# The capabilities that a server may have. To add one, see "Adding a method" in examples/design.rst.
 CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 
 # The groups of entries that an author registers.
@@ -85,6 +85,8 @@ class Registry:
             self.feature("subscriptions")  # it receives the messages of other processes
         if config.limits.call_rate is not None:
             self.feature("rates")
+        if config.visible is not None or config.lists != "all":
+            self.feature("visibility")
         self.note_offered(each for each in config.capabilities if each in CAPABILITIES)
 
     # ------------------------------------------------------------ features
@@ -145,7 +147,7 @@ class Registry:
             for method in feature.refreshed_by:
                 route = routes.get(method)
                 if isinstance(route, Route):
-                    routes[method] = Route(partial(_refreshed, feature, route))
+                    routes[method] = Route(partial(_around_list, feature, route))
         self._unspecified = frozenset(unspecified)
         self._routes = routes
 
@@ -176,8 +178,8 @@ class Registry:
         """
         if method not in peer.revision.requests_to_server:
             raise MethodNotFound(f"Method not found: {one_line(method)}")
-        if method in SERVERS:
-            self.feature(SERVERS[method])
+        if method in METHOD_FEATURES:
+            self.feature(METHOD_FEATURES[method])
             return self._routes[method]
         kind = method.partition("/")[0]
         for capability in CAPABILITIES:
@@ -251,9 +253,13 @@ class Registry:
         announced = self.config.capabilities
         declared = {name: value for name, value in announced.items() if name not in CAPABILITIES}
         for feature in list(self.config.features):
-            for name, members in feature.declare(revision, principal).items():
+            added = dict(feature.declare(revision, principal))
+            if added and feature.identifier:
+                added.setdefault("extensions", {feature.identifier: dict(feature.settings)})
+            for name, members in added.items():
                 more = declared.get(name, announced.get(name))
-                declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
+                if members is not None:
+                    declared[name] = {**(more if isinstance(more, Mapping) else {}), **members}
         # Sorted, so that the order does not depend on when features were loaded.
         return {name: declared[name] for name in sorted(declared, key=_place_of)}
 
@@ -286,7 +292,7 @@ class Registry:
             for doubt in made.signature.doubts:
                 table.warn_once(made.key, f"{doubt}: {source_location(function)}")
         feature.added(made)
-        self._changed(table.group, made.completes)
+        self._changed(table.group, made)
         return table.kind, made.key
 
     def _maker(self, kind: str, function: Callable[..., Any]) -> Feature:
@@ -330,22 +336,32 @@ class Registry:
         if kind == "resource" and templates is not None and templates.get(name) is not None:
             kind = templates.kind
         table = self._tables[kind]
+        removed = table.get(name)
         table.remove(name)
-        self._changed(table.group)
+        self._changed(table.group, removed)
 
-    def _changed(self, group: str, completes: bool = False) -> None:
-        """Notify the clients of this server, and of servers that mount it, that a list has
-        changed."""
-        self.note_offered((group, "completions") if completes else (group,))
-        self.list_changed(group)
+    def _changed(self, group: str, entry: Any) -> None:
+        """Note that an entry was added or removed, and notify clients."""
+        self.note_offered((group, "completions") if entry.completes else (group,))
+        self.announce_change(group, entry)
+
+    def announce_change(self, group: str, entry: Any = None) -> None:
+        """Notify the clients of this server, and of servers that mount it, that a list has changed.
+
+        Args:
+            group: The kind of list.
+            entry: The entry that was added or removed. Clients from which it is hidden are not
+                notified. None notifies all.
+        """
+        self.list_changed(group, entry)
         mounting = self.loaded("mounting")
         if mounting is not None:
             mounting.changed(group)
 
-    def list_changed(self, group: str) -> None:
-        """Notify the clients of this server that a list has changed."""
+    def list_changed(self, group: str, entry: Any = None) -> None:
+        """Notify the clients of this server that a list has changed, see `announce_change`."""
         if self.sessions or "subscriptions" in self._late:
-            self.feature("subscriptions").list_changed(group)
+            self.feature("subscriptions").list_changed(group, entry)
 
     def tables(self) -> list[Table[Any]]:
         """Return the tables of all entries."""
@@ -420,9 +436,8 @@ def _ping(incoming: IncomingRequest) -> dict[str, Json]:
     return {}
 
 
-def _refreshed(feature: Feature, route: Route, incoming: IncomingRequest) -> Any:
-    feature.refresh()
-    return route.handle(incoming)
+def _around_list(feature: Feature, route: Route, incoming: IncomingRequest) -> Any:
+    return feature.around_list(incoming, partial(route.handle, incoming))
 
 
 class ServerRole(ConnectionRole):

@@ -10,7 +10,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Optional, TypeVar, Union, overload
 from weakref import WeakSet
@@ -18,18 +17,19 @@ from weakref import WeakSet
 from ..engine.connection import Connection
 from ..engine.incoming import current_request
 from ..engine.limits import Limits
-from ..engine.output import never_blocking
+from ..engine.output import never_blocking, tracer
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.timer import Deadline
-from ..engine.transport import Transport, memory_pair, tracer
+from ..engine.transport import Transport, memory_pair
 from ..protocol.lifecycle import Offer
 from ..protocol.messages import Json
-from ..protocol.versions import choose
+from ..protocol.versions import LISTS, choose
 from ..schema.mismatch import keywords_shown, plain_json, refuse_options
 from ..types.content import Icon, Implementation
 from ..types.meta import check_extensions
 from .feature import load
 from .options import (
+    FLAG,
     SERVER_OPTIONS,
     check_names,
     check_options,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ..auth.bearer import Bearer
+    from ..extensions.cards import Card
     from ..features.executors import ExecutorOption, Main
     from ..features.observers import FinishedRequest
     from ..http.endpoint import Endpoint
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from ..http.server import RunningHttp
     from ..http.wsgi import WsgiApp
     from ..stores.base import Store
+    from .context import Context
     from .options import AppOptions, PromptOptions, ResourceOptions, ToolOptions
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -101,6 +103,9 @@ class Server:
         limits: Bounds in bytes, seconds and numbers; None uses the defaults of `Limits`.
         http: How to serve over HTTP; None uses the defaults of `HttpOptions`.
         auth: A `Bearer` that authorizes HTTP requests; None accepts all. Stdio is never authorized.
+        card: A `Card` to serve over HTTP; None serves none.
+        visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None hides none.
+        lists: "usable" leaves out of lists what the scopes of the token do not allow; or "all".
 
     Raises:
         TypeError: The name is not a str, or an option is unknown or has another type.
@@ -147,6 +152,9 @@ class Server:
         limits: Optional[Limits] = None,
         http: Optional[HttpOptions] = None,
         auth: Optional[Bearer] = None,
+        card: Optional[Card] = None,
+        visible: Optional[Callable[[Context, str, str], bool]] = None,
+        lists: str = "all",
         **unknown: NoReturn,
     ) -> None:
         given = dict(locals())
@@ -177,7 +185,7 @@ class Server:
         options = {
             option: value
             for option, value in given.items()
-            if option in ServerConfig.__dataclass_fields__
+            if option in ServerConfig.__match_args__
         }
         audience = () if auth is None else auth.audience
         processes = None
@@ -198,6 +206,8 @@ class Server:
         offer = Offer(
             choose(revisions), strict_version=strict_version, accept_batches=accept_batches
         )
+        if card is not None:
+            self._config.card = card.serve(info.to_wire(), offer.names, auth)
         self.renew_in_fork()
         self._registry = Registry(self._config, offer)
         if state_keys is not None:
@@ -272,23 +282,20 @@ class Server:
 
         Args:
             function: Its annotations become schemas. A `Context` parameter receives the context.
-            name: The tool's name; None uses the function's name.
-            title: A name for people; None sends none.
-            description: What the tool does, for the model; None uses the docstring.
+            name, description: For the model; None uses the function's name and its docstring.
+            title, icons, meta: A name for people, icons, and ``_meta``; None sends none.
             annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
-            input_schema: JSON Schema of the arguments; None uses the parameters' annotations.
-            output_schema: JSON Schema of the result; None uses the return annotation.
-            icons: Icons of the tool; None sends none.
-            meta: The tool's ``_meta``; None sends none.
+            input_schema, output_schema: JSON Schemas; None uses the function's annotations.
             structured: Whether to send structured content; None sends it if there is a schema.
             timeout: Maximum seconds of running, without waits for the client; None: no limit.
             executor: Where calls run, as for `Server`; None uses the server's executor.
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
-            scopes: Scopes that a token needs in addition to those of ``Server(auth=...)``.
+            scopes: Scopes that a token needs: a list, or a function of arguments that returns one.
+            visible: A function of `Context`: False hides the tool from the caller. None hides none.
+            heartbeat, max_result: Seconds of silence until progress is sent; characters of a result.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
-            ui: With `Apps()`: the URI of a page, registered with `app`, that shows the result.
-            visibility: With `Apps()`: who may call it, "model", "app" or both; None means both.
+            ui, visibility: With `Apps()`: URI of the `app` for the result; "model", "app" or both.
             replace: Replace a tool of the same name.
 
         Raises:
@@ -328,18 +335,17 @@ class Server:
         Args:
             uri: The URI, or a URI template (RFC 6570).
             name: A name for programs; None uses the function's name.
-            title: A name for people; None sends none.
+            title, icons, meta: A name for people, icons, and ``_meta``; None sends none.
             description: What the resource is, for the model; None uses the docstring.
             mime_type: The MIME type; None lists none, and sends the type of each content.
             size: The content's size in bytes, if it is known. Templates have none.
             annotations: For whom it is: ``{"audience": ["user"], "priority": 1}``; None sends none.
-            icons: Icons of the resource; None sends none.
-            meta: The resource's ``_meta``; None sends none.
             ttl: Seconds for which clients may cache the content.
             cache_scope: Who may share cached content: "private" (one user) or "public".
             complete: For each variable, a list of values or a function of the text typed so far.
                 The function may have a second parameter, which receives the arguments chosen
                 already.
+            scopes, visible: As for `tool`. A function of scopes may take variables of the template.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a resource of the same URI.
 
@@ -426,6 +432,18 @@ class Server:
         """
         self._registry.resource_updated(uri)
 
+    def list_changed(self, kind: str) -> None:
+        """Notify clients that a list has changed for some callers, because their rights have.
+
+        Args:
+            kind: "tools", "resources" or "prompts".
+
+        Raises:
+            ValueError: The kind is another one.
+        """
+        check_names([kind], LISTS, "list_changed: the server has no list", error=ValueError)
+        self._registry.announce_change(kind)
+
     # ------------------------------------------------------------ prompts
 
     @overload
@@ -452,6 +470,7 @@ class Server:
             icons: Icons of the prompt; None sends none.
             meta: The prompt's ``_meta``; None sends none.
             complete: Completions of arguments, as for `resource`; None completes only enumerations.
+            scopes, visible: As for `tool`.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a prompt of the same name.
 
@@ -521,7 +540,11 @@ class Server:
             lambda function: self._registry.add("method", function, options, name),
         )
 
-    def middleware(self, function: M) -> M:
+    @overload
+    def middleware(self, function: M) -> M: ...
+    @overload
+    def middleware(self, *, lists: bool = False) -> Callable[[M], M]: ...
+    def middleware(self, function: Any = None, *, lists: bool = False) -> Any:
         """Run a function around every handler: ``def timing(ctx, call_next): return call_next()``.
 
         The function that is registered first is the outermost. It runs on the handler's thread,
@@ -537,13 +560,26 @@ class Server:
         the handler's outcome. It must not catch `BaseException`, because an unanswered question
         unwinds the handler that way.
 
+        With ``@server.middleware(lists=True)``, the function also runs around `tools/list`,
+        `prompts/list`, `resources/list` and `resources/templates/list`. There, ``call_next()``
+        returns the result of one page, a dict. If the function changes it, caches do not share it
+        between users. A question to the client raises RuntimeError there.
+
         Raises:
             TypeError: The function does not accept these two arguments, is async, or is a
                 generator.
         """
+        given = () if function is None else (function,)
+        options = {"lists": lists}
+        return decorated(self._add_middleware, "server.middleware", given, options)
+
+    def _add_middleware(self, function: Middleware, lists: bool) -> None:
         count_positional(function, "middleware", ("ctx", "call_next"), least=2)
+        check_options({"lists": lists}, {"lists": FLAG}, "middleware: ")
         self._config.middleware.append(function)
-        return function
+        if lists:
+            self._registry.feature("lists").middleware.append(function)
+            self._registry.refresh_routes()
 
     def mount(self, other: Server, *, prefix: str) -> None:
         """Offer everything that another server offers, and follow its changes.
@@ -895,7 +931,7 @@ class Server:
             self._registry,
             self._registry.role,
             path=path,
-            options=replace(self._http or load("http.options").HttpOptions(), **given),
+            options=(self._http or load("http.options").HttpOptions()).replace(**given),
             limits=self._limits,
             pool=self._pool,
             cap=self._cap,
@@ -1004,8 +1040,8 @@ def _check_given(given: Mapping[str, Any]) -> None:
     auth = given["auth"]
     for option in given["unknown"]:
         for cls, keyword in ((Limits, "limits"), (load("http.options").HttpOptions, "http")):
-            now = option if option in cls.__dataclass_fields__ else option.removeprefix("max_")
-            if now in cls.__dataclass_fields__:
+            now = option if option in cls.__match_args__ else option.removeprefix("max_")
+            if now in cls.__match_args__:
                 raise TypeError(
                     f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)"
                 )
@@ -1028,6 +1064,8 @@ def _check_given(given: Mapping[str, Any]) -> None:
     # By name, because the module of the class is loaded only by a server that uses it.
     if http is not None and type(http).__name__ != "HttpOptions":
         raise TypeError(f"http must be an HttpOptions(...) or None, not {http!r:.60}")
+    if given["card"] is not None and type(given["card"]).__name__ != "Card":
+        raise TypeError(f"card must be a minimcp.Card(...) or None, not {given['card']!r:.60}")
     if auth is not None and type(auth).__name__ != "Bearer":
         # Without the value: it may be a token.
         raise TypeError(f"auth must be a minimcp.Bearer(...) or None, not {type(auth).__name__}")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections import abc
-from inspect import formatannotation
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Sequence
 
 from .. import errors
@@ -24,6 +23,7 @@ from ..protocol.messages import (
 )
 from ..protocol.versions import Revision
 from ..schema.annotations import write_any
+from ..schema.kinds import is_foreign
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
 from ..schema.published import mapped
 from ..types.base import Wire
@@ -51,17 +51,8 @@ hosts_log = logger("minimcp.hosts")
 
 CONTENT = (Text, Image, Audio, ResourceLink, EmbeddedResource, UnknownContent)
 
-# Hosts prepend "mcp__server__" to a name, and models accept at most 64 characters.
-GOOD_NAME = re.compile(r"[A-Za-z0-9_.-]{1,45}")
-ODD_NAME = (
-    "has a name that some hosts truncate or drop: use 1 to 45 characters from A-Z a-z 0-9 _ -"
-)
-GOOD_PARAMETER = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-ODD_PARAMETER = (
-    "has the parameter {!r:.80}, and some hosts drop a tool with such a name: use A-Z a-z 0-9 _ -"
-)
-# Characters that hosts replace with "_" in names.
-REPLACED = r"[^A-Za-z0-9_-]"
+# Names that every host accepts. `schema.hosts` judges all others.
+PLAIN_NAME = re.compile("[A-Za-z0-9_-]{1,45}")
 # Keywords that describe an object even if the root has no "type".
 _OBJECT_KEYWORDS = frozenset(
     {"properties", "required", "patternProperties", "additionalProperties"}
@@ -136,7 +127,19 @@ def blocks_of(value: Any, *, promised: bool = False) -> Optional[list[Any]]:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else to_json(write_any(value))
+    if isinstance(value, str):
+        return value
+    written = write_any(value)
+    return _table(value, written) or to_json(written)
+
+
+def _table(value: Any, written: Json) -> Optional[str]:
+    """Return a pandas `DataFrame` as a Markdown table, or None for any other value."""
+    if not is_foreign(type(value)):
+        return None
+    from ..schema.tables import markdown  # few servers have such values
+
+    return markdown(value, written)
 
 
 def _stand_in(value: Any) -> Any:
@@ -326,6 +329,19 @@ class RegisteredTool(RegisteredFunction):
                     " requires"
                 )
 
+    def arguments_of(self, params: Mapping[str, Json]) -> dict[str, Any]:
+        arguments = params.get("arguments") or {}
+        if self._check_input is None:
+            keywords = self.signature.read_arguments(arguments)
+        else:
+            problem = self._check_input(arguments)
+            if problem is not None:
+                raise problem
+            keywords = dict(arguments)
+        if self.signature.defaults:
+            self.signature.completed(keywords)
+        return keywords
+
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function.
 
@@ -334,16 +350,8 @@ class RegisteredTool(RegisteredFunction):
         """
         if self.requires:
             self.check_required(incoming)
-        arguments = incoming.request.params.get("arguments") or {}
         try:
-            if self._check_input is None:
-                keywords = self.signature.read_arguments(arguments)
-            else:
-                problem = self._check_input(arguments)
-                if problem is not None:
-                    raise problem
-                keywords = dict(arguments)
-            self.signature.completed(keywords)
+            keywords = self.arguments_of(incoming.request.params)
         except Mismatch as error:
             if (
                 incoming.server.strict_arguments
@@ -386,9 +394,8 @@ class RegisteredTool(RegisteredFunction):
             raise problem
         text = to_json(written)
         if blocks is None:
-            content = (
-                f'[{{"type":"text","text":{text if type(written) is str else to_json(text)}}}]'
-            )
+            shown = text if type(written) is str else to_json(_table(value, written) or text)
+            content = f'[{{"type":"text","text":{shown}}}]'
         if revision.structured == "none" or self.structured is False:
             return f'{{"content":{content}{closing}'
         is_object = (
@@ -415,7 +422,11 @@ class RegisteredTool(RegisteredFunction):
 
     def failed(self, error: BaseException, incoming: IncomingRequest, returned: bool) -> Any:
         """Raise an exception that belongs to the protocol. Return a tool error for any other
-        exception."""
+        exception.
+
+        The first branch that applies decides. Texts that are written for the model are returned as
+        they are. ``mask_errors`` comes last, because it hides only the texts of bugs.
+        """
         revision = incoming.peer.revision
         config = incoming.server
         text = errors.describe(error)
@@ -427,6 +438,8 @@ class RegisteredTool(RegisteredFunction):
             is_none = text.startswith("expected") and text.endswith("got null")
             text = f"{self.key} returned an invalid value: {text}"
             if self._check_output is None and self.signature.returns is not NOTHING:
+                from inspect import formatannotation
+
                 annotation = formatannotation(self.signature.returns, self.function.__module__)
                 text += f" (-> {cut(annotation, 80)})"
             if is_none:
@@ -449,7 +462,7 @@ class RegisteredTool(RegisteredFunction):
             if incoming.asker is not None and incoming.asker.pending:
                 raise error  # the question is asked first
             is_ours = isinstance(error, errors.RpcError) and not error.from_peer
-            if is_ours and _is_known(error, revision):
+            if is_ours and _is_sent_as_error(error, revision):
                 raise error
             if is_ours or isinstance(error, errors.Declined):
                 # Not a bug, and the text is safe to send: it is not logged or masked.
@@ -477,8 +490,14 @@ class RegisteredTool(RegisteredFunction):
         return keep_members(wire, revision.tool_members)
 
 
-def _is_known(error: Any, revision: Revision) -> bool:
-    """Return whether clients of a revision understand this protocol error of an author."""
+def _is_sent_as_error(error: Any, revision: Revision) -> bool:
+    """Return whether a protocol error of an author is the response.
+
+    Otherwise its message is a result, because the model should read it, or because clients of the
+    revision do not know the error.
+    """
+    if isinstance(error, (errors.ResourceNotFound, errors.ResourceAccessDenied)):
+        return False
     if isinstance(error, errors.UrlElicitationRequired):
         return revision.url_errors
     if error.code in (PARAPHRASE_TOOL_FAILED, PARAPHRASE_INVALID_ARGUMENTS):
@@ -515,23 +534,24 @@ class Tools(Feature):
         self._offers = offers
         self.table: Table[RegisteredTool] = Table("tool", "tools", "tools", has_prefix=True)
         self.tables = (self.table,)
-        # The first tool with each name, by the name that some hosts use instead.
-        self._plain_names: dict[str, str] = {}
+        self._has_odd_tools = False
 
     def added(self, entry: Any) -> None:
-        """Log a warning about names that hosts drop or change without a message."""
-        table = self.table
-        key = entry.key
-        if not GOOD_NAME.fullmatch(key):
-            table.warn_once(key, ODD_NAME, hosts_log)
-        for name in entry.listing.input_schema.get("properties", ()):
-            if not GOOD_PARAMETER.fullmatch(name):
-                table.warn_once(key, ODD_PARAMETER.format(name), hosts_log)
-        plain = re.sub(REPLACED, "_", key)
-        first = self._plain_names.setdefault(plain, key)
-        if first != key and first in table.items:
-            problem = f"is called {plain!r:.80} by some hosts, as is {first!r:.80}: rename one"
-            table.warn_once(key, problem, hosts_log)
+        """Log a warning about names and schemas that hosts drop or change without a message."""
+        inputs = entry.listing.input_schema
+        # Schemas from annotations are sent in a form that every host accepts.
+        output = entry.listing.output_schema if entry.options.get("output_schema") else None
+        is_plain = output is None or output.get("type") == "object"
+        if is_plain and not self._has_odd_tools:
+            names = (entry.key, *inputs.get("properties", ()))
+            if all(map(PLAIN_NAME.fullmatch, names)):
+                return
+        self._has_odd_tools = True
+        from ..schema.hosts import host_problems
+
+        problem = host_problems(entry.key, inputs, output, list(self.table.items))
+        if problem is not None:
+            self.table.warn_once(entry.key, problem, hosts_log)
 
     def routes(self) -> Mapping[str, Destination]:
         """Return the routes of `tools/list` and `tools/call`."""

@@ -70,6 +70,9 @@ _INSIDE = re.compile(
     " line "
 )
 
+# The heading of the last lines of stderr in a message.
+TAIL = "\nits stderr ended with:\n"
+
 # Size of the end of stderr that is kept.
 TAIL_BYTES = 64 * 1024
 
@@ -637,4 +640,4 @@ def _last_lines(tail: str) -> str:
     if not lines:
         return ""
     shown = ["    " + _clean(line, 300) for line in lines[-SHOWN_LINES:]]
-    return "\nits stderr ended with:\n" + "\n".join(shown)
+    return TAIL + "\n".join(shown)

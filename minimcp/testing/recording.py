@@ -16,7 +16,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Callable, Iterator, Mapping, Optional, Sequence, Union
 
-from ..protocol.lifecycle import LISTEN, SUBSCRIPTION_KEY
+from ..protocol.lifecycle import STREAMS, SUBSCRIPTION_KEY
 from .scripted import Message, ScriptedClient, ScriptedPeer, ScriptedServer
 from .transcript import Transcript
 
@@ -184,13 +184,13 @@ def replay(path: Path) -> ScriptedServer:
                 for step in steps
                 if "method" not in message and step[0].get("id") == message.get("id")
             ]
-            if not own or own[-1][0]["method"] != LISTEN:
+            if not own or own[-1][0]["method"] not in STREAMS:
                 (own or steps)[-1][1].append(message)
     answered = [
         (message, replies)
         for message, replies in steps
         if "id" not in message
-        or message["method"] == LISTEN
+        or message["method"] in STREAMS
         or any("method" not in reply for reply in replies)
     ]
     return ScriptedServer(lambda peer: _play(peer, answered, os.fspath(path)))

@@ -3,6 +3,7 @@ diagram."""
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import pkgutil
@@ -12,7 +13,7 @@ import time
 from collections import deque
 from functools import lru_cache
 from itertools import groupby, takewhile
-from typing import Any, Iterator, Mapping, NamedTuple, Optional, Union
+from typing import Any, Iterable, Iterator, Mapping, NamedTuple, Optional, Sequence, Union
 
 from ..protocol.messages import Json, decode, to_json
 from ..text import json_printable
@@ -29,6 +30,23 @@ MAX_BYTES = 32 * 1024 * 1024
 
 # Of longer lines only the names of the members are shown.
 MAX_SHOWN_BYTES = 64 * 1024
+
+# Beginning of a page with several recordings. Their frames share its Content Security Policy.
+_SIDE_BY_SIDE = """<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+      content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+<title>Conversations side by side</title>
+<style>
+  body { color-scheme: light dark; display: flex; gap: 8px; margin: 0; height: 100vh; font: 15px system-ui, sans-serif; }
+  section { flex: 1; display: flex; flex-direction: column; min-width: 0; }
+  h1 { margin: 8px 12px; font-size: 18px; overflow-wrap: anywhere; }
+  iframe { flex: 1; width: 100%; border: 0; border-top: 1px solid #8888; }
+  @media (max-width: 639px) { body { display: block; } section { height: 90vh; } }
+</style>
+"""
 
 _BACK = {"-->": "<--", "<--": "-->"}
 
@@ -470,6 +488,28 @@ def page_row(entry: Entry) -> str:
     element."""
     data = entry.as_json().replace("<", r"\u003c")
     return f'<script type="application/json">{data}</script>\n'
+
+
+def save_side_by_side(path: FilePath, recordings: Sequence[tuple[str, Iterable[Entry]]]) -> None:
+    """Write a page that shows recordings beside each other, each in a frame of its own.
+
+    Args:
+        path: The path of the file.
+        recordings: The title and the entries of each.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    parts = []
+    for title, entries in recordings:
+        page = page_head() + "".join(map(page_row, entries))
+        parts.append(
+            f"<section><h1>{html.escape(title)}</h1>"
+            f'<iframe sandbox="allow-scripts" srcdoc="{html.escape(page)}"></iframe></section>\n'
+        )
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(_SIDE_BY_SIDE)
+        file.writelines(parts)
 
 
 def _shown(value: Json) -> str:

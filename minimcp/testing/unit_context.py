@@ -8,8 +8,9 @@ from typing import Any, Callable, Mapping, NamedTuple, NoReturn, Optional, Union
 
 from ..client.host import NAMES, QUESTIONS, Host
 from ..client.questions import read_question
-from ..engine.incoming import RUNNING, IncomingRequest, Route, Sink
+from ..engine.incoming import IncomingRequest, Route, Sink
 from ..engine.pool import this_thread
+from ..engine.running import RUNNING
 from ..features.questions import QuestionChannel, SentQuestion, read_result
 from ..protocol.lifecycle import LOG_LEVELS, Peer
 from ..protocol.messages import Json, Request
@@ -79,7 +80,7 @@ class UnitContext(Context):
         self._incoming.token.cancel(reason)
 
     def __enter__(self) -> UnitContext:
-        self._outer.append(getattr(this_thread, "request", None))
+        self._outer.append(this_thread.request)
         this_thread.request = self._incoming
         return self
 

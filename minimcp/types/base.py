@@ -14,12 +14,9 @@ the others.
 
 from __future__ import annotations
 
-import base64
 import sys
 import typing
-from dataclasses import MISSING, Field, field, fields, make_dataclass
 from enum import Enum
-from inspect import Parameter, Signature
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -33,15 +30,19 @@ from typing import (
     Union,
 )
 
+from ..record import (
+    MISSING,
+    DataclassFields,
+    Declared,
+    FieldsSignature,
+    dataclass_transform,
+    declare,
+    declared_fields,
+)
 from .meta import check_meta
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, dataclass_transform
-else:
-
-    def dataclass_transform(**_: Any) -> Callable[[Any], Any]:
-        """Tell type checkers that subclasses are dataclasses; does nothing at run time."""
-        return lambda cls: cls
+    from typing_extensions import Self
 
 
 Held = TypeVar("Held")
@@ -208,11 +209,15 @@ def decode_base64(text: str) -> bytes:
         text = text.replace("-", "+").replace("_", "/")
     if len(text) % 4:
         raise ValueError("not standard Base64 with padding")
+    import base64  # loaded late: few servers use it
+
     return base64.b64decode(text, validate=True)
 
 
 def encode_base64(data: bytes) -> str:
     """Return standard Base64 with padding on one line."""
+    import base64
+
     return base64.b64encode(data).decode("ascii")
 
 
@@ -364,7 +369,7 @@ def member(*, default: Any = MISSING, init: bool = True, **about: Any) -> Any:
             may omit it. All others are attributes of `MemberType` that differ from those of the
             field's type.
     """
-    return field(default=default, init=init, metadata={"local": not init, **about})
+    return declare(default, init=init, **{"local": not init, **about})
 
 
 class _Prepared:
@@ -374,7 +379,7 @@ class _Prepared:
     two threads read it at the same time, both prepare the class, with the same result.
     """
 
-    NAMES = ("__dataclass_fields__", "_defaults", "_required", "_known", "_plan")
+    NAMES = ("_defaults", "_required", "_known", "_plan")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -382,24 +387,6 @@ class _Prepared:
     def __get__(self, instance: Any, owner: type[Wire]) -> Any:
         owner._prepare()
         return getattr(owner, self.name)
-
-
-class _SignatureOfFields:
-    """The signature of the constructor for `inspect.signature` and ``help()``."""
-
-    def __get__(self, instance: Any, owner: Any) -> Signature:
-        if owner is Wire:
-            raise AttributeError("it has no fields")
-        shown = [
-            (each, Parameter.empty if each.default is MISSING else each.default)
-            for each in fields(owner)
-        ]
-        return Signature([
-            Parameter(
-                each.name, Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=each.type
-            )
-            for each, default in shown if each.init
-        ])  # fmt: skip
 
 
 @dataclass_transform(field_specifiers=(member,))
@@ -414,9 +401,8 @@ class Wire:
     """
 
     _tag: ClassVar[Optional[str]] = None
-    # For each field, those of base classes first: its annotation, and its default or the result of
-    # `member`.
-    _declared: ClassVar[dict[str, tuple[str, Any]]] = {}
+    # The fields, those of base classes first.
+    _declared: ClassVar[dict[str, Declared]] = {}
     # A hint for the message about a missing attribute.
     _instead: ClassVar[str] = ""
     # For each field: its name, the member's name, its type, and the default (MISSING: required).
@@ -425,24 +411,20 @@ class Wire:
     # The defaults of the constructor's arguments, by name and in order.
     _defaults: ClassVar[Json]
     _required: ClassVar[frozenset[str]]
-    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
-    __signature__ = _SignatureOfFields()
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    __signature__ = FieldsSignature()
 
     extra: Json
 
     def __init_subclass__(cls) -> None:
-        written: dict[str, str] = vars(cls).get("__annotations__", {})
-        own = {name: text for name, text in written.items() if not text.startswith("ClassVar")}
-        cls._declared = {
-            **cls._declared,
-            **{name: (text, vars(cls).get(name, MISSING)) for name, text in own.items()},
-        }
+        own = declared_fields(cls)
+        cls._declared = {**cls._declared, **own}
         for name in own.keys() & vars(cls).keys():
-            default = vars(cls)[name]
-            if isinstance(default, Field) and default.metadata["local"]:
-                setattr(cls, name, default.default)  # not a member, so `from_wire` does not set it
+            if own[name].about.get("local"):
+                setattr(cls, name, own[name].default)  # not a member: `from_wire` does not set it
             else:
                 delattr(cls, name)  # it would hide a property of a base class
+        cls.__dataclass_fields__ = DataclassFields()  # type: ignore[assignment]
         for name in _Prepared.NAMES:
             setattr(cls, name, _Prepared(name))
         tag = getattr(cls, "type", None)
@@ -451,26 +433,21 @@ class Wire:
 
     @classmethod
     def _prepare(cls) -> None:
-        """Make the fields of a dataclass, and the plan for the constructor, reading and writing."""
-        declared = [(name, *about) for name, about in cls._declared.items()]
-        # Without a docstring, make_dataclass would generate one, which takes most of its time.
-        namespace = {"__doc__": cls.__doc__}
-        made: Any = make_dataclass(
-            cls.__name__, declared, namespace=namespace, init=False, eq=False, repr=False
-        )
+        """Make the plan for the constructor, reading and writing."""
         names = vars(sys.modules[cls.__module__])
         plan = []
-        for each in [one for one in fields(made) if not one.metadata.get("local")]:
+        for name, declared in cls._declared.items():
+            about = declared.about
+            if about.get("local"):
+                continue  # not a member
             # Not typing.get_type_hints, which takes ten times as long.
-            kind = member_type_of(eval(str(each.type), names))
+            kind = member_type_of(eval(declared.annotation, names))
             kind = kind._replace(
-                **{key: value for key, value in each.metadata.items() if key in kind._fields}
+                **{key: value for key, value in about.items() if key in kind._fields}
             )
-            default = MISSING if each.metadata.get("required") else each.default
-            plan.append(
-                (each.name, each.metadata.get("name", member_name(each.name)), kind, default)
-            )
-        cls._defaults = {each.name: each.default for each in fields(made) if each.init}
+            default = MISSING if about.get("required") else declared.default
+            plan.append((name, about.get("name", member_name(name)), kind, default))
+        cls._defaults = {name: each.default for name, each in cls._declared.items() if each.init}
         cls._required = frozenset(
             name for name, default in cls._defaults.items() if default is MISSING
         )
@@ -478,7 +455,6 @@ class Wire:
             ["resultType", *(step[1] for step in plan), *(["type"] if cls._tag else [])]
         )
         cls._plan = tuple(plan)
-        cls.__dataclass_fields__ = made.__dataclass_fields__
 
     def __init__(self, *args: Any, **given: Any) -> None:
         named = dict(zip(self._defaults, args), **given)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from copy import copy
+from io import BytesIO
 from typing import Any, Callable, ClassVar, Iterable, Literal, Mapping, Optional, TypeVar, Union
 
 from . import base
@@ -361,7 +362,16 @@ def media_type(name: str, data: bytes) -> Optional[str]:
     )
 
 
-class _Media(Wire):
+class _Displayed(Wire):
+    """An object that a notebook shows as a picture, a sound or text."""
+
+    def _repr_mimebundle_(self, **_: Any) -> Json:
+        from .display import mimebundle
+
+        return mimebundle(self)
+
+
+class _Media(_Displayed):
     """The base class of `Image` and `Audio`."""
 
     data: Bytes
@@ -424,6 +434,32 @@ class Image(_Media):
 
     type: ClassVar[Literal["image"]] = "image"
 
+    @classmethod
+    def from_figure(cls, figure: Any, format: str = "png", **options: Any) -> Image:
+        """Draw a matplotlib figure.
+
+        Args:
+            figure: An object with the method ``savefig(file, format=..., **options)``.
+            format: "png", "jpg", "svg" or "webp".
+            options: More options of ``savefig``, such as ``dpi=150``.
+
+        Raises:
+            TypeError: The object has no such method.
+            ValueError: The format is not that of an image.
+        """
+        if not hasattr(figure, "savefig"):
+            name = type(figure).__name__
+            raise TypeError(
+                f"Image.from_figure takes a figure with the method savefig, not {name}: the figure "
+                "of axes is axes.figure"
+            )
+        file = BytesIO()
+        figure.savefig(file, format=format, **options)
+        mime_type = media_type(f"figure.{format}", file.getvalue())
+        if mime_type is None or not mime_type.startswith("image/"):
+            raise ValueError(f"format must be that of an image, such as png, not {format!r:.60}")
+        return cls(file.getvalue(), mime_type)
+
 
 class Audio(_Media):
     """A sound. The arguments are those of `Image`."""
@@ -438,7 +474,7 @@ class ResourceLink(Resource):
     type: ClassVar[Literal["resource_link"]] = "resource_link"
 
 
-class EmbeddedResource(Wire):
+class EmbeddedResource(_Displayed):
     """The content of a resource inside a message.
 
     Args:
@@ -634,7 +670,7 @@ base.MEMBER_TYPES[list[Content]] = base.MEMBER_TYPES[list[Content]]._replace(
 )
 
 
-class WithContent(Wire):
+class WithContent(_Displayed):
     """An object with one or several content blocks in ``content``."""
 
     @property

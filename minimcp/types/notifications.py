@@ -37,6 +37,10 @@ class LogMessage(Wire):
         logger: The name of the logger, or None.
         meta: The member ``_meta``.
 
+    Attributes:
+        connection: The server's name in the host's config, or None if it was not connected to by
+            name.
+
     Raises:
         ValueError: The level does not exist.
     """
@@ -50,6 +54,7 @@ class LogMessage(Wire):
     data: Any
     logger: Optional[str] = None
     meta: Optional[Json] = None
+    connection: Optional[str] = member(init=False, default=None)
 
 
 CHANGES = {

@@ -9,10 +9,10 @@ https://modelcontextprotocol.io/specification/2026-07-28/client/roots
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import (
     TYPE_CHECKING,
     Any,
+    Callable,
     ClassVar,
     Iterable,
     Literal,
@@ -25,6 +25,7 @@ from typing import (
 
 from ..errors import Declined
 from ..protocol.urls import parse_web_url
+from ..record import Record, declare
 from .base import (
     ABSENT,
     MEMBER_TYPES,
@@ -47,15 +48,19 @@ if TYPE_CHECKING:
 ACTIONS = ("accept", "decline", "cancel")
 
 
-@dataclass(repr=False)
-class Answer:
-    """The user's answer to an elicitation. It is true if the user accepted, whatever the form
-    contains.
+class Answer(Record):
+    """The user's answer to an elicitation. It is true if the user accepted.
+
+    The answer to a form with a boolean field has no truth value, because a user can accept the form
+    without ticking the box.
 
     Args:
         action: "accept", "decline" (the user refused) or "cancel" (the user did not choose).
         content: The content of the form: a dict, or an instance of the requested class. None unless
             accepted.
+
+    Attributes:
+        has_booleans: Whether the form has a boolean field. The library sets it.
 
     Raises:
         ValueError: The action does not exist, or there is content without acceptance.
@@ -63,6 +68,7 @@ class Answer:
 
     action: str
     content: Any = None
+    has_booleans: bool = declare(False, init=False)
 
     def __post_init__(self) -> None:
         if self.action not in ACTIONS:
@@ -70,7 +76,20 @@ class Answer:
         if self.content is not None and self.action != "accept":
             raise ValueError(f"content requires the action 'accept', not {self.action}")
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Answer):
+            return NotImplemented
+        return self.action == other.action and self.content == other.content
+
+    __hash__ = None  # type: ignore[assignment]
+
     def __bool__(self) -> bool:
+        if self.has_booleans:
+            raise TypeError(
+                "this answer has no truth value, because the form has a boolean field, which the "
+                "user can leave unticked: for a yes or no, write ctx.confirm(message); to test "
+                'whether the user accepted, write answer.action == "accept"'
+            )
         return self.action == "accept"
 
     def require(self) -> Any:
@@ -101,9 +120,11 @@ class Answer:
 class HostRequest(Wire):
     """The base class of `ElicitRequest` and `SampleRequest`.
 
-    ``server`` is the server's description of itself. ``connection`` is its name in the host's
-    config, or None if it was not connected to by name. Show the user the latter, because no other
-    server can claim it.
+    Attributes:
+        server: The server's description of itself. Another server can claim the same name.
+        connection: The server's name in the host's config, which no other server can claim, so show
+            this one to the user. None if the server was not connected to by name.
+        asked: The `CancelToken` of the question, or None if nothing waits for the answer.
     """
 
     server: Optional[Implementation] = member(init=False, default=None)
@@ -116,9 +137,28 @@ class HostRequest(Wire):
 
     @property
     def cancelled(self) -> bool:
-        """Whether the answer is no longer needed. It becomes true once, and any thread may read
-        it."""
+        """Whether the answer is no longer needed.
+
+        The call was cancelled or timed out, or the server was lost. Once true, it stays true. Any
+        thread may read it.
+        """
         return self.asked is not None and bool(self.asked.cancelled)
+
+    def on_cancel(self, function: Callable[[], object]) -> Callable[[], None]:
+        """Call a function when the answer is no longer needed; see `cancelled`.
+
+        Args:
+            function: Called at once if that is so already. Otherwise it is called on the thread
+                that ends the question, so it must not block: set an event, or put an item into a
+                queue.
+
+        Returns:
+            A function that undoes this.
+        """
+        if self.asked is None:
+            return lambda: None
+        forget: Callable[[], None] = self.asked.on_cancel(function)
+        return forget
 
 
 class ElicitRequest(HostRequest):
@@ -150,6 +190,29 @@ class ElicitRequest(HostRequest):
     url: Optional[str] = None
     elicitation_id: Optional[str] = None
     meta: Optional[Json] = None
+    checker: Any = member(init=False, default=None)
+
+    def __getstate__(self) -> Json:
+        return {**super().__getstate__(), "checker": None}
+
+    def check(self, content: Any) -> Json:
+        """Check an answer before it is returned, so that the user can correct it.
+
+        Args:
+            content: The content of the form: a dict, or an instance of a dataclass.
+
+        Returns:
+            The content as it will be sent, with the defaults of fields that are absent.
+
+        Raises:
+            ValueError: The content does not match the form. The message names the field.
+            TypeError: The content is not a dict or a dataclass.
+            RuntimeError: The request does not come from a server.
+        """
+        if self.checker is None:
+            raise RuntimeError("only a request that a server sent can check an answer")
+        checked: Json = self.checker(content)
+        return checked
 
     @property
     def defaults(self) -> Json:

@@ -118,10 +118,9 @@ class Tool(Named):
                 accept up to 64 letters, digits, "_" and "-": give tools with other names a new one,
                 and keep the mapping.
         """
-        function: Json = {"name": name or self.name, "parameters": self._parameters()}
-        if self.description is not None:
-            function["description"] = self.description
-        return {"type": "function", "function": function}
+        from .display import model_tool
+
+        return {"type": "function", "function": model_tool(self, name, "parameters")}
 
     def as_anthropic(self, name: Optional[str] = None) -> Json:
         """Return the tool for ``tools`` of Anthropic's messages API.
@@ -129,14 +128,9 @@ class Tool(Named):
         Args:
             name: As for `as_openai`.
         """
-        tool: Json = {"name": name or self.name, "input_schema": self._parameters()}
-        if self.description is not None:
-            tool["description"] = self.description
-        return tool
+        from .display import model_tool
 
-    def _parameters(self) -> Json:
-        """Return the input schema with members that some APIs require."""
-        return {"type": "object", "properties": {}, **self.input_schema}
+        return model_tool(self, name, "input_schema")
 
 
 class ToolOutcome(WithContent):
@@ -179,6 +173,24 @@ class CallToolResult(ToolOutcome):
     is_error: bool = False
     meta: Optional[Json] = None
     value: Any = member(init=False, default=None)
+
+    def as_anthropic(self) -> list[Json]:
+        """Return the list for ``content`` of a tool_result block of Anthropic's messages API.
+
+        Text and images are as they are, a link is its name and URI, and other blocks are described.
+        """
+        from .display import for_anthropic
+
+        return for_anthropic(self)
+
+    def as_openai(self) -> list[Json]:
+        """Return the list for ``content`` of a tool message of OpenAI's chat completions API.
+
+        As `as_anthropic`. An image is a data URL.
+        """
+        from .display import for_openai
+
+        return for_openai(self)
 
     if not TYPE_CHECKING:  # a type checker would then accept any subscript
 

@@ -14,7 +14,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from minimcp.cli import terminal
+from minimcp import terminal
 from minimcp.extensions.client_tasks import Task
 
 from ..support import ROOT, WAIT, eventually
@@ -455,7 +455,7 @@ def test_tasks(
             Task, "wait", lambda task, seconds: wait(task, seconds / 3000)
         )  # connecting may take all
         done = run("tasks get", waiting, "--wait", "--timeout", "30")
-    assert done.code == 4 and "did not end within 0.01 s" in done.err
+    assert done.code == 4 and "did not end in time: no answer within 0.01 s" in done.err
     done = run("tasks cancel", waiting, who="b")
     assert (done.code, done.out) == (3, "") and "no task has this taskId" in done.err, (
         "it is another's"
@@ -607,7 +607,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     for name in ("mcp.json", "other.json"):
         _write(name, json.dumps({"mcpServers": servers}))
     done = minimcp("ping", "my-shop")
-    assert done.out.startswith("shop 3 answered in ")
+    assert done.out.startswith("my-shop (shop 3) answered in ")
     assert (
         done.err.endswith(f": using the server my-shop from {os.path.abspath('mcp.json')}\n")
         and done.err.count("\n") == 1
@@ -618,7 +618,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
     done = minimcp("ping", "any", "--config", "other.json")
     assert f"python3 may be a different Python in a host: write {sys.executable}" in done.err
     assert (
-        " as the server 'shop.py' in other.json: "
+        ": the server 'shop.py' in other.json: "
         in minimcp("ping", "shop.py", "--config", "other.json").err
     )
     for target, options, problem in (

@@ -14,7 +14,8 @@ from typing import Any, Callable, List, Tuple
 
 import pytest
 
-from minimcp.cli.demo import CONVERSATIONS, WIDTH, demo_server, in_order, shortened, which_python
+from minimcp.cli.demo import CONVERSATIONS, demo_server, in_order, which_python
+from minimcp.cli.demo_views import WIDTH, shortened
 from minimcp.cli.terminal import styled, wants_color
 from minimcp.errors import ConnectionFailed
 from minimcp.testing import Entry
@@ -48,7 +49,7 @@ def test_the_chapters_and_messages_in_order(printed: str) -> None:
     assert re.findall(r"^\d+\. (.*)$", printed, re.M) == titles
 
     def both(method: str) -> List[Tuple[str, str]]:
-        return [("-->", method), ("<--", f"answer to {method}")]
+        return [("-->", method), ("<--", f"response to {method}")]
 
     call, discover = both("tools/call"), both("server/discover")
     progress = ("<--", "notifications/progress")
@@ -80,13 +81,13 @@ def test_the_chapters_and_messages_in_order(printed: str) -> None:
         ("-->", "notifications/cancelled"),
         *discover,
         ("-->", "initialize"),
-        ("<--", "answer to initialize"),
+        ("<--", "response to initialize"),
         ("-->", "notifications/initialized"),
         *both("tools/list"),
         *call,
         call[0],
         ("<--", "elicitation/create"),
-        ("-->", "answer to elicitation/create"),
+        ("-->", "response to elicitation/create"),
         call[1],
         *both("ping"),
     ]
@@ -219,23 +220,137 @@ def test_it_says_which_python_a_host_has_to_start(
             )
 
 
-@pytest.mark.parametrize(("keys", "chapters"), [(b"\n\x04", 2), (b"\n" * 15, 16)])
-def test_a_step_waits_for_enter_at_a_terminal(keys: bytes, chapters: int, printed: str) -> None:
+@pytest.mark.parametrize(
+    ("chapters", "enters", "shown"),
+    [
+        ([], 3, ["server/discover", "response to server/discover", "tools/list"]),
+        (["13"], 3, ["initialize", "response to initialize", "notifications/initialized"]),
+        (
+            ["3", "4"],
+            4,
+            ["tools/call", "response to tools/call", "tools/call", "notifications/progress"],
+        ),
+    ],
+)
+def test_a_step_waits_for_enter_before_each_message(
+    chapters: List[str], enters: int, shown: List[str]
+) -> None:
     ours, theirs = os.openpty()
-    os.write(ours, keys)
+    os.write(ours, b"\n" * enters + b"\x04")
     try:
-        done = run_process("demo", "--step", stdin=theirs, input=None)
+        done = run_process("demo", "--step", *chapters, stdin=theirs, input=None)
     finally:
         os.close(ours)
         os.close(theirs)
-    assert (done.code, done.err.count("(Enter continues")) == (0, min(chapters, 15))
-    assert len(re.findall(r"^\d+\. [A-Z?]", told(done.out), re.M)) == chapters
-    assert ("What to do next" in done.out) is (chapters == 16)
+    is_over = chapters == ["13"]
+    assert (done.code, done.err.count("(Enter shows the next")) == (0, enters + (not is_over))
+    assert re.findall(r"^  client \S+ server   (.*) \(.*\)$", done.out, re.M) == shown
+    assert "What to do next" not in done.out
 
 
 def test_no_step_waits_without_a_terminal(printed: str, minimcp: Callable[..., Done]) -> None:
     done = minimcp("demo", "--step")
     assert (done.code, done.err, told(done.out)) == (0, "", printed)
+
+
+@pytest.mark.parametrize(
+    ("word", "numbers"),
+    [
+        ("ping", ["16"]),
+        ("QUESTION", ["9", "15"]),
+        ("elicitation", ["15"]),
+        ("subscriptions/listen", ["10"]),
+        ("initialize", ["13"]),
+        ("7", ["7"]),
+    ],
+)
+def test_a_word_finds_a_chapter(
+    word: str, numbers: List[str], minimcp: Callable[..., Done]
+) -> None:
+    done = minimcp("demo", word)
+    assert (done.code, re.findall(r"^(\d+)\. ", done.out, re.M)) == (0, numbers)
+
+
+@pytest.mark.parametrize("word", ["0", "17", "banana"])
+def test_a_word_without_a_chapter_gets_the_list_of_chapters(
+    word: str, minimcp: Callable[..., Done]
+) -> None:
+    done = minimcp("demo", word)
+    assert (done.code, done.out) == (2, "")
+    assert f"there is no chapter {word!r}: the chapters are 1 Starting; 2 Which" in done.err
+
+
+def _columns(out: str) -> Tuple[List[str], List[str]]:
+    """The labels of the messages in the two columns."""
+    heads = [line for line in out.splitlines() if re.search("client (-->|<--) server", line)]
+    labels = [re.findall(r"client (?:-->|<--) server  ((?:\S+ )*\S+)", line) for line in heads]
+    left = [line[0] for line in labels]
+    return left, [line[-1] for line, head in zip(labels, heads) if head.count("server  ") == 2]
+
+
+@pytest.mark.parametrize("columns", ["80", "200"])
+def test_two_revisions_stand_side_by_side(
+    columns: str, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    done = minimcp("demo", "--compare", "2025-11-25", "2026-07-28", "question")
+    assert done.code == 0 and re.findall(r"^(\d+)\. ", done.out, re.M) == ["9"]
+    assert max(map(len, done.out.splitlines())) < int(columns)
+    if columns == "80":  # there a long label has two lines
+        return
+    assert _columns(done.out) == (
+        [
+            "tools/call",
+            "elicitation/create",
+            "response to elicitation/create",
+            "response to tools/call",
+        ],
+        ["tools/call", "response to tools/call", "tools/call", "response to tools/call"],
+    )
+    opening = minimcp("demo", "1", "--compare", "2025-11-25", "2026-07-28").out
+    assert opening.index("initialize") < opening.index("server/discover")
+    assert re.search(r"^2025-11-25 +2026-07-28$", opening, re.M)
+
+
+def test_a_revision_without_a_feature_is_compared_too(minimcp: Callable[..., Done]) -> None:
+    done = minimcp("demo", "--compare", "2024-11-05", "2025-11-25", "9")
+    assert done.code == 0 and '"isError": true' in done.out
+    done = minimcp("demo", "--compare", "2024-11-06", "2025-11-25", "9")
+    assert (done.code, done.out) == (2, "") and "one of 2024-11-05, 2025-03-26" in done.err
+
+
+def test_a_page_for_a_projector_has_the_messages(
+    tmp_path: Path, minimcp: Callable[..., Done]
+) -> None:
+    path = tmp_path / "slides.html"
+    done = minimcp("demo", "5", "3", "--html", str(path))
+    assert done.out == f"{path}: 2 chapters; Space shows the next message\n"
+    page = path.read_text("utf-8")
+    assert re.findall("<h1>(.*)</h1>", page) == [
+        "A client and a server of the Model Context Protocol (MCP) talk.",
+        "3. Calling a tool",
+        "5. A tool that fails",
+    ]
+    assert (
+        re.findall(r'<article class="(\w+) (\w+)">', page)
+        == [
+            ("right", "request"),
+            ("left", "result"),
+        ]
+        * 2
+    )
+    assert "&quot;bread&quot;: &quot;rye&quot;" in page and "//" not in page.partition("<script")[0]
+
+
+def test_a_page_compares_two_revisions(tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    path = tmp_path / "both.html"
+    done = minimcp("demo", "1", "9", "--compare", "2025-11-25", "2026-07-28", "--html", str(path))
+    assert done.out == f"{path}: 7 and 6 messages\n"
+    page = path.read_text("utf-8")
+    assert re.findall("<h1>(.*?)</h1>", page) == ["2025-11-25", "2026-07-28"]
+    left, right = re.findall('<iframe sandbox="allow-scripts" srcdoc="(.*?)"></iframe>', page, re.S)
+    assert "elicitation/create" in left and "input_required" in right
+    assert "<" not in left + right
 
 
 def test_an_unsupported_python_prints_the_reason(

@@ -38,7 +38,7 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["chek"], "unknown command 'chek', did you mean check? The commands are demo, list,"),
         (
             ["bake"],
-            "unknown command 'bake'; the commands are demo, list, call, tasks, read, prompt, ping, login, logout, whoami,",
+            "unknown command 'bake'; the commands are demo, list, call, tasks, events, read, prompt, ping, login, logout, whoami,",
         ),
         (["call"], "the following arguments are required: TARGET, TOOL"),
         (["read", "x.py"], "the following arguments are required: URI"),
@@ -51,8 +51,8 @@ def test_help_and_version(minimcp: Callable[..., Done]) -> None:
         (["ping", "x.py", "--revision", "latest"], "not 'latest'"),
         (["ping", "http:///mcp"], "a URL must begin with http:// or https://"),
         (["ping", ""], "the command must not be empty"),
-        (["demo", "now"], "invalid int value: 'now'"),
-        (["demo", "17"], "the chapters are 1 to 16"),
+        (["demo", "now"], "there is no chapter 'now'"),
+        (["demo", "17"], "there is no chapter '17': the chapters are 1 Starting; 2 "),
     ],
 )
 def test_wrong_usage_is_one_line_and_exit_code_2(

@@ -12,12 +12,13 @@ import socket
 import subprocess
 import sys
 import threading
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
 import pytest
 
-from minimcp import connect
+from minimcp import InvalidParams, connect
 from minimcp.cli import UsageError
 from minimcp.cli.run import address, find_server, load, stamps_of
 
@@ -311,4 +312,54 @@ def test_watched_files(tmp_path: Path) -> None:
     os.symlink("nowhere.py", tmp_path / "broken.py")
     assert sorted(stamps_of(str(tmp_path / "shop.py"))) == sorted(
         str(tmp_path / name) for name in watched
+    )
+
+
+def test_verbose_prints_a_line_for_each_request(tmp_path: Path) -> None:
+    path = _file(
+        tmp_path,
+        "from minimcp import Server\n"
+        "finished = []\n"
+        "server = Server('one', on_request=finished.append)\n"
+        "@server.tool\n"
+        "def count(what: str) -> int:\n"
+        "    'Count the requests.'\n"
+        "    if what == 'bad': raise ValueError(what)\n"
+        "    return len(finished)\n",
+    )
+    command = command_line("run", path, "--http", "0", "--verbose")
+    lines: List[str] = []
+    with subprocess.Popen(
+        command, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    ) as process:
+        assert process.stderr is not None
+        watch = threading.Timer(WAIT, process.kill)
+        watch.start()
+        (url,) = re.findall(r"http://\S+", process.stderr.readline().decode())
+        with connect(url, revision="2026-07-28") as client:
+            client.call_tool("count", {"what": "bad"}, raise_on_error=False)
+            before = client.call_tool("count", {"what": "calls"}).value
+            assert before >= 2, "the server's own on_request= is called too"
+        with pytest.raises(InvalidParams), connect(url, revision="2025-11-25") as client:
+            client.call_tool("none")
+        asking = HTTPConnection("127.0.0.1", int(re.findall(r":(\d+)/", url)[0]), timeout=WAIT)
+        asking.request("POST", "/mcp", "{}", {"Host": "example.com"})
+        assert asking.getresponse().status in (403, 421)
+        asking.close()
+        process.send_signal(signal.SIGINT)
+        lines = process.stderr.read().decode().splitlines()
+        watch.cancel()
+    took = r"after \d+\.\d ms"
+    for expected in (
+        rf"tools/call count: tool_error {took}",
+        rf"tools/call count: ok {took}",
+        rf"initialize: ok {took}( session=\w+)?",
+        rf"(unknown|tools/call)( none)?: error -32602 {took}( session=\w+)?",
+    ):
+        assert [line for line in lines if re.fullmatch(rf"\d\d:\d\d:\d\d {expected}", line)], (
+            expected,
+            lines,
+        )
+    assert [line for line in lines if re.search("127.0.0.1.*rejected with 4[02][13]: ", line)], (
+        lines
     )

@@ -15,7 +15,8 @@ import pytest
 import minimcp as library
 from minimcp import ElicitRequest
 from minimcp.cli import UsageError
-from minimcp.cli.terminal import FormPrompter, kind, parameters, read_object, read_pairs
+from minimcp.cli.terminal import FormPrompter, read_object, read_pairs
+from minimcp.terminal import kind, parameters
 from minimcp.types import Implementation
 
 from ..answering import R4, R5
@@ -88,11 +89,12 @@ def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], object]]:
 def test_a_form_is_filled_in_field_by_field(
     curious: str, revision: str, minimcp: Callable[..., Done], types: Callable[[str], object]
 ) -> None:
-    types("\nA\nAda\nmany\n3\nY\nm\nl\ntea, jam\n\n")
+    types("\nA\nAda\nmany\n3\nY\nm\nlarge\n1, jam\n\nx\n\n")
     done = minimcp("call", curious, "book", "--revision", revision, "--quiet")
     assert done.code == 0, done.err
     content = {"name": "Ada", "seats": 3, "window": True, "size": "l", "extras": ["tea", "jam"]}
     assert json.loads(done.out) == {"action": "accept", "content": content}
+    field = "  size (1 to 2): "
     assert done.err == (
         "curious asks: Who\\x1b[31m travels?\n"
         "(press Enter for the value in brackets, Ctrl-D to cancel)\n"
@@ -101,10 +103,17 @@ def test_a_form_is_filled_in_field_by_field(
         "  Your name (string):   name: expected at least 2 characters, got 1\n"
         "  Your name (string): "
         "  seats (integer) [2]:   seats: expected an integer, got the string 'many'\n"
-        '  seats (integer) [2]:   window (boolean) [false]:   size ("s" = Small or "l" = Large): '
-        "  size: expected 's' or 'l', got the string 'm'\n"
-        '  size ("s" = Small or "l" = Large):   extras (array of one of "tea", "cake", "jam") []:   note (string) []: '
+        "  seats (integer) [2]:   window (boolean) [false]: "
+        "    1. Small (s)\n    2. Large (l)\n"
+        f"{field}  size: expected 's' or 'l', got the string 'm'\n"
+        f"{field}    1. tea\n    2. cake\n    3. jam\n"
+        "  extras (1 to 3, several with commas) []:   note (string) []: "
+        "  seats: 3\n  window: true\n  Your name: Ada\n  size: Large\n  extras: tea, jam\n"
+        f"{SEND}{SEND}"
     )
+
+
+SEND = "Send this? [Y/n/e] (n declines, e edits) "
 
 
 @pytest.mark.parametrize(
@@ -124,8 +133,8 @@ def test_a_form_is_filled_in_field_by_field(
         ),
         ("\n", ["call", "pay"], "decline\n", ""),
         ("\x04", ["call", "pay"], "cancel\n", "\ncancelled\n"),
-        ("Ada\n", ["read", "ask://me"], "Ada\n", ""),
-        ("Ada\n", ["prompt", "greet"], "user: Hello, Ada\n", ""),
+        ("Ada\n\n", ["read", "ask://me"], "Ada\n", "  name: Ada\nSend this?"),
+        ("Ada\nY\n", ["prompt", "greet"], "user: Hello, Ada\n", ""),
         ("Ada\n\x04", ["call", "book"], '{"action":"cancel","content":null}\n', ""),
     ],
 )
@@ -215,7 +224,7 @@ def test_answers_are_given_beforehand(
 def test_prepared_answers_are_not_asked(
     curious: str, minimcp: Callable[..., Done], types: Callable[[str], object]
 ) -> None:
-    types("\n\nl\n\n\n")
+    types("\n\nl\n\n\n\n")
     done = minimcp("call", curious, "book", "--quiet", "--answer", "name=Ada")
     assert json.loads(done.out)["content"] == {
         "name": "Ada",
@@ -224,7 +233,7 @@ def test_prepared_answers_are_not_asked(
         "size": "l",
     }
     assert (
-        "Your name" not in done.err
+        "As on the ticket" not in done.err
         and minimcp("call", curious, "book", "--answer", "name").code == 2
     )
 
@@ -232,7 +241,7 @@ def test_prepared_answers_are_not_asked(
 def test_a_slow_pattern_is_not_run_on_typed_text(
     types: Callable[[str], object],
 ) -> None:
-    types("a" * 40 + "!\n")
+    types("a" * 40 + "!\n\n")
     slow = {"type": "string", "pattern": "^(a+)+$"}
     answer = FormPrompter()(
         ElicitRequest("?", {"type": "object", "properties": {"a": slow}, "required": ["a"]})
@@ -241,7 +250,7 @@ def test_a_slow_pattern_is_not_run_on_typed_text(
 
 
 def test_forms_that_are_odd(types: Callable[[str], object], capfd: Any) -> None:
-    types("y\n5\n[6]\nx\nn\n")
+    types("y\n5\n[6]\nx\n\nn\n")
     assert FormPrompter()(ElicitRequest("?", {"type": "object"})).content == {}, (
         "without fields it asks yes or no"
     )
@@ -271,12 +280,12 @@ def test_questions_are_asked_one_at_a_time(types: Callable[[str], object], capfd
     ]
     for thread in threads:
         thread.start()
-    types("1\n2\n")
+    types("1\n\n2\n\n")
     for thread in threads:
         thread.join(WAIT)
     assert sorted(answers) == [1, 2]
-    said = "the server asks: ?\n(press Enter for the value in brackets, Ctrl-D to cancel)\n  x (integer) []: "
-    assert capfd.readouterr().err == 2 * said
+    start = "the server asks: ?\n(press Enter for the value in brackets, Ctrl-D to cancel)\n  x (integer) []: "
+    assert capfd.readouterr().err == "".join(f"{start}  x: {x}\n{SEND}" for x in (1, 2))
 
 
 # ------------------------------------------------------------ words, and schemas in a few words
@@ -468,3 +477,28 @@ def test_members_of_objects_are_shown() -> None:
     words = "array of object (due: date or null, done: any = false, [where: object])"
     schema = {"properties": {"all": todos, "at": at}, "required": ["at"]}
     assert parameters(schema, root) == f"[all: {words}], at: date and time"
+
+
+@pytest.mark.parametrize(
+    ("schema", "shown"),
+    [
+        ({"minimum": 1, "maximum": 1000}, "integer 1 to 1000"),
+        ({"minimum": 1}, "integer from 1"),
+        ({"maximum": 0.5, "type": "number"}, "number up to 0.5"),
+        ({"exclusiveMinimum": 0, "type": "number"}, "number above 0"),
+        ({"exclusiveMinimum": 0, "maximum": 9}, "integer above 0 up to 9"),
+        ({"minimum": 0, "exclusiveMaximum": 1, "type": "number"}, "number from 0 below 1"),
+        ({"minimum": "1", "maximum": None, "exclusiveMinimum": True}, "integer"),
+        ({"minimum": 1_234_567}, "integer from 1234567"),
+    ],
+)
+def test_a_number_has_its_bounds(schema: Any, shown: str) -> None:
+    field = {"type": "integer", **schema}
+    root = {"$defs": {"N": field}, "required": ["n"], "properties": {"n": {"$ref": "#/$defs/N"}}}
+    assert parameters(root, root) == f"n: {shown}"
+
+
+def test_a_signature_has_the_bounds_and_the_default() -> None:
+    limit = {"type": "integer", "minimum": 1, "maximum": 1000, "default": 100}
+    root = {"type": "object", "properties": {"limit": limit}}
+    assert parameters(root, root) == "limit: integer 1 to 1000 = 100"

@@ -18,7 +18,7 @@ import pytest
 
 from minimcp import connect
 from minimcp.cli import trace
-from minimcp.testing import Transcript
+from minimcp.testing import Entry, Transcript
 
 from ..support import ROOT, WAIT
 from .conftest import Done, command_line
@@ -315,6 +315,52 @@ def test_omitted_messages_are_reported(tmp_path: Path, monkeypatch: pytest.Monke
     assert row["message"] == "a line host --> server has more than 100 bytes"
 
 
+@pytest.mark.parametrize("words", [["shop.py"], [sys.executable, "shop.py"], ["--", "shop.py"]])
+def test_a_command_needs_no_dashes_and_a_file_no_python(words: List[str], shop: str) -> None:
+    with connect([*command_line("trace"), *words], stderr=lambda line: None) as client:
+        assert client.call_tool("order", {"item": "tea"}).value["item"] == "tea"
+
+
+@pytest.mark.parametrize("dashes", [[], ["--"]])
+def test_a_url_is_traced(dashes: List[str], shop_url: str, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    command = [*command_line("trace"), "--json", "--output", str(rows), *dashes, shop_url]
+    with connect(command, env={"PYTHONPATH": str(ROOT)}, stderr=lambda line: None) as client:
+        assert client.call_tool("order", {"item": "tea"}).value["item"] == "tea"
+    assert "tools/call" in Transcript.load(rows).methods()
+
+
+@pytest.mark.parametrize(
+    ("time", "clock"),
+    [(1.9996, "01:00:02.000"), (1.0004, "01:00:01.000"), (59.9999, "01:01:00.000")],
+)
+def test_the_clock_carries_milliseconds(
+    time: float, clock: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "UTC-1")
+    trace.time.tzset()
+    try:
+        assert trace.as_text(Entry("", "a note", "", time=time), False) == f"{clock} a note\n"
+    finally:
+        monkeypatch.undo()
+        trace.time.tzset()
+
+
+def test_two_recordings_share_a_page(tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    for name, method in (("a", "ping"), ("b", "tools/list")):
+        transcript = Transcript()
+        transcript("-->", json.dumps({"jsonrpc": "2.0", "id": 1, "method": method}))
+        transcript.save(tmp_path / f"{name}.jsonl")
+    page, *rows = (str(tmp_path / name) for name in ("page.html", "a.jsonl", "b.jsonl"))
+    done = minimcp("trace", "--html", page, *rows)
+    assert (done.code, done.out) == (0, f"{page}: 2 entries, 0 breaches\n")
+    text = Path(page).read_text("utf-8")
+    assert re.findall("<h1>(.*?)</h1>", text) == rows
+    left, right = re.findall('srcdoc="(.*?)"', text, re.S)
+    assert "&quot;method&quot;:&quot;ping&quot;" in left
+    assert "&quot;method&quot;:&quot;tools/list&quot;" in right
+
+
 # ------------------------------------------------------------ wrong usage
 
 
@@ -323,15 +369,16 @@ def test_the_error_for_wrong_usage_says_what_to_type(
 ) -> None:
     (tmp_path / "server.py").write_text("print()")
     page = str(tmp_path / "page.html")
+    text = str(tmp_path / "server.txt")
+    for path in (text, page):
+        Path(path).write_text("print()")
     for arguments, said in (
-        ([], "-- python server.py"),
-        (["--"], "trace -- python server.py"),
-        (["server.py"], "trace -- python server.py"),
-        (["python", "server.py"], "trace -- python server.py"),
-        (["x", "--", "cat"], "trace -- x cat"),
-        (["--html", page, "--"], "-- python server.py"),
+        ([], "trace python server.py"),
+        (["--"], "trace python server.py"),
+        (["--html", page, "--"], "trace python server.py"),
         (["--htm", "x"], "--htm"),
-        (["--html", page, str(tmp_path / "server.py")], "line 1 is not a line of a transcript"),
+        (["--html", page, text], "line 1 is not a line of a transcript"),
+        (["--html", page, text, page], "server.txt: line 1 is not a line of a transcript"),
     ):
         done = minimcp("trace", *arguments)
         assert (
@@ -345,11 +392,9 @@ def test_the_error_for_wrong_usage_says_what_to_type(
         assert done.code == 3 and str(tmp_path) in done.err
 
 
-def test_a_server_that_cannot_be_started() -> None:
-    with tracing("--", "no-such-program") as process:
+@pytest.mark.parametrize("words", [["--", "no-such-program"], ["no-such-program", "--", "x"]])
+def test_a_server_that_cannot_be_started(words: List[str]) -> None:
+    with tracing(*words) as process:
         out, err = process.communicate(timeout=WAIT)
     assert (process.returncode, out) == (2, b"")
-    assert (
-        b"cannot start no-such-program: No such file or directory: after -- write the program"
-        in err
-    )
+    assert b"cannot start no-such-program: No such file or directory: write the program" in err

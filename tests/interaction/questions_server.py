@@ -57,7 +57,7 @@ def book(city: str, ctx: Context) -> str:
 def decide(ctx: Context) -> str:
     """Ask, and return the user's answer."""
     answer = ctx.elicit("Sure?", {"sure": bool})
-    return f"{answer.action} {answer.content} {bool(answer)}"
+    return f"{answer.action} {answer.content}"
 
 
 def pick(ctx: Context, lists: bool = False) -> Dict[str, Any]:

@@ -99,7 +99,7 @@ def test_the_browser_returns_to_a_listener(issuer: AuthorizationServer) -> None:
     assert visited == [(200, True)]
 
 
-@requirement("AUTH-57", "AUTH-58", "M:AUTH-24")
+@requirement("AUTH-57", "AUTH-58", "M:AUTH-24", "SCOPE-12")
 @BOTH
 def test_a_tool_that_needs_more_is_stepped_up_to_once(
     issuer: AuthorizationServer, revision: str
@@ -118,6 +118,28 @@ def test_a_tool_that_needs_more_is_stepped_up_to_once(
         assert len(browser.opened) == 3
 
 
+@requirement("SCOPE-11", "SCOPE-12")
+@BOTH
+def test_a_challenge_may_name_a_scope_that_the_metadata_do_not(
+    issuer: AuthorizationServer, revision: str
+) -> None:
+    with protected(issuer, scopes=("read",)) as running:
+        server = running.server
+
+        @server.resource("project://{number}", scopes=lambda number: [f"project:{number}"])
+        def project(number: str) -> str:
+            return number
+
+        auth, browser = sign_in()
+        with minimcp.connect(running.url, auth=auth, revision=revision) as client:
+            assert client.read_resource("project://7").text == "7"
+            assert client.read_resource("project://8").text == "8"
+            assert client.call_tool("write").text == "written"
+        assert issuer.count("/authorize", scope="read project:7 project:8 write") == 1
+        assert len(browser.opened) == 4
+
+
+@requirement("SCOPE-13")
 def test_a_step_up_in_vain_is_an_error_and_is_not_tried_again(issuer: AuthorizationServer) -> None:
     issue = issuer.issue
     issuer.issue = lambda *given, **more: issue(given[0], given[1], "read", given[3])  # type: ignore[method-assign]

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 import pytest
 
 from minimcp import ConnectionLost, Context, Refused, SampleRequest, Server, Tasks, connect
+from minimcp.engine.asking import ask_peer
 from minimcp.extensions.host_tasks import HostTasks
 from minimcp.protocol.messages import Failure
 
@@ -54,7 +55,7 @@ def run(
         """Ask."""
 
         def ask(method: str, **params: Any) -> Any:
-            outcome = incoming_of(ctx).ask([(method, params)], WAIT)
+            outcome = ask_peer(incoming_of(ctx), [(method, params)], WAIT)
             return outcome.code if isinstance(outcome, Failure) else outcome[0]
 
         try:
@@ -231,7 +232,7 @@ def test_a_question_whose_connection_ends_as_it_becomes_a_task_is_cancelled(
     @server.tool
     def ask(ctx: Context) -> None:
         """Ask by a task."""
-        incoming_of(ctx).ask([("sampling/createMessage", {**SAMPLE, "task": {}})], WAIT)
+        ask_peer(incoming_of(ctx), [("sampling/createMessage", {**SAMPLE, "task": {}})], WAIT)
 
     def sample(request: SampleRequest) -> str:
         go.wait(WAIT)

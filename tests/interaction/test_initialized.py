@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 import pytest
 
 from minimcp import Cancelled, Context, Limits, Server, Tasks
-from minimcp.engine import incoming as engine
+from minimcp.engine import asking as engine
 
 from ..answering import R1, R2, R3, R4, REVISIONS
 from ..inside import waits_on
@@ -64,7 +64,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 def waits(channel: Any, count: int) -> bool:
     """Return whether this many handlers of a connection wait before they ask."""
-    return eventually(lambda: waits_on(engine, "_initialized") == count)
+    return eventually(lambda: waits_on(engine, "initialized_changed") == count)
 
 
 REQUESTS = [

@@ -104,7 +104,7 @@ REGISTRATIONS: List[Tuple[Wrong, type, str]] = [
     (lambda s: Server(5), TypeError, "a server's name must be a str, not 5"),  # type: ignore[arg-type]
     (lambda s: s.tool(nmae="x")(forecast), TypeError, ": a tool has no option nmae=: did you mean name=?"),
     (lambda s: s.add(Mistyped()), TypeError, ": a tool has no option titel=: did you mean title=?"),
-    (lambda s: s.prompt(colour="x")(forecast), TypeError, ": a prompt has no option colour=: expected one of name, title, description, icons, meta, requires, replace, complete"),
+    (lambda s: s.prompt(colour="x")(forecast), TypeError, ": a prompt has no option colour=: expected one of name, title, description, icons, meta, requires, replace, scopes, visible, complete"),
     (lambda s: s.resource("a://{city}/{days}", mimetype="x")(forecast), TypeError, ": a resource has no option mimetype=: did you mean mime_type=?"),
     (lambda s: s.tool(name=5)(forecast), TypeError, "tool 5: Tool: name must be a string, not int"),
     (lambda s: s.tool(name="")(forecast), ValueError, "the name of a tool must not be empty"),
@@ -240,7 +240,7 @@ CALLS: List[Tuple[str, Any, str]] = [
                                  "(None: is a return missing in a branch?)"),
     ("broken", {"what": "dict"}, "broken returned an invalid value: expected a Place, got an object with name, latitude (-> Place)"),
     ("broken", {"what": "name"}, "broken returned an invalid value: name: expected a string, got the number 5 (-> Place)"),
-    ("broken", {"what": "nan"}, "broken returned an invalid value: latitude: expected a number, got the number nan (-> Place)"),
+    ("broken", {"what": "nan"}, "broken returned an invalid value: latitude: expected a number, got nan, which JSON does not have: use None (-> Place)"),
 ]  # fmt: skip
 
 NAMES: List[Tuple[str, str]] = [

@@ -175,7 +175,7 @@ def test_a_thread_that_asks_after_its_handler_returned_is_cancelled() -> None:
             return "again"
         incoming: Any = current_request()
         asking.append(Task(ctx.elicit, "?", {"n": int}))
-        assert eventually(lambda: not incoming.latest.is_due)
+        assert eventually(lambda: not incoming.answering.is_due)
         return "left"
 
     with RawClient(server, R5, {}) as client:

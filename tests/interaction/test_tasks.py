@@ -802,7 +802,7 @@ def test_a_task_is_started_and_found_again(revision: str) -> None:
     with client(server, revision) as one:
         task = one.start_task("block")
         assert (task.status, task.ttl) == ("working", 3600)
-        with pytest.raises(RequestTimeout, match="did not end within"):
+        with pytest.raises(RequestTimeout, match="did not end in time: no answer within"):
             task.wait(0.05)
     with client(server, revision) as two:
         again = two.task(task.id)

@@ -36,7 +36,7 @@ SECONDS = 120.0
 # The first page has the server that the others call.
 PAGES = [
     ROOT / "examples" / name
-    for name in ("first_server.rst", "frameworks.rst", "operating.rst", "data.rst")
+    for name in ("first_server.rst", "frameworks.rst", "operating.rst", "data.rst", "events.rst")
 ]
 BLOCK = re.compile(
     r"^\.\. (file|needs|cells): (\S+).*\n\n\.\. code-block:: python\n\n((?:(?:    .*)?\n)+)", re.M
@@ -61,6 +61,20 @@ if child == 0:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 check()
+"""
+
+WEBHOOKS = """
+import os
+os.environ["HOOKS_URL"] = "https://me.example.com/hooks"
+from hooks import app
+
+browser = app.test_client()
+assert browser.get("/saved").get_json() == []
+# A webhook for an unknown subscription is to be sent again, and anything else is refused.
+names = {"webhook-id": "1", "x-mcp-subscription-id": "1"}
+assert browser.post("/hooks/x", json={}, headers=names).status_code == 503
+assert browser.post("/hooks/x", json={}).status_code == 400
+assert browser.get("/hooks/x").status_code == 405
 """
 
 CELERY = """
@@ -212,6 +226,7 @@ with minimcp.connect(server) as client:
 
 PROGRAMS = {
     "chart.py": PANDAS,
+    "hooks.py": WEBHOOKS,
     "web.py": FLASK,
     "tasks.py": CELERY,
     "metrics.py": PROMETHEUS,

@@ -11,9 +11,11 @@ installed. Screenshots stay in FOLDER, if one is named.
 from __future__ import annotations
 
 import base64
+import html
 import json
 import os
 import random
+import re
 import statistics
 import subprocess
 import sys
@@ -35,6 +37,7 @@ MAX_MILLISECONDS, MIN_SHARE = 0.3, 0.5
 ROUNDS, CALLS, LONG_CALLS = 5, 200, 20
 PEER = {peer.name: peer for peer in PEERS}
 HERE = Path(__file__).resolve().parent
+DEMO = [sys.executable, "-m", "minimcp", "demo"]
 TRACE = ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "minimcp", "trace"]
 
 # Records the bytes of both directions, next to the program that it starts.
@@ -65,6 +68,9 @@ def echo(message: str) -> str:
     return message
 server.run()
 """
+
+# An image of one pixel.
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 
 BREAKS = "document.title='broken'"
 HOSTILE = f'</script><script>{BREAKS}</script><!-- \u2028\u2029 <img src=x onerror="{BREAKS}">'
@@ -220,8 +226,115 @@ def exchange(count: int) -> Transcript:
     return transcript
 
 
+def colorful() -> Transcript:
+    """One with a failed result, an image and a run of progress reports."""
+    transcript, at = Transcript(), 1_790_000_000.0
+    image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+    fake = {"type": "image", "data": "x" * 300 + '"', "mimeType": 'image/png" onerror="alert(1)'}
+
+    def call(id: int, name: str, reports: int, **result: Any) -> None:
+        messages: List[Tuple[str, Dict[str, Any]]] = [
+            ("-->", {"id": id, "method": "tools/call", "params": {"name": name}}),
+            *(
+                (
+                    "<--",
+                    {
+                        "method": "notifications/progress",
+                        "params": {"progressToken": id, "progress": number},
+                    },
+                )
+                for number in range(reports)
+            ),
+            ("<--", {"id": id, "result": {"content": [], **result}}),
+        ]
+        for arrow, message in messages:
+            transcript.record(arrow, json.dumps({"jsonrpc": "2.0", **message}).encode(), at)
+
+    call(1, "price", 0, isError=True)
+    call(2, "bake", 48)
+    call(3, "picture", 4, content=[image, fake])
+    return transcript
+
+
+def _visit_colors(browser: Chromium, page: Path, folder: Path) -> Iterator[Tuple[str, Any]]:
+    browser.load(page.as_uri())
+    summary = str(browser.evaluate("document.querySelector('#summary').innerText"))
+    yield (
+        "the date is an ISO date",
+        bool(re.search(r"\b2026-09-2\d \d\d:13:20\b", summary)) or summary,
+    )
+    results = "[...document.querySelectorAll('.row.result')]"
+    names = browser.evaluate(f"{results}.map(e => e.querySelector('.what').innerText).join()")
+    yield (
+        "a result names its tool, and a failed one says so",
+        names == "failed: price,result: bake,result: picture" or names,
+    )
+    colors = browser.evaluate(
+        f"{results}.map(e => getComputedStyle(e.querySelector('.what')).color).join(' ')"
+    )
+    red, green, other = re.findall(r"rgb\((\d+), (\d+), \d+\)", str(colors))
+    yield (
+        "a failed result is red, and others are green",
+        int(red[0]) > 2 * int(red[1]) and int(green[1]) > 2 * int(green[0]) and other == green,
+    )
+    shown = "[...document.querySelectorAll('.row.notification:not([hidden])')].length"
+    yield "of 48 reports 2 are shown, of 4 all", browser.evaluate(shown) == 6
+    fold = "document.querySelector('.fold:not([hidden]) button')"
+    yield "a fold counts them", browser.evaluate(f"{fold}.innerText") == "46 more reports"
+    browser.evaluate(f"{fold}.click()")
+    yield (
+        "a click unfolds them",
+        browser.evaluate(shown) == 52 and browser.evaluate(f"{fold}") is None,
+    )
+    browser.evaluate(f"{results}[2].click()")
+    widths = browser.evaluate(
+        "[...document.images].map(e => e.naturalWidth + e.parentElement.className).join()"
+    )
+    yield "an image is drawn beside its row and its JSON", widths == "1pictures,1result" or widths
+    picture = base64.b64decode(browser.ask("Page.captureScreenshot")["data"])
+    (folder / "colors.png").write_bytes(picture)
+
+
+def _visit_slides(browser: Chromium, folder: Path) -> Iterator[Tuple[str, Any]]:
+    slides = folder / "slides.html"
+    subprocess.run([*DEMO, "--html", str(slides)], check=True, stdout=subprocess.DEVNULL)
+    browser.load(slides.as_uri())
+    shown = (
+        "[...document.querySelectorAll('section:not(.later)')].map("
+        "e => e.querySelectorAll('article:not(.later)').length).join()"
+    )
+    seen = []
+    for _ in range(4):
+        seen.append(browser.evaluate(shown))
+        for kind in ("keyDown", "keyUp"):
+            browser.ask("Input.dispatchKeyEvent", type=kind, key=" ", code="Space")
+    yield "Space shows one message after the other", seen == ["0", "0", "1", "2"] or seen
+
+
+def _visit_both(browser: Chromium, folder: Path) -> Iterator[Tuple[str, Any]]:
+    both = folder / "both.html"
+    command = [*DEMO, "--compare", "2025-11-25", "2026-07-28", "question", "--html", str(both)]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    page = both.read_text("utf-8")
+    # The frames are sandboxed, so their content is reached only from inside: they report it here.
+    report = "<script>onload = () => parent.postMessage(document.querySelectorAll('.row').length, '*')</script>"
+    listen = "<script>seen = []; onmessage = event => seen.push(event.data)</script>"
+    page = page.replace("<style>", f"{listen}<style>", 1)
+    page = page.replace('"></iframe>', f'{html.escape(report)}"></iframe>')
+    both.write_text(page, "utf-8")
+    browser.load(both.as_uri())
+    seen = browser.evaluate("seen.join()")
+    yield "two frames draw four messages each", seen == "4,4" or seen
+
+
 def look(folder: Path) -> Iterator[Tuple[str, Any]]:
     """Open the pages, click, filter, and read their texts."""
+    colors = folder / "colors.html"
+    colorful().save_html(colors)
+    with Chromium() as browser:
+        yield from _visit_colors(browser, colors, folder)
+        yield from _visit_slides(browser, folder)
+        yield from _visit_both(browser, folder)
     pages = {"between": folder / "between.html"}
     for count in (5, 5000):
         pages[str(count)] = folder / f"{count}.html"
@@ -253,7 +366,7 @@ def _visit(
     begun = time.monotonic()
     browser.load(page.as_uri())
     seconds = time.monotonic() - begun
-    rows = look("document.querySelectorAll('.row:not(.note)').length")
+    rows = look("document.querySelectorAll('.row:not(.note):not(.fold)').length")
     summary = str(look("document.querySelector('#summary').innerText"))
     yield (
         f"{name}: opened in {seconds:.1f} s, {summary}",

@@ -28,7 +28,7 @@ from minimcp.http.framing import READY, RequestParser
 from minimcp.http.headers import HostPolicy, HttpError, accepts, is_json
 from minimcp.http.sse import EventReader, SseEvent
 from minimcp.protocol.lifecycle import Peer
-from minimcp.protocol.messages import InvalidMessage, decode, diagnose_long, encode
+from minimcp.protocol.messages import InvalidMessage, decode, encode, guess_from_ends
 from minimcp.protocol.uri_template import UriTemplate
 from minimcp.protocol.urls import check_uri, has_parent_segment
 from minimcp.protocol.versions import REVISIONS
@@ -193,7 +193,7 @@ def messages(data: bytes) -> None:
                     again = decode(encode(one)[:-1])  # half a character has become a whole one
                     same(decode(encode(again)[:-1]), again, "written and read")
                     same(type(again), type(one), "written and read")
-        diagnose_long(line[:200], line[-200:], "too long")
+        guess_from_ends(line[:200], line[-200:], "too long")
 
 
 CLASSES = {cls.__name__: cls for cls, _ in FULL}

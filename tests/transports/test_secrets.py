@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import socket
+import time
 import traceback
 from contextlib import suppress
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Set, Tuple
@@ -576,9 +577,21 @@ USES: Dict[Tuple[str, str], List[Callable[[], Any]]] = {
         lambda: minimcp.Server("x", auth=minimcp.Bearer.static(SENTINEL)), lambda: minimcp.Server("x", auth=SENTINEL),  # type: ignore[arg-type]
         lambda: minimcp.Server("x", auth={SENTINEL: {}}),  # type: ignore[arg-type]
     ],
+    **under("read_card", ways_of(lambda **more: minimcp.read_card(f"{DEAD}/mcp", **more)), "proxies"),
+    **under("read_catalog", ways_of(lambda **more: minimcp.read_catalog("127.0.0.1:1", **more)), "proxies"),
+    ("Card", "headers"): [
+        lambda: minimcp.Card("a/b", "https://x.example", headers=[{"name": "X", "isSecret": True, "value": SENTINEL}]),
+        lambda: minimcp.Card("a/b", "https://x.example", headers=[
+            {"name": "X", "value": "{k}", "variables": {"k": {"isSecret": True, "default": SENTINEL}}}]),
+    ],
     ("Server", "state_keys"): [
         lambda: minimcp.Server("x", state_keys=[SENTINEL]), lambda: minimcp.Server("x", state_keys=[SENTINEL.encode()]),  # type: ignore[list-item]
         lambda: minimcp.Server("x", state_keys=SENTINEL),  # type: ignore[arg-type]
+    ],
+    ("verify_webhook", "headers"): [
+        lambda: minimcp.verify_webhook({"webhook-signature": SENTINEL}, SENTINEL.encode(), "whsec_" + 32 * "A"),
+        lambda: minimcp.verify_webhook({"webhook-id": SENTINEL, "webhook-timestamp": SENTINEL}, b"", "whsec_" + 32 * "A"),
+        lambda: minimcp.verify_webhook({"webhook-id": "1", "webhook-timestamp": str(int(time.time()))}, b"", SENTINEL),
     ],
 }  # fmt: skip
 

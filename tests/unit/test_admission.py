@@ -97,6 +97,7 @@ def admission(sessions: Sessions) -> Make:
                 **{method: (member, "") for method, member in NAMED_BY.items()},
                 "things/get": ("thing", "ext:example/things"),
             },
+            check_access=lambda request, peer, headers: None,
             header_params=lambda call: [HeaderParam("Region", ("where",), "string")],
         )
 

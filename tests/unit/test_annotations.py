@@ -120,7 +120,7 @@ def test_names_in_strings() -> None:
     [
         ("int", 1.5, "expected an integer, got the number 1.5"),
         ("int", 1 << 2000, None),
-        ("float", float("nan"), "expected a number, got the number nan"),
+        ("float", float("nan"), "expected a number, got nan, which JSON does not have: use None"),
         ("str", b"x", "expected a string, got a value of type bytes"),
         ("List[int]", "12", "expected a list, got the string '12'"),
         ("List[int]", 5, "expected a list, got the number 5"),
@@ -294,7 +294,7 @@ def test_values_without_json_form_are_refused() -> None:
         (b"x", "bytes have no JSON form"),
         (object(), "a bare object has no JSON form"),
         ([Unknown()], "[0]: Unknown has no JSON form"),
-        (float("inf"), "expected a number, got the number inf"),
+        (float("inf"), "expected a number, got inf, which JSON does not have: use None"),
         ({True: 1}, "expected a string, got true"),
     ):
         assert message in refused(write_any, value)

@@ -232,7 +232,7 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
     with minimcp.connect("quick.py", config=file, timeout=WAIT) as client:
         assert client.call_tool("where").structured_content == [os.path.realpath(tmp_path), "m"]
     with pytest.raises(
-        minimcp.ConnectionFailed, match=f"as the server 'dead' in {file}: .*no such program"
+        minimcp.ConnectionFailed, match=f"the server 'dead' in {file}: .*no such program"
     ):
         minimcp.connect("dead", config=str(file))
     with pytest.raises(ValueError, match="has no server 'other'"):
@@ -246,7 +246,7 @@ def test_a_name_in_a_config(script: Path, tmp_path: Path) -> None:
             minimcp.connect("dead", config=file, **options)  # type: ignore[arg-type]
     with minimcp.connect("it", config={"it": Server("x")}) as client:
         assert client.server_info is not None and client.server_info.name == "x"
-    with pytest.raises(minimcp.RequestTimeout, match="as the server 'it': "):
+    with pytest.raises(minimcp.RequestTimeout, match="the server 'it': "):
         minimcp.connect(
             "it",
             config={"it": Answering({"initialize": lambda message: None})},

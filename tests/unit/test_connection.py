@@ -83,6 +83,25 @@ def test_an_array_is_answered_by_an_array() -> None:
         assert "must not be empty" in pipe.lines(3)[2]["error"]["message"]
         pipe.give(dumps([request(6, "wait"), cancelled(6), request(7, "ping")]))
         assert pipe.lines(4)[3] == [result(7)], "its messages are taken in order of arrival"
+        again = [request(8, "wait"), cancelled(8), request(8, "work"), request(9, "ping")]
+        pipe.give(dumps(again))
+        assert sorted(pipe.lines(5)[4], key=str) == [result(8, n=1), result(9)]
+
+
+def test_a_peer_that_uses_the_id_of_a_cancelled_request_again_gets_each_answer() -> None:
+    """Over and over, while one worker is busy: no slot of ``Limits.requests`` is lost."""
+    with open_channel(workers=1, requests=1) as (_, pipe, role):
+        release = threading.Event()
+        role.serve("hold", lambda request: wait_for(release) or {})
+        role.serve("work", lambda request: {"n": request.request.params["n"]})
+        for number in range(3):
+            release.clear()
+            pipe.give(request(f"hold {number}", "hold"), request(1, "work", n="cancelled"))
+            pipe.give(cancelled(1), request(1, "work", n=number), request(2, "ping"))
+            assert pipe.lines(3 * number + 1)[-1] == result(2)
+            release.set()
+            answers = pipe.lines(3 * number + 3)[3 * number + 1 :]
+            assert answers == [result(f"hold {number}"), result(1, n=number)]
 
 
 class Client(ConnectionRole):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import Any, List
 
 import pytest
@@ -173,7 +174,8 @@ def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
     """The classes for type checkers, the output of `help` and the run-time checks agree."""
     extensions = [Apps(), Tasks()]
     server = Server("x", extensions=extensions)
-    features = [feature_of(server, name) for name in ("prompts", "resources", "access")]
+    own = ("prompts", "resources", "access", "visibility", "heartbeats", "max_result")
+    features = [feature_of(server, name) for name in own]
     features += [feature for feature in config_of(server).features if feature not in features]
     declared = [name for feature in features for name in feature.options]
     known = {*COMMON_OPTIONS, *declared}
@@ -181,5 +183,7 @@ def test_each_option_is_declared_by_the_feature_that_reads_it() -> None:
     assert named == known
     for kind, options in OPTIONS.items():
         text = inspect.getdoc(getattr(Server, kind)) or ""
+        lines = re.findall(r"^    ([a-z_, ]+): ", text, re.M)
+        explained = {name for line in lines for name in line.split(", ")}
         for name in options.__annotations__:
-            assert f"\n    {name}: " in text, f"{kind} does not explain {name}"
+            assert name in explained, f"{kind} does not explain {name}"

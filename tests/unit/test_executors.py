@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Callable, List, Optional
 
 import pytest
 
-from minimcp.engine.incoming import IncomingRequest, Route, RunningRequests, current_request
+from minimcp.engine.incoming import IncomingRequest, Route, current_request
 from minimcp.engine.limits import Limits
+from minimcp.engine.running import RunningRequests
 from minimcp.features.executors import Executor, Main, Serial, Submitting, executor_of
 from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Request
@@ -140,6 +142,44 @@ def told(made: IncomingRequest) -> int:
     for each in work:
         each()
     return len(work)
+
+
+def test_a_request_that_nobody_pumps_is_logged_once(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimcp.features.executors.PUMP_SECONDS", 0.05)
+    main = Main()
+    expected = 'work waits for executor="main": call server.pump() again and again in your loop'
+    first, second, third = [exchange() for _ in range(3)]
+    main.start(first)
+    main.start(second)
+    assert eventually(lambda: first.sink.aside)
+    time.sleep(0.2)
+    assert told(first) == 1 and caplog.messages == [expected], "once, for both"
+    assert main.pump() == 2
+    main.start(third)
+    assert eventually(lambda: third.sink.aside), "again after a pump"
+    assert told(third) == 1 and main.pump() == 1
+
+
+def test_a_request_that_waits_for_a_pumped_handler_is_not_logged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("minimcp.features.executors.PUMP_SECONDS", 0.05)
+    main, begun, goes_on, late = Main(), threading.Event(), threading.Event(), exchange()
+
+    def work(_: IncomingRequest) -> Any:
+        begun.set()
+        return {"n": goes_on.wait(WAIT)}
+
+    main.start(exchange(work))
+    pumping = Task(main.pump, None)
+    assert begun.wait(WAIT)
+    main.start(late)
+    time.sleep(0.3)
+    goes_on.set()
+    assert pumping.result() == 1 and not late.sink.aside
+    assert main.pump() == 1
 
 
 def test_on_pump_needed_is_called_once_between_two_pumps(caplog: pytest.LogCaptureFixture) -> None:

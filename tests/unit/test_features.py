@@ -162,3 +162,29 @@ def test_a_server_with_tools_loads_no_other_feature(revision: str) -> None:
     loaded = set(json.loads(done.stdout))
     assert not loaded & {f"minimcp.features.{name}" for name in LATE.split()}
     assert not {name for name in loaded if name.startswith(("minimcp.stores", "minimcp.http"))}
+
+
+@pytest.mark.parametrize(("members", "declared"), [
+    (None, {"extensions": {"com.example/notes": {"x": 1}}}),
+    ({}, {}),
+    ({"notes": {}}, {"notes": {}, "extensions": {"com.example/notes": {"x": 1}}}),
+    ({"notes": {}, "extensions": None}, {"notes": {}}),
+    ({"extensions": {"com.example/notes": {"y": 2}}}, {"extensions": {"com.example/notes": {"y": 2}}}),
+    ({"tools": {"y": 2}}, {"tools": {"listChanged": True, "y": 2}, "extensions": {"com.example/notes": {"x": 1}}}),
+])  # fmt: skip
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_an_extension_declares_itself_beside_other_members(
+    revision: str, members: Any, declared: Any
+) -> None:
+    class Notes(minimcp.Extension):
+        identifier = "com.example/notes"
+        settings = {"x": 1}
+
+        def declare(self, revision: Any, principal: Any) -> Any:
+            return super().declare(revision, principal) if members is None else members
+
+    server = Server("notes", extensions=[Notes()], capabilities={"tools"})
+    with minimcp.connect(server, revision=revision, timeout=WAIT) as client:
+        found = dict(client.capabilities)
+    found.pop("logging", None)
+    assert found == {"tools": {"listChanged": True}, **declared}

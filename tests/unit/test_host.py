@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import pickle
+import re
 import threading
 from itertools import count
 from pathlib import Path
@@ -16,7 +18,7 @@ import pytest
 import minimcp
 from minimcp import Answer, Audio, Image, Refused, Root, SampleResult, Text, ToolUse
 from minimcp.client import host as module
-from minimcp.client.host import Dispatcher, Host
+from minimcp.client.host import CallbackThread, Host
 from minimcp.client.questions import as_roots
 from minimcp.engine import timer as deadlines
 from minimcp.protocol.versions import REVISIONS
@@ -131,6 +133,42 @@ def test_results_of_elicit(caplog: pytest.LogCaptureFixture) -> None:
         "action": "accept",
         "content": {},
     }
+
+
+CHECKED: List[Any] = [
+    ({"name": "Ada"}, {"name": "Ada", "age": 7}),
+    (Person("Ada", 3), {"name": "Ada", "age": 3}),
+    ({"name": 5}, "^name: expected a string, got .*5$"),
+    ({"name": "Ada", "age": -1}, "^age: expected"),
+    ({"nam": "Ada"}, "nam"),
+    ("Ada", "elicit must return a dict"),
+]
+
+
+@pytest.mark.parametrize(("content", "expected"), CHECKED)
+def test_a_host_can_check_an_answer_before_it_returns_it(content: Any, expected: Any) -> None:
+    found: List[Any] = []
+
+    def elicit(request: minimcp.ElicitRequest) -> None:
+        try:
+            found.append(request.check(content))
+        except (ValueError, TypeError) as error:
+            found.append(str(error))
+        assert pickle.loads(pickle.dumps(request)) == request
+
+    asked = {"message": "?", "requestedSchema": FORM}
+    assert ask("elicitation/create", asked, elicit=elicit) == {"action": "decline"}
+    assert found == [expected] if isinstance(expected, dict) else re.search(expected, found[0])
+
+
+def test_an_answer_to_a_url_or_to_no_server_is_checked_too() -> None:
+    found: List[Any] = []
+    url = {"mode": "url", "message": "?", "url": "https://a.example/", "elicitationId": "1"}
+    ask("elicitation/create", url, elicit=lambda request: found.append(request.check({})))
+    assert found == [{}]
+    with pytest.raises(RuntimeError, match="only a request that a server sent"):
+        minimcp.ElicitRequest("?", FORM).check({})
+    assert minimcp.ElicitRequest("?", FORM).on_cancel(print)() is None  # type: ignore[func-returns-value]
 
 
 @pytest.mark.requirement("ELIC-06", "ELIC-22", "M:ELI-15")
@@ -541,7 +579,7 @@ def test_an_object_and_keywords_are_one_set() -> None:
         (
             object(),
             {},
-            "handlers has none of sample, elicit, .*, on_resource_updated: it is <object object",
+            "handlers has none of sample, elicit, .*, on_restart: it is <object object",
         ),
         (Late(), {}, "^elicit is async: write a plain def; it runs on a thread and may block$"),
         (None, {"on_log": Late().elicit}, "^on_log is async"),
@@ -652,7 +690,7 @@ def test_a_server_is_notified_of_changed_roots_and_can_list_them(tmp_path: Path)
 def test_callbacks_run_in_order_on_one_thread_and_may_fail(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = CallbackThread(), [], threading.Event()  # type: ignore[var-annotated]
 
     def fail() -> None:
         raise SystemExit(3)
@@ -677,7 +715,7 @@ def test_a_slow_callback_loses_the_oldest(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "MAX_NOTIFICATIONS", 3)
-    dispatcher, begun, gate, seen = Dispatcher(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
+    dispatcher, begun, gate, seen = CallbackThread(), threading.Event(), threading.Event(), []  # type: ignore[var-annotated]
 
     def slow() -> None:
         begun.set()
@@ -717,7 +755,7 @@ def test_notices_reach_their_callbacks(caplog: pytest.LogCaptureFixture) -> None
 
 
 def test_without_a_thread_a_callback_waits_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    dispatcher, seen, done = Dispatcher(), [], threading.Event()  # type: ignore[var-annotated]
+    dispatcher, seen, done = CallbackThread(), [], threading.Event()  # type: ignore[var-annotated]
     with no_threads(monkeypatch):
         dispatcher.put(lambda: seen.append(1))
     dispatcher.put(done.set)

@@ -295,7 +295,7 @@ def test_a_request_before_initialize_is_refused(
     [
         (
             {VERSION_KEY: "2099", CAPABILITIES_KEY: ...},
-            f"every request must have {CAPABILITIES_KEY} in params._meta",
+            f"every request must have {CAPABILITIES_KEY} in params._meta, or come after initialize",
         ),
         *(({VERSION_KEY: odd}, f"{VERSION_KEY} must be a string") for odd in (5, None, [MODERN])),
         *(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+import threading
 from dataclasses import fields
-from typing import Any
+from typing import Any, List
 
 import pytest
 
 from minimcp import Limits
-from minimcp.engine.limits import check_number
+from minimcp.engine.limits import BoundedQueue, check_number
+
+from ..support import WAIT
 
 
 @pytest.mark.parametrize(("name", "value", "error", "words"), [
@@ -46,3 +49,48 @@ def test_valid_limits() -> None:
     )
     with pytest.raises(TypeError, match="port must be a whole number, not None"):
         check_number("port", None, optional=False)
+
+
+@pytest.mark.parametrize("most_bytes", [math.inf, 5], ids=["by number", "by size"])
+@pytest.mark.parametrize("place", range(4))
+def test_a_queue_drops_what_was_offered_and_keeps_what_was_put(
+    place: int, most_bytes: float
+) -> None:
+    queue = BoundedQueue("items", 2, most_bytes)
+    for number in range(6):
+        if number == place:
+            queue.put("END")
+            queue.put("TOO")
+        queue.offer(number, 2)
+    queue.offer("large", 6)
+    signals = [queue.get(block=False) for _ in range(queue.qsize())]
+    assert [each for each in signals if isinstance(each, str)] == ["END", "TOO"]
+    assert list(iter(queue.take, None)) == ([5, "large"] if most_bytes == math.inf else [4, 5])
+    assert queue.bytes == 0
+
+
+def test_one_signal_wakes_the_thread_for_a_whole_batch() -> None:
+    queue = BoundedQueue("items", 100, math.inf)
+    for number in range(10):
+        queue.offer(number, 1)
+    assert queue.qsize() == 1 and queue.get(block=False) is BoundedQueue.SIGNAL
+    assert list(iter(queue.take, None)) == list(range(10))
+    queue.offer("next", 1)
+    assert queue.qsize() == 1
+
+
+def test_a_thread_that_takes_items_misses_none_and_drops_none() -> None:
+    queue = BoundedQueue("items", 50_000, math.inf)
+    found: List[int] = []
+
+    def take() -> None:
+        for _ in iter(queue.get, None):
+            found.extend(iter(queue.take, None))
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    for number in range(50_000):
+        queue.offer(number, 1)
+    queue.put(None)
+    thread.join(WAIT)
+    assert found == list(range(50_000))

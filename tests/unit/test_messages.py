@@ -28,11 +28,11 @@ from minimcp.protocol.messages import (
     Request,
     Response,
     decode,
-    diagnose_long,
     encode,
     encode_batch,
     encode_result,
     exception_of,
+    guess_from_ends,
     is_id,
     to_json,
     wire_failure,
@@ -170,7 +170,7 @@ def test_no_bytes_make_decode_raise(data: bytes) -> None:
     for found in (decode(data), decode(data, max_depth=None), decode(data, max_depth=1)):
         for message in found if isinstance(found, list) else [found]:
             assert type(message) in (Request, Notification, Response, Failure, InvalidMessage)
-    assert type(diagnose_long(data, data, "x")) is InvalidMessage
+    assert type(guess_from_ends(data, data, "x")) is InvalidMessage
 
 
 @pytest.mark.requirement("BASE-16", "M:BASE-19")
@@ -383,7 +383,7 @@ RESULT = {"content": [{"type": "text", "text": LONG, "id": 7}], "id": 8}
 
 
 def cut(text: str) -> Any:
-    found = diagnose_long(text.encode()[:1000], text.encode()[-200:], "too long")
+    found = guess_from_ends(text.encode()[:1000], text.encode()[-200:], "too long")
     assert (found.code, found.reason) == (INVALID, "too long")
     return found.kind, found.id
 
@@ -433,7 +433,7 @@ def test_a_long_line_is_classified_by_its_two_ends(message: Any, kind: str, id: 
 )
 def test_an_uncertain_id_is_none(sent: str, kind: str, id: Any) -> None:
     assert cut(sent) == (kind, id)
-    assert diagnose_long(b'{"result":"' + b"\xff" * 50, b'\xff","id":3}', "x").id == 3
+    assert guess_from_ends(b'{"result":"' + b"\xff" * 50, b'\xff","id":3}', "x").id == 3
 
 
 # ---------------------------------------------------------------- encoding

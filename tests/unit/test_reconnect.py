@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
@@ -416,7 +417,7 @@ def reconnector(steps: List[str], begun: Any = lambda: None) -> Any:
         return Session(steps)
 
     first: Any = Session(steps)
-    host: Any = None
+    host: Any = SimpleNamespace(call=print)
     return reconnect.Reconnector(first, begin, host, None)
 
 

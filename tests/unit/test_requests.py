@@ -10,23 +10,27 @@ from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 
+from minimcp.engine.asking import ask_peer, end_questions
 from minimcp.engine.batch import Batch, why_no_batch
 from minimcp.engine.calls import MAX_PAUSES, MAX_PROGRESS, PROGRESS_BYTES, Calls
 from minimcp.engine.cancel import CancelToken
 from minimcp.engine.dispatch import start
 from minimcp.engine.incoming import (
-    BEGIN,
     DEFERRED,
-    DONE,
-    LEAVE,
-    REQUEST_BYTES,
     IncomingRequest,
     Route,
-    RunningRequests,
     Sink,
     current_trace_context,
 )
 from minimcp.engine.limits import Limits
+from minimcp.engine.running import (
+    BEGIN,
+    DONE,
+    END,
+    LEAVE,
+    REQUEST_BYTES,
+    RunningRequests,
+)
 from minimcp.engine.shares import CountedClient, Shares
 from minimcp.engine.timer import NEVER, Deadline, Timeout
 from minimcp.errors import (
@@ -43,7 +47,7 @@ from minimcp.protocol.lifecycle import Peer
 from minimcp.protocol.messages import Failure, Notification, Request, Response, encode
 from minimcp.protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 
-from ..inside import pauses_of, queued_bytes, waits_on
+from ..inside import pauses_of, waits_on
 from ..rows import for_each
 from ..scripted import RecordingOutlet, Task, wait_for
 from ..support import WAIT, around, eventually
@@ -102,7 +106,7 @@ def no_params(id: Any) -> Dict[str, Any]:
 
 def test_a_callback_that_raises_cancels_the_call(wire: Wire) -> None:
     call = wire.calls.start("work", no_params, lambda item: {}["missing"])
-    wire.calls.progress({"progressToken": call.id})
+    wire.calls.progress({"progressToken": call.id}, 100)
     with pytest.raises(KeyError):
         wire.calls.wait(call, NEVER)
     assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(
@@ -118,7 +122,7 @@ def test_a_call_ends_although_progress_arrives(wire: Wire, how: str) -> None:
     def slow(item: Any) -> None:
         seen.append(item["progress"])
         for _ in range(2 if how == "deadline" else 0):
-            wire.calls.progress({"progressToken": call.id, "progress": item["progress"] + 1})
+            wire.calls.progress({"progressToken": call.id, "progress": item["progress"] + 1}, 100)
         if how in ("cancel", "answer"):
             if how == "answer":
                 wire.calls.settle(call.id, {"done": True})
@@ -129,7 +133,7 @@ def test_a_call_ends_although_progress_arrives(wire: Wire, how: str) -> None:
 
     call = wire.calls.start("work", no_params, slow)
     for number in range(900):
-        wire.calls.progress({"progressToken": call.id, "progress": number})
+        wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
     ends = {
         "deadline": RequestTimeout,
         "cancel": Cancelled,
@@ -148,7 +152,7 @@ def test_a_deadline_does_not_drop_a_response_that_arrived_before(wire: Wire) -> 
     seen: List[int] = []
     call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
     for number in range(3):
-        wire.calls.progress({"progressToken": call.id, "progress": number})
+        wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
     wire.calls.settle(call.id, {"done": True})
     assert (wire.calls.wait(call, Over(0.0)), seen) == ({"done": True}, [0, 1, 2])
 
@@ -159,14 +163,14 @@ def test_a_slow_callback_receives_the_newest_progress(
     seen: List[Any] = []
     call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
     for number in range(MAX_PROGRESS + 500):
-        wire.calls.progress({"progressToken": call.id, "progress": number})
-    assert call.queue.qsize() == MAX_PROGRESS
-    for message in ("x" * 500_000, [{}] * 4000, "y" * 2 * PROGRESS_BYTES):
-        wire.calls.progress({"progressToken": call.id, "progress": number + 1, "message": message})
-    assert call.queue.qsize() < MAX_PROGRESS and queued_bytes(call) <= PROGRESS_BYTES
+        wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
+    assert len(call.queue.offered) == MAX_PROGRESS
+    for size in (500_000, 400_000, 2 * PROGRESS_BYTES):
+        wire.calls.progress({"progressToken": call.id, "progress": number + 1}, size)
+    assert len(call.queue.offered) < MAX_PROGRESS and call.queue.bytes <= PROGRESS_BYTES
     wire.calls.settle(call.id, {})
     assert wire.calls.wait(call, NEVER) == {} and seen[-3:] == [number, number + 1, number + 1]
-    assert queued_bytes(call) == 0 and caplog.text.count("the oldest are dropped") == 1
+    assert call.queue.bytes == 0 and caplog.text.count("the oldest are dropped") == 1
 
 
 @pytest.mark.requirement("CANC-01", "CANC-02", "CANC-11", "X-07")
@@ -236,6 +240,17 @@ def test_a_loss_ends_all_calls_and_rejects_new_ones_with_one_cause(wire: Wire) -
             act()
     assert str(other.cause) == "first" and not wire.calls.end(calls[1], Cancelled("late"))
     assert wire.posted == []
+
+
+@pytest.mark.parametrize("by_view", [False, True])
+def test_a_call_counts_as_use_of_the_connection_whichever_response_sent_it(
+    wire: Wire, by_view: bool
+) -> None:
+    sender = wire.calls.through(wire.send, wire.post) if by_view else wire.calls
+    assert wire.calls.were_idle()
+    call = sender.start("work", no_params)
+    sender.settle(call.id, {})
+    assert not wire.calls.were_idle() and wire.calls.were_idle()
 
 
 def test_deadlines_are_paused_while_a_question_is_answered(wire: Wire) -> None:
@@ -355,6 +370,62 @@ def test_ids_are_compared_with_their_type_and_free_after_the_response() -> None:
         sink.requests.add(first, "1")
 
 
+# The events of a request from `ADD` to `DONE`, by what happens to it.
+LIVES = {
+    "ended in the queue": (END, LEAVE),
+    "ended while it runs": (BEGIN, END, LEAVE),
+    "ended while it is open": (LEAVE, END),
+    "ended after it ran": (BEGIN, LEAVE, END),
+}
+
+
+@pytest.mark.requirement("M:BASE-4")
+@pytest.mark.parametrize("later", LIVES)
+@pytest.mark.parametrize("earlier", LIVES)
+def test_a_request_does_not_affect_a_later_one_with_its_id(earlier: str, later: str) -> None:
+    """The later request has taken any number of its steps when the earlier one takes its last."""
+    after_end = LIVES[earlier][LIVES[earlier].index(END) + 1 :]
+    for steps in range(len(LIVES[later]) + 1):
+        sink, cap = RecordingOutlet(), [None] * 2
+        table = sink.requests = RunningRequests(Limits(backlog_bytes=4 * REQUEST_BYTES), cap)
+        first = incoming(sink)
+        for event in LIVES[earlier]:
+            if event == END:
+                break
+            table.advance(first, event)
+        with pytest.raises(InvalidRequest, match="the id 1 is already in use"):
+            incoming(sink)
+        assert table.end(first) and not table.end(first)
+        second = incoming(sink)
+        for event in LIVES[later][:steps]:
+            assert table.advance(second, event)
+        for event in after_end:
+            assert table.advance(first, event)
+        assert first.state == DONE and len(table) == second.is_due
+        if second.is_due:
+            with pytest.raises(InvalidRequest, match="the id 1 is already in use"):
+                incoming(sink)
+        for event in LIVES[later][steps:]:
+            assert table.advance(second, event)
+        assert second.state == DONE and table.wait_until_empty(Deadline(0))
+        assert len(cap) == 2
+        incoming(sink, size=4 * REQUEST_BYTES)  # fits: no bytes of the others are counted
+
+
+def test_a_later_request_with_the_id_of_a_cancelled_one_is_cancelled_itself() -> None:
+    sink = RecordingOutlet()
+    first, second = incoming(sink), None
+    assert sink.requests.cancel({"requestId": 1, "reason": "first"})
+    second = incoming(sink)
+    first.run()
+    assert sink.requests.cancel({"requestId": 1, "reason": "second"})
+    second.run()
+    assert (first.token.reason, second.token.reason) == ("first", "second")
+    third = incoming(sink)
+    third.run()
+    assert answers(sink) == [{"jsonrpc": "2.0", "id": 1, "result": {}}]
+
+
 @pytest.mark.parametrize("until_answered", [False, True])
 def test_queued_requests_count_by_their_memory(until_answered: bool) -> None:
     sink = RecordingOutlet()
@@ -435,7 +506,7 @@ def test_unknown_requests_and_initialize_are_not_cancelled() -> None:
 def test_a_rejected_request_releases_its_place() -> None:
     sink = RecordingOutlet()
     places = CountedClient(Shares(Limits()), [("principal", "ada")])
-    sink.requests.admit = lambda: places.admit("requests", 8)
+    sink.requests.reserve_place = lambda: places.admit("requests", 8)
     first = incoming(sink)
     with pytest.raises(InvalidRequest):
         incoming(sink)
@@ -462,7 +533,7 @@ def test_a_request_above_the_share_of_its_client_has_a_time_to_retry() -> None:
 
 def test_a_request_that_arrives_after_its_peer_has_left_is_cancelled() -> None:
     sink = RecordingOutlet()
-    sink.answered = True
+    sink.is_closed = True
     message, route = Request(1, "tools/call"), Route(lambda request: {})
     request = IncomingRequest(message, Peer(NEWEST_HANDSHAKE), route, sink)
     jobs: List[Any] = []
@@ -484,9 +555,9 @@ def test_a_forked_process_answers_no_request_of_its_parent() -> None:
 def test_ended_questions_raise_the_error_without_a_notification() -> None:
     sink = Asking()
     request = incoming(sink)
-    asking = Task(request.ask, [("roots/list", {})], WAIT)
+    asking = Task(ask_peer, request, [("roots/list", {})], WAIT)
     assert eventually(lambda: len(sink.wire.sent) == 1)
-    request.end_questions(ConnectionLost("the stream has ended"))
+    end_questions(request, ConnectionLost("the stream has ended"))
     with pytest.raises(ConnectionLost, match="the stream has ended"):
         asking.result()
     assert sink.wire.posted == []
@@ -607,17 +678,17 @@ class Asking(RecordingOutlet):
 def test_questions_are_all_sent_before_the_first_answer_is_waited_for() -> None:
     sink = Asking()
     request = incoming(sink)
-    asking = Task(request.ask, [("roots/list", {}), ("elicitation/create", {"x": 1})], WAIT)
+    asking = Task(ask_peer, request, [("roots/list", {}), ("elicitation/create", {"x": 1})], WAIT)
     assert eventually(lambda: len(sink.wire.sent) == 2)
     for line in sink.wire.sent:
         sink.wire.calls.settle(line["id"], {"of": line["method"]})
     assert (
         asking.result() == [{"of": "roots/list"}, {"of": "elicitation/create"}]
-        and request.ask([], 1) == []
+        and ask_peer(request, [], 1) == []
     )
     request.run()
     with pytest.raises(RuntimeError, match="tools/call has already been answered"):
-        request.ask([("roots/list", {})], 1)
+        ask_peer(request, [("roots/list", {})], 1)
 
 
 def test_a_request_that_was_cancelled_before_its_question_was_refused_is_cancelled(
@@ -636,7 +707,7 @@ def test_a_request_that_was_cancelled_before_its_question_was_refused_is_cancell
 
     around(monkeypatch, sink.wire.calls, "_send", sent)
     with pytest.raises(Cancelled, match="never mind"):
-        request.ask([("roots/list", {})], WAIT)
+        ask_peer(request, [("roots/list", {})], WAIT)
 
 
 @pytest.mark.parametrize("how", ["refused", "late", "cancelled"])
@@ -656,7 +727,7 @@ def test_the_other_questions_of_a_request_are_withdrawn(
 
     around(monkeypatch, calls, "_send", sent)
     questions = [("roots/list", {}), ("roots/list", {})]
-    asking = Task(request.ask, questions, 0.01 if how == "late" else None)
+    asking = Task(ask_peer, request, questions, 0.01 if how == "late" else None)
     assert eventually(lambda: len(sink.wire.sent) == 2)
     first, second = [line["id"] for line in sink.wire.sent]
     if how == "refused":
@@ -678,7 +749,7 @@ def test_progress_that_waits_for_the_peer_blocks_no_other_call_of_the_handler() 
     reporting = Task(request.progress, 1, None, None)
     wait_for(stuck)
     with pytest.raises(CapabilityNotSupported):
-        Task(request.ask, [("roots/list", {})], 1).result()
+        Task(ask_peer, request, [("roots/list", {})], 1).result()
     request.token.cancel()
     release.set()
     reporting.result()

@@ -75,7 +75,7 @@ def test_an_unknown_option() -> None:
         ("lifespan", "write code before and after"),
         ("host", r"server.run\(...\)"),
         ("titel", r"did you mean title=\?"),
-        ("xyzzy", "the options are version, title, .*, limits, http, auth$"),
+        ("xyzzy", "the options are version, title, .*, limits, http, auth, card, visible, lists$"),
     ):
         with pytest.raises(TypeError, match=rf"Server\(...\) has no option {name}=: .*{words}"):
             Server("s", **{name: 1})  # type: ignore[arg-type]

@@ -294,7 +294,7 @@ def test_a_missing_message_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
     file.write_text(changed)
     monkeypatch.setattr(recording, "ScriptedClient", Client)
     # The server sends no request before `notifications/initialized`, which is omitted here.
-    monkeypatch.setattr("minimcp.engine.incoming.INITIALIZED_SECONDS", 0.05)
+    monkeypatch.setattr("minimcp.engine.asking.INITIALIZED_SECONDS", 0.05)
     with pytest.raises(
         AssertionError, match=r"no elicitation/create within 0.01 s, but \{.*number 3"
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from typing import Any, List
 
 import pytest
@@ -11,7 +12,7 @@ from minimcp.engine import timer as timer_module
 from minimcp.engine.timer import MAX_WAIT_SECONDS, Deadline, Timeout, Timer, timer
 
 from ..scripted import wait_for
-from ..support import WAIT, MovedTime
+from ..support import WAIT, MovedTime, eventually
 
 
 class StillTime(MovedTime):
@@ -55,7 +56,7 @@ def test_functions_are_called_in_the_order_of_their_times(
     cancel()
     cancel()
     time.ahead += 5000
-    own.after(3600, done.clear)()
+    own.after(-5000, done.clear)()  # the next one, so it wakes the thread
     wait_for(done)
     assert called == ["early", "late"] and "'missing'" in caplog.text
 
@@ -90,3 +91,38 @@ def test_a_paused_timeout_continues_with_the_remaining_time(
     time.ahead += 1801
     armed[2][1]()
     assert rung.is_set() and len(armed) == 3
+
+
+def test_a_timer_keeps_no_cancelled_calls_and_nothing_of_a_call_that_it_made() -> None:
+    own = Timer()
+    called = threading.Event()
+
+    class Callback:
+        def __call__(self) -> None:
+            called.set()
+
+    kept = [own.after(3600, bool) for _ in range(100)]
+    cancelled = [Callback() for _ in range(10_000)]
+    references = [weakref.ref(each) for each in cancelled]
+    for each in cancelled:
+        own.after(3600, each)()
+    del cancelled, each
+    assert not any(reference() for reference in references)
+    callback = Callback()
+    reference = weakref.ref(callback)
+    own.after(0, callback)
+    del callback
+    wait_for(called)
+    assert eventually(lambda: reference() is None)
+    for cancel in kept:
+        cancel()
+
+
+def test_an_earlier_call_wakes_the_timer_and_a_later_one_does_not() -> None:
+    own, order, done = Timer(), [], threading.Event()
+    own.after(3600, bool)
+    own.after(0.02, lambda: order.append("second"))
+    own.after(0.01, lambda: order.append("first"))
+    own.after(0.03, done.set)
+    wait_for(done)
+    assert order == ["first", "second"]

@@ -14,6 +14,7 @@ import pytest
 
 import minimcp
 from minimcp.engine import transport as transport_module
+from minimcp.engine.output import tracer
 from minimcp.engine.transport import (
     HEAD_BYTES,
     TAIL_BYTES,
@@ -24,7 +25,6 @@ from minimcp.engine.transport import (
     close_quietly,
     enlarge,
     memory_pair,
-    tracer,
 )
 from minimcp.errors import ConnectionLost
 

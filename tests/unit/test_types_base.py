@@ -11,13 +11,13 @@ import pickle
 import re
 import subprocess
 import sys
-from dataclasses import MISSING
 from typing import Any, Dict, List, Tuple, Type
 from unittest.mock import ANY
 
 import pytest
 
 from minimcp import types
+from minimcp.record import MISSING
 from minimcp.types import ABSENT, Wire, base
 
 from ..support import ROOT

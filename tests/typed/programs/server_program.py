@@ -88,6 +88,7 @@ def check(ctx: Context) -> None:
     review("x", tone=5)  # wrong: a tone is text
     answer = ctx.elicit("How long?", Form)
     assert_type(bool(answer), bool)
+    assert_type(ctx.confirm("Sure?"), bool)
     assert_type(ctx.sample("x").text, str)
 
 

@@ -1,0 +1,377 @@
+"""`EventInbox` and `verify_webhook`: what a receiver accepts, stores and acknowledges."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import pytest
+from standardwebhooks import Webhook as Standard
+
+import minimcp
+from minimcp import (
+    AuthorizationError,
+    EventInbox,
+    HttpRequest,
+    HttpResponse,
+    MemoryStore,
+    Occurrence,
+    Store,
+    verify_webhook,
+)
+
+from ..answering import Answering, error, result
+from ..support import WAIT, eventually
+from .conftest import Service
+from .receiver import SECRET, Receiver
+from .test_polls import FOUND, event
+from .tickets import NAME
+
+OTHER = "whsec_" + base64.b64encode(bytes(range(24))).decode()
+
+
+def signed(
+    body: Any, *, secret: str = SECRET, id: str = "m1", at: float = 0, **more: str
+) -> Tuple[Dict[str, str], bytes]:
+    """The headers and the body of a webhook, signed by the reference library."""
+    from datetime import datetime, timezone
+
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    seconds = int(time.time() + at)
+    moment = datetime.fromtimestamp(seconds, timezone.utc)
+    headers = {
+        "Webhook-Id": id,
+        "Webhook-Timestamp": str(seconds),
+        "Webhook-Signature": Standard(secret).sign(id, moment, raw.decode()),
+        **more,
+    }
+    return headers, raw
+
+
+# ---------------------------------------------------------------- verify_webhook
+
+
+@pytest.mark.requirement("EV-124", "EV-125")
+def test_verifying() -> None:
+    headers, raw = signed({"a": 1})
+    assert verify_webhook(headers, raw, SECRET) == {"a": 1}
+    assert verify_webhook(headers, raw, [OTHER, SECRET]) == {"a": 1}
+    both = {**headers, "Webhook-Signature": "v1a,xyz v1,AAAA " + headers["Webhook-Signature"]}
+    assert verify_webhook(both, raw, SECRET) == {"a": 1}
+    for at, is_valid in ((299, True), (-299, True), (302, False), (-302, False)):
+        given = signed({"a": 1}, at=at)
+        if is_valid:
+            verify_webhook(*given, SECRET)
+        else:
+            with pytest.raises(AuthorizationError, match="300 s off"):
+                verify_webhook(*given, SECRET)
+    assert verify_webhook(*signed({"a": 1}, at=-400), SECRET, tolerance=500) == {"a": 1}
+
+
+@pytest.mark.requirement("EV-124")
+@pytest.mark.parametrize(
+    ("changes", "raw"),
+    [
+        ({}, b'{"a": 1} '),
+        ({}, b'{"a":1}'),
+        ({"Webhook-Id": "m2"}, None),
+        ({"Webhook-Id": ""}, None),
+        ({"Webhook-Timestamp": "x"}, None),
+        ({"Webhook-Timestamp": ""}, None),
+        ({"Webhook-Timestamp": "1" * 30}, None),
+        ({"Webhook-Signature": ""}, None),
+        ({"Webhook-Signature": "v1,\u00e9"}, None),
+        ({"Webhook-Signature": "v1a,AAAA"}, None),
+    ],
+)
+def test_a_wrong_signature(changes: Dict[str, str], raw: Optional[bytes]) -> None:
+    headers, body = signed({"a": 1})
+    with pytest.raises(AuthorizationError) as caught:
+        verify_webhook({**headers, **changes}, body if raw is None else raw, SECRET)
+    assert SECRET not in str(caught.value)
+    assert '"a"' not in str(caught.value)
+
+
+def test_mistakes_of_a_caller() -> None:
+    headers, body = signed({"a": 1})
+    with pytest.raises(AuthorizationError):
+        verify_webhook(headers, body, OTHER)
+    with pytest.raises(AuthorizationError):
+        verify_webhook(headers, body, [])
+    with pytest.raises(ValueError, match="whsec_"):
+        verify_webhook(headers, body, "hush")
+    with pytest.raises(TypeError, match="bytes"):
+        verify_webhook(headers, body.decode(), SECRET)  # type: ignore[arg-type]
+    for bad in (b"[1]", b"3", b"{", b'{"a": NaN}'):
+        with pytest.raises(AuthorizationError, match="JSON object"):
+            verify_webhook(*signed(bad), SECRET)
+
+
+# ---------------------------------------------------------------- the inbox alone
+
+
+class Inbox:
+    """An inbox with one subscription at a scripted server."""
+
+    def __init__(self, store: Optional[Store] = None, **options: Any) -> None:
+        self.got: List[Any] = []
+        self.store = MemoryStore() if store is None else store
+        self.inbox = EventInbox("https://me.example.com/hooks", store=self.store, **options)
+        granted = {"id": "sub_1", "refreshBefore": None, "cursor": "c0", "truncated": False}
+        self.host = Answering(
+            {"server/discover": FOUND, "events/subscribe": result(**granted),
+             "events/unsubscribe": result()}
+        )  # fmt: skip
+        self.client = minimcp.connect(self.host, timeout=WAIT)
+        self.id = self.inbox.subscribe(self.client, "t", {"a": 1})
+        self.delivery = self.asked()[-1]["delivery"]
+        self.path = self.delivery["url"][len("https://me.example.com") :]
+
+    def asked(self, method: str = "events/subscribe") -> List[Dict[str, Any]]:
+        return [each["params"] for each in self.host.pipe.messages if each["method"] == method]
+
+    def post(self, body: Any, **options: Any) -> HttpResponse:
+        id = options.pop("id", body["eventId"] if isinstance(body, dict) else "m")
+        path = options.pop("path", self.path)
+        more = {"X-MCP-Subscription-Id": options.pop("subscription", "sub_1")}
+        headers, raw = signed(
+            body, id=id, secret=options.pop("secret", self.delivery["secret"]), **more, **options
+        )
+        return self.inbox.handle_http(HttpRequest("POST", path, headers, raw))
+
+
+@pytest.fixture
+def inbox() -> Iterator[Inbox]:
+    made = Inbox()
+    yield made
+    made.client.close()
+    made.inbox.close()
+
+
+@pytest.mark.requirement("EV-91", "EV-127", "EV-130")
+def test_an_event_is_stored_before_it_is_acknowledged(inbox: Inbox) -> None:
+    assert inbox.post(event("1", cursor="c1")).status == 200
+    assert inbox.post(event("2", cursor="c2"), id="msg_x").status == 200
+    assert [each.id for each in inbox.inbox.events()] == ["1", "2"]
+    assert [each.id for each in inbox.inbox.events("1")] == ["2"]
+    assert inbox.inbox.events("2") == []
+    # A refresh sends the newest cursor.
+    assert inbox.inbox.subscribe(inbox.client, "t", {"a": 1}) == "sub_1"
+    first, second = inbox.asked()
+    assert (first["cursor"], second["cursor"]) == (None, "c2")
+    assert first["delivery"] == second["delivery"]
+    assert first["delivery"]["mode"] == "webhook"
+
+
+@pytest.mark.requirement("EV-126")
+def test_a_duplicate_is_acknowledged_and_dropped(
+    inbox: Inbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "minimcp.events")
+    for id in ("m1", "m2", "m1"):
+        assert inbox.post(event("1", cursor="c1"), id=id).status == 200
+    assert len(inbox.inbox.events()) == 1
+    assert caplog.text.count("dropped") == 2
+    assert '"n"' not in caplog.text
+
+
+@pytest.mark.requirement("EV-124", "EV-125")
+@pytest.mark.parametrize(
+    "options", [{"secret": SECRET}, {"at": -400}, {"at": 400}, {"subscription": "sub_2"}]
+)
+def test_a_webhook_that_is_rejected_is_logged_once(
+    inbox: Inbox, options: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", "minimcp.events")
+    assert inbox.post(event("1", data={"hidden": "body"}), **options).status == 401
+    assert caplog.text.count("a webhook was rejected") == 1
+    assert len(caplog.records) == 1
+    assert "hidden" not in caplog.text
+    assert inbox.delivery["secret"] not in caplog.text
+    assert inbox.inbox.events() == []
+
+
+@pytest.mark.requirement("EV-129", "EV-131")
+def test_requests_that_are_rejected_early(inbox: Inbox) -> None:
+    assert inbox.post(event("1"), path="/hooks/unknown").status == 503
+    assert inbox.post(b"x" * 262145).status == 413
+    assert inbox.post(b"x" * 262144).status == 401  # it is not JSON
+    headers, raw = signed(event("1"))
+    for missing in ("Webhook-Id", "X-MCP-Subscription-Id"):
+        given = {name: each for name, each in headers.items() if name != missing}
+        if missing == "Webhook-Id":
+            given["X-MCP-Subscription-Id"] = "sub_1"
+        request = HttpRequest("POST", inbox.path, given, raw)
+        assert inbox.inbox.handle_http(request).status == 400
+    for method in ("GET", "PUT"):
+        assert inbox.inbox.handle_http(HttpRequest(method, inbox.path, {})).status == 405
+    request = HttpRequest("POST", inbox.path, headers, io.BytesIO(b"x" * 300000))
+    assert inbox.inbox.handle_http(request).status == 413
+
+
+@pytest.mark.requirement("EV-117")
+def test_a_signature_with_a_public_key_is_ignored(inbox: Inbox) -> None:
+    headers, raw = signed(event("1"))
+    headers["X-MCP-Subscription-Id"] = "sub_1"
+    headers["Webhook-Signature"] = "v1a," + base64.b64encode(bytes(64)).decode()
+    assert inbox.inbox.handle_http(HttpRequest("POST", inbox.path, headers, raw)).status == 401
+
+
+@pytest.mark.requirement("EV-127")
+def test_a_store_that_fails_is_not_acknowledged(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(inbox.store, "append", fail)
+    response = inbox.post(event("1"))
+    assert response.status == 503
+    assert ("Retry-After", "5") in response.headers
+    monkeypatch.undo()
+    assert inbox.post(event("1")).status == 200
+    assert len(inbox.inbox.events()) == 1
+
+
+@pytest.mark.requirement("EV-130", "EV-50")
+def test_envelopes(inbox: Inbox) -> None:
+    assert inbox.post({"type": "gap", "cursor": "g", "eventId": "x"}).status == 200
+    inbox.post(event("1", cursor="c1"))
+    inbox.post(event("2", cursor="c2"))
+    assert [each.missed for each in inbox.inbox.events()] == [True, False]
+    assert inbox.post({"type": "strange", "eventId": "y"}).status == 200
+    assert len(inbox.inbox.events()) == 2
+    assert inbox.post({"name": "t", "eventId": "z"}).status == 401
+    # The end of a subscription: a type that is still listed is subscribed to again.
+    for code, listed, renewed in ((-32012, True, 0), (-32011, False, 0), (-32014, True, 1)):
+        error = {"code": code, "message": "over"}
+        inbox.post({"type": "terminated", "error": error, "eventId": "e"}, id=f"msg_{code}")
+        inbox.host.pipe.answers["events/list"] = result(events=[{"name": "t"}] if listed else [])
+        assert inbox.inbox.refresh(inbox.client) == renewed, code
+
+
+@pytest.mark.requirement("EV-90", "EV-91")
+def test_leases_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
+    inbox = Inbox()
+    before = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 4))
+    granted = {"id": "sub_1", "refreshBefore": before, "cursor": None, "truncated": True}
+    inbox.host.pipe.answers["events/subscribe"] = result(**granted)
+    assert inbox.inbox.refresh(inbox.client) == 0  # not due
+    inbox.inbox.subscribe(inbox.client, "t", {"a": 1}, ttl=4, max_age=60)
+    assert inbox.asked()[-1]["ttlMs"] == 4000
+    assert inbox.asked()[-1]["maxAgeMs"] == 60000
+    with inbox.inbox.keep(inbox.client):
+        count = len(inbox.asked())
+        assert eventually(lambda: len(inbox.asked()) > count + 1)
+        assert "maxAgeMs" not in inbox.asked()[-1]
+    inbox.inbox.unsubscribe(inbox.client, "t", {"a": 1})
+    assert inbox.asked("events/unsubscribe")[-1]["delivery"] == {"url": inbox.delivery["url"]}
+    inbox.inbox.unsubscribe(inbox.client, "t", {"a": 1})
+    assert inbox.inbox.refresh(inbox.client) == 0
+    inbox.post(event("1"))
+    assert inbox.inbox.events() == []
+    inbox.client.close()
+
+
+def test_unsubscribing_treats_not_found_as_done(inbox: Inbox) -> None:
+    inbox.host.pipe.answers["events/unsubscribe"] = [error(-32603), error(-32023)]
+    with pytest.raises(minimcp.RpcError):
+        inbox.inbox.unsubscribe(inbox.client, "t", {"a": 1})
+    inbox.inbox.unsubscribe(inbox.client, "t", {"a": 1})
+    assert inbox.post(event("1")).status == 503
+
+
+@pytest.mark.requirement("EV-110")
+def test_the_well_known_path() -> None:
+    path = "/.well-known/mcp-webhook-receiver.json"
+    served = EventInbox("https://me.example.com/hooks", well_known=True)
+    response = served.handle_http(HttpRequest("GET", path, {}))
+    assert json.loads(response.body) == {"receivers": ["/hooks/"]}
+    root = EventInbox("https://me.example.com", well_known=True)
+    assert json.loads(root.handle_http(HttpRequest("GET", path, {})).body) == {"receivers": ["/"]}
+    assert EventInbox("https://x").handle_http(HttpRequest("GET", path, {})).status == 405
+    for url in ("http://me.example.com", "me", "https://x/#y"):
+        with pytest.raises(ValueError, match="URL"):
+            EventInbox(url)
+
+
+def test_a_function_is_called_again_after_a_crash() -> None:
+    store = MemoryStore()
+    got: List[Any] = []
+    crashed = threading.Event()
+    forever = threading.Event()
+
+    def crash(each: Occurrence, subscription: str) -> None:
+        crashed.set()
+        forever.wait(WAIT)
+
+    first = Inbox(store, on_event=crash)
+    first.post(event("1"))
+    first.post(event("2"))
+    assert crashed.wait(WAIT)
+    first.inbox.close()
+    again = EventInbox(
+        "https://me.example.com/hooks",
+        store=store,
+        on_event=lambda each, subscription: got.append((each.id, subscription)),
+    )
+    assert eventually(lambda: got == [("1", "sub_1"), ("2", "sub_1")])
+    again.close()
+    forever.set()
+    first.client.close()
+
+
+def test_a_function_that_fails_does_not_stop_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    got: List[Any] = []
+
+    def function(each: Occurrence, subscription: str) -> None:
+        got.append(each.id)
+        raise KeyError("x")
+
+    inbox = Inbox(on_event=function)
+    for id in "123":
+        inbox.post(event(id))
+    assert eventually(lambda: got == ["1", "2", "3"])
+    assert "on_event failed" in caplog.text
+    inbox.inbox.close()
+    inbox.client.close()
+
+
+# ---------------------------------------------------------------- both sides are ours
+
+
+@pytest.mark.requirement("EV-90", "EV-127", "EV-128", "EV-130")
+def test_from_a_server_to_an_inbox(
+    serve: Callable[..., Service], receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder: List[EventInbox] = []
+    served = Receiver(lambda environ, start: holder[0].wsgi(environ, start))
+    service = serve()
+    got: List[Any] = []
+    inbox = EventInbox(served.url, on_event=lambda each, id: got.append((each.id, id)))
+    holder.append(inbox)
+    # Two subscriptions whose ids are not known when their challenges arrive.
+    ids = [
+        inbox.subscribe(service.ada, NAME, {"priority": each}, ttl=600) for each in ("high", "low")
+    ]
+    assert len(set(ids)) == 2
+    service.emit("e1", priority="high")
+    service.emit("e2")
+    service.deliver()
+    assert eventually(lambda: sorted(got) == sorted(zip(("e1", "e2"), ids)))
+    assert [each.data["priority"] for each in inbox.events()] in (["high", "low"], ["low", "high"])
+    inbox.unsubscribe(service.ada, NAME, {"priority": "low"})
+    service.emit("e3")
+    service.emit("e4", priority="high")
+    service.deliver()
+    assert eventually(lambda: len(got) == 3)
+    assert got[-1][0] == "e4"
+    assert inbox.subscribe(service.ada, NAME, {"priority": "high"}) == ids[0]
+    inbox.close()
+    served.close()

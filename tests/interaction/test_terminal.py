@@ -1,0 +1,407 @@
+"""`minimcp.terminal` in a real terminal: a form, a progress bar, results, and Ctrl-C."""
+
+from __future__ import annotations
+
+import base64
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+import minimcp
+from minimcp import ElicitRequest, terminal
+
+from ..support import ROOT, WAIT
+
+PROGRAM = """
+import os, sys, threading
+import minimcp
+from minimcp import terminal
+
+server = minimcp.Server("hotel")
+FORM = {"type": "object", "required": ["when"], "properties": {
+    "when": {"type": "string", "format": "date"},
+    "mail": {"type": "string", "format": "email"},
+    "bed": {"type": "string", "oneOf": [{"const": "d", "title": "Double"}, {"const": "t", "title": "Twin"}]},
+}}
+
+@server.tool
+def book(ctx: minimcp.Context, seconds: float = 0) -> str:
+    "Book a room."
+    if seconds:
+        threading.Timer(seconds, os._exit, (3,)).start()
+    ctx.progress(1, 4, "looking")
+    answer = ctx.elicit("When?\\x1b[2J", FORM)
+    return f"{answer.action} {answer.content}"
+
+if sys.argv[1] == "serve":
+    server.run()
+    sys.exit()
+
+def call(arguments, **options):
+    return client.call_tool("book", arguments, on_progress=terminal.ProgressBar(), **options).text
+
+def prompt():
+    sys.stdout.write("> ")
+    sys.stdout.flush()
+    print("the program got", repr(input()))
+
+config = {"desk": [sys.executable, __file__, "serve"]}
+with minimcp.connect("desk", config=config, elicit=terminal.ask, revision=sys.argv[2]) as client:
+    try:
+        if sys.argv[1] == "submit":
+            future = client.submit(call, {})
+            try:
+                print(future.result())
+            except KeyboardInterrupt:
+                future.cancel()
+                raise
+        elif sys.argv[1] == "main":
+            print(terminal.ask(minimcp.ElicitRequest("Sure?", FORM)).action)
+        else:
+            print(call({"seconds": 0.5 if sys.argv[1] == "die" else 0}))
+    except KeyboardInterrupt:
+        print("interrupted")
+    except minimcp.ConnectionLost:
+        print("lost")
+    prompt()
+"""
+
+
+class Screen:
+    """A program in a terminal of its own."""
+
+    def __init__(self, command: List[str]) -> None:
+        self.keys, tty = pty.openpty()
+        self.process = subprocess.Popen(
+            command,
+            stdin=tty,
+            stdout=tty,
+            stderr=tty,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "NO_COLOR": "1"},
+            preexec_fn=lambda: _become_foreground(tty),
+        )
+        os.close(tty)
+        self.shown = ""
+
+    def until(self, text: str) -> None:
+        """Wait until the terminal shows a text."""
+        end = time.monotonic() + WAIT
+        while text not in self.shown and time.monotonic() < end:
+            if select.select([self.keys], [], [], 0.1)[0]:
+                try:
+                    piece = os.read(self.keys, 4096)
+                except OSError:
+                    break
+                self.shown += piece.decode()
+        assert text in self.shown, self.shown
+        self.seen, self.shown = self.shown.split(text, 1)
+
+    def types(self, text: str) -> None:
+        os.write(self.keys, text.encode())
+
+    def end(self) -> None:
+        self.process.wait(WAIT)
+        os.close(self.keys)
+
+
+def _become_foreground(tty: int) -> None:
+    import fcntl
+    import termios
+
+    os.setsid()
+    fcntl.ioctl(tty, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture
+def open_screen(tmp_path: Path) -> Iterator[Callable[..., Screen]]:
+    program = tmp_path / "host.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    screens: List[Screen] = []
+
+    def opened(*words: str) -> Screen:
+        screens.append(Screen([sys.executable, str(program), *words]))
+        return screens[-1]
+
+    yield opened
+    for screen in screens:
+        if screen.process.poll() is None:
+            screen.process.kill()
+        screen.process.wait(WAIT)
+        try:
+            os.close(screen.keys)
+        except OSError:
+            pass
+
+
+REVISIONS = ["2025-11-25", "2026-07-28"]
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_form_is_checked_reviewed_and_edited(
+    open_screen: Callable[..., Screen], revision: str
+) -> None:
+    screen = open_screen("call", revision)
+    screen.until("[#####...............]  25% looking\r\n")
+    screen.until("desk asks: When?\\x1b[2J\r\n")
+    screen.until("when (date): ")
+    for wrong in ("tomorrow", "2026-13-01", ""):
+        screen.types(f"{wrong}\n")
+        screen.until("when: expected a value such as 1999-12-31, got ")
+        screen.until("when (date): ")
+    screen.types("2026-08-01\n")
+    screen.until("mail (string) []: ")
+    screen.types("ada\n")
+    screen.until("mail: expected a value such as ada@example.org, got 'ada'")
+    screen.types("ada@example.org\n")
+    screen.until("1. Double (d)\r\n    2. Twin (t)\r\n  bed (1 to 2) []: ")
+    screen.types("twin\n")
+    screen.until(
+        "  when: 2026-08-01\r\n  mail: ada@example.org\r\n  bed: Twin\r\nSend this? [Y/n/e]"
+    )
+    screen.types("e\n")
+    screen.until("when (date) [2026-08-01]: ")
+    screen.types("2026-08-02\n")
+    screen.until("mail (string) [ada@example.org]: ")
+    screen.types("\n")
+    screen.until("bed (1 to 2) [Twin]: ")
+    screen.types("1\n")
+    screen.until("bed: Double\r\nSend this?")
+    screen.types("y\n")
+    screen.until("accept {'when': '2026-08-02', 'mail': 'ada@example.org', 'bed': 'd'}")
+    screen.until("> ")
+    screen.types("quit\n")
+    screen.until("the program got 'quit'")
+
+
+def test_a_reviewed_form_can_be_declined(open_screen: Callable[..., Screen]) -> None:
+    screen = open_screen("call", "2026-07-28")
+    screen.until("when (date): ")
+    screen.types("2026-08-01\n\n\n")
+    screen.until("Send this?")
+    screen.types("n\n")
+    screen.until("decline None")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+@pytest.mark.parametrize("way", ["call", "submit"])
+@pytest.mark.parametrize("typed", ["", "2026-0"])
+def test_after_ctrl_c_in_a_form_the_next_line_belongs_to_the_program(
+    open_screen: Callable[..., Screen], revision: str, way: str, typed: str
+) -> None:
+    """Also if both are typed at once, and with half a line in the form."""
+    screen = open_screen(way, revision)
+    screen.until("when (date): ")
+    screen.types(typed)
+    screen.types("\x03")
+    screen.until("^C")
+    screen.types("next\n")
+    screen.until("interrupted")
+    screen.until("the program got 'next'")
+    screen.end()
+    assert screen.process.returncode == 0
+
+
+def test_ctrl_c_in_a_form_on_the_main_thread_cancels_the_question_only(
+    open_screen: Callable[..., Screen],
+) -> None:
+    screen = open_screen("main", "2026-07-28")
+    screen.until("the server asks: Sure?")
+    screen.until("when (date): ")
+    screen.types("\x03")
+    screen.until("cancelled\r\ncancel")
+    screen.types("next\n")
+    screen.until("the program got 'next'")
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_form_ends_when_its_server_dies(
+    open_screen: Callable[..., Screen], revision: str
+) -> None:
+    screen = open_screen("die", revision)
+    screen.until("when (date): ")
+    screen.types("2026-0")  # half a line
+    screen.until("the question is no longer open")
+    screen.types("next\n")
+    screen.until("the program got 'next'")
+
+
+def test_without_a_terminal_a_question_is_declined(capfd: Any) -> None:
+    read, write = os.pipe()
+    os.close(write)
+    with open(read) as stdin:
+        old, sys.stdin = sys.stdin, stdin
+        try:
+            assert terminal.ask(ElicitRequest("?\x1b[2J", {"type": "object"})).action == "decline"
+        finally:
+            sys.stdin = old
+    assert capfd.readouterr().err == (
+        "the server asks: ?\\x1b[2J\ndeclined: stdin is not a terminal\n"
+    )
+
+
+# ------------------------------------------------------------ formats
+
+GOOD_AND_BAD: Dict[str, Any] = {
+    "date": (["2026-02-28"], ["2026-02-30", "20260228", "2026-2-8", "x"]),
+    "date-time": (
+        ["2026-07-28T09:30:00Z", "2026-07-28T09:30:00.25+02:00"],
+        ["2026-07-28", "2026-07-28T09:30:00", "2026-07-28T25:30:00Z", "2026-13-28T09:30:00Z"],
+    ),
+    "email": (["a@b", "ada.l+x@example.org"], ["ada", "@b", "a b@c", "a@b@c"]),
+    "uri": (["https://example.org/a?b", "mailto:a@b"], ["example.org", "https://a b", "/x"]),
+    "ipv4": (["anything"], []),
+}
+
+
+@pytest.mark.parametrize("name", GOOD_AND_BAD)
+def test_formats(name: str) -> None:
+    schema = {"type": "string", "format": name}
+    good, bad = GOOD_AND_BAD[name]
+    for value in good:
+        assert terminal.check_format("x", value, schema) == value
+    for value in bad:
+        with pytest.raises(ValueError, match="^x: expected a value such as"):
+            terminal.check_format("x", value, schema)
+    assert terminal.check_format("x", 5, schema) == 5
+
+
+# ------------------------------------------------------------ results
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+
+
+class Tty:
+    encoding = "utf-8"
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def write(self, text: str) -> None:
+        self.text += text
+
+    def flush(self) -> None:
+        pass
+
+    def isatty(self) -> bool:
+        return True
+
+
+def shown(result: Any, monkeypatch: pytest.MonkeyPatch, folder: Any = None, **env: str) -> str:
+    for name in ("TERM", "TERM_PROGRAM", "KITTY_WINDOW_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in env.items():
+        monkeypatch.setenv(name, value)
+    tty = Tty()
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", tty)
+        terminal.show(result, folder)
+    return tty.text
+
+
+def result_of(function: Callable[..., Any]) -> minimcp.CallToolResult:
+    server = minimcp.Server("x")
+    server.add_tool(function, name="it", description="It.")
+    with minimcp.connect(server) as client:
+        client.list_tools()
+        return client.call_tool("it", raise_on_error=False)
+
+
+def test_text_is_shown_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(result_of(lambda: "a\x1b[2J\nb"), monkeypatch) == "a\\x1b[2J\nb\n"
+    assert shown(result_of(_failing), monkeypatch) == "The tool failed:\nno \\x07\n"
+    assert shown([minimcp.Text("a"), [minimcp.Text("b")]], monkeypatch) == "a\nb\n"
+
+
+def _failing() -> None:
+    raise minimcp.ToolError("no \x07")
+
+
+def test_a_structured_result_without_text_is_shown_as_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = minimcp.CallToolResult([], structured_content={"a": 1})
+    assert shown(result, monkeypatch) == '{\n  "a": 1\n}\n'
+
+
+DRAWN: Any = [
+    ({"TERM": "xterm-kitty"}, r"\x1b_Ga=T,f=100,m=0;[\w+/=]+\x1b\\\n"),
+    ({"KITTY_WINDOW_ID": "1"}, r"\x1b_Ga=T,f=100,m=0;[\w+/=]+\x1b\\\n"),
+    ({"TERM_PROGRAM": "iTerm.app"}, r"\x1b\]1337;File=inline=1;size=\d+:[\w+/=]+\x07\n"),
+    ({"TERM_PROGRAM": "WezTerm"}, r"\x1b\]1337;File=inline=1;size=\d+:[\w+/=]+\x07\n"),
+]
+
+
+@pytest.mark.parametrize(("env", "pattern"), DRAWN)
+def test_an_image_is_drawn_where_the_terminal_can(
+    env: Dict[str, str], pattern: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    image = minimcp.Image(PNG, "image/png")
+    assert re.fullmatch(pattern, shown(image, monkeypatch, str(tmp_path), **env))
+    assert not list(tmp_path.iterdir())
+    path = str(tmp_path / "image-1.png")
+    words = f"[image, image/png, {len(PNG)} bytes] {path}\n"
+    assert shown(image, monkeypatch, str(tmp_path), **{**env, "TERM": "tmux-256color"}) == words
+    assert Path(path).read_bytes() == PNG
+
+
+def test_a_long_image_is_sent_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    image = minimcp.Image(PNG + bytes(9000), "image/png")
+    text = shown(image, monkeypatch, TERM="xterm-kitty")
+    pieces = re.findall(r"\x1b_G([^;]*);([\w+/=]{1,4096})\x1b\\", text)
+    assert [settings for settings, _ in pieces] == ["a=T,f=100,m=1", "m=1", "m=0"]
+    assert base64.b64decode("".join(piece for _, piece in pieces)) == image.data
+
+
+def test_bytes_are_saved_beside_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    audio = minimcp.Audio(b"RIFF", "audio/x-wav")
+    for number in (1, 2):
+        text = shown([audio], monkeypatch, str(tmp_path))
+        assert re.search(rf"\[audio, audio/x-wav, 4 bytes\] .*audio-{number}\.wav\n", text)
+    text = shown(audio, monkeypatch)
+    path = Path(text.split("] ")[1].strip())
+    assert path.read_bytes() == b"RIFF" and path.parent.stat().st_mode & 0o77 == 0
+    path.unlink()
+    path.parent.rmdir()
+
+
+def test_resources_and_prompts_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    server = minimcp.Server("x")
+
+    @server.resource("x://text")
+    def text() -> str:
+        "Text."
+        return "some text"
+
+    @server.resource("x://bytes", mime_type="application/octet-stream")
+    def data() -> bytes:
+        "Bytes."
+        return b"abc"
+
+    @server.prompt
+    def hello() -> str:
+        "Say hello."
+        return "Hello"
+
+    with minimcp.connect(server) as client:
+        assert shown(client.read_resource("x://text"), monkeypatch) == "some text\n"
+        found = shown(client.read_resource("x://bytes"), monkeypatch, str(tmp_path))
+        assert found.endswith(f"3 bytes] {tmp_path}/resource-1.bin\n")
+        assert shown(client.get_prompt("hello"), monkeypatch) == "user:\nHello\n"
+
+
+def test_words_become_arguments() -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    assert terminal.read_arguments(["n=3", "x:=[1]"], schema) == {"n": 3, "x": [1]}
+    with pytest.raises(ValueError, match="n: expected an integer"):
+        terminal.read_arguments(["n=x"], schema)
+    assert terminal.one_line("a\nb\x1b") == "a | b\\x1b"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
