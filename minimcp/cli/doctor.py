@@ -12,6 +12,7 @@ from typing import Any, Iterator, Sequence
 from .. import Tool, connect
 from ..client.config import Servers, read_servers
 from ..errors import McpError, RequestTimeout
+from ..log import logger
 from ..protocol.versions import BY_NAME, Revision
 from ..schema.hosts import host_problems
 from ..stdio.child import StdioServer
@@ -91,7 +92,7 @@ def _examine(servers: Servers, name: str, timeout: float) -> int:
     examination = _Examination(servers, name, timeout)
     # Without a handler, the library's warnings would be printed between the lines of this command.
     handler = logging.NullHandler()
-    library = logging.getLogger("minimcp")
+    library = logger("minimcp")
     library.addHandler(handler)
     try:
         problems = list(examination.problems())

@@ -453,7 +453,7 @@ def _run_codex(
             words += ["--", entry["command"], *entry["args"]]
         commands = [["codex", "mcp", "add", name, *words]]
     for command in commands:
-        shown = one_line(" ".join(map(shlex.quote, command)))
+        shown = one_line(" ".join(map(shlex.quote, _masked(command))))
         if options.dry_run:
             print(f"{shown}\nwould change {path}")
             continue

@@ -410,6 +410,8 @@ def test_codex_itself_writes_its_file(
         ["mcp", "add", "near", *command],
         ["mcp", "remove", "near"],
     ]
+    done = minimcp(*words, "--env", "API_KEY=secret", "--name", "c")
+    assert done.code == 0 and "--env 'API_KEY=***'" in done.out and "secret" not in done.out
     done = minimcp(*words, "--name", "a name")
     assert done.code == 2 and done.err.endswith("failed: invalid server name\n")
     assert path.read_text("utf-8") == CODEX_FILE
