@@ -368,8 +368,17 @@ def test_on_restart(late: Any) -> None:
     assert restarted == ["late"]
 
 
-@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
-@pytest.mark.parametrize("ending", ["cancel", "loss", "close"])
+@pytest.mark.parametrize(
+    ("ending", "revision"),
+    [
+        ("cancel", "2025-11-25"),
+        ("cancel", "2026-07-28"),
+        ("close", "2025-11-25"),
+        ("close", "2026-07-28"),
+        # In 2026-07-28 no request is open while the user answers, so nothing shows a loss.
+        ("loss", "2025-11-25"),
+    ],
+)
 def test_a_question_over_http_becomes_void_with_its_call(ending: str, revision: str) -> None:
     asked = threading.Event()
     void = threading.Event()
@@ -379,7 +388,7 @@ def test_a_question_over_http_becomes_void_with_its_call(ending: str, revision: 
         asked.set()
         assert void.wait(WAIT)
 
-    server = minimcp.Server("asks")
+    server = minimcp.Server("asks", limits=minimcp.Limits(drain_grace=0.1))
 
     @server.tool
     def ask(ctx: minimcp.Context) -> str:
