@@ -19,7 +19,6 @@ import ssl
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Optional, Union
 from urllib.parse import urlsplit
 
@@ -29,6 +28,7 @@ from ..engine.limits import check_number
 from ..engine.timer import timer
 from ..errors import AuthorizationError, InvalidParams
 from ..protocol.messages import read_json
+from ..record import FrozenRecord
 from ..schema.mismatch import options_checked
 from .event_types import SUBSCRIPTION_HEADER
 
@@ -57,8 +57,7 @@ MAX_RESPONSE_BYTES = 4096
 
 
 @options_checked
-@dataclass(frozen=True)
-class Webhooks:
+class Webhooks(FrozenRecord):
     """Delivery by webhook: ``Events(webhooks=Webhooks())``.
 
     Args:

@@ -346,8 +346,12 @@ def test_verbose_prints_a_line_for_each_request(tmp_path: Path) -> None:
         asking.request("POST", "/mcp", "{}", {"Host": "example.com"})
         assert asking.getresponse().status in (403, 421)
         asking.close()
+        lines = []
+        while not (lines and "rejected with" in lines[-1]):  # it is logged after the response
+            lines.append(process.stderr.readline().decode().rstrip())
+            assert lines[-1], lines
         process.send_signal(signal.SIGINT)
-        lines = process.stderr.read().decode().splitlines()
+        lines += process.stderr.read().decode().splitlines()
         watch.cancel()
     took = r"after \d+\.\d ms"
     for expected in (

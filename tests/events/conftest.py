@@ -54,7 +54,9 @@ class Service:
         self.events.clock = self.clock
         self.running = self.events.server.start_http(port=0)
         self.clients = [
-            minimcp.connect(HttpServer(self.running.url, auth=token), timeout=WAIT)
+            minimcp.connect(
+                HttpServer(self.running.url, auth=token), timeout=WAIT, revision="2026-07-28"
+            )
             for token in "ab"
         ]
         self.ada = self.clients[0]

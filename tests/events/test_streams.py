@@ -205,8 +205,10 @@ def test_streams_have_their_own_limits() -> None:
     server = Server("s", extensions=[other := Events(per_client=3)], limits=Limits(requests=2))
     other.type(NAME)(lambda_of())
     with minimcp.connect(server, timeout=WAIT) as client:
-        streams = [Listening(client) for _ in range(3)]
-        assert eventually(lambda: all(each.methods() == ["active"] for each in streams))
+        streams = []
+        for _ in range(3):
+            streams.append(Listening(client))
+            assert eventually(lambda: streams[-1].methods() == ["active"])
         client.poll_events(NAME)  # open streams are not running requests
         late = Listening(client)
         assert eventually(lambda: bool(late.outcome))
