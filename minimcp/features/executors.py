@@ -215,6 +215,8 @@ class Main(Executor):
         self._on_needed = on_needed
         self._stops = 0
         self._pumping: set[int] = set()
+        # How often a call of `pump` has ended.
+        self._pumps = 0
         self._is_watched = False
         self._has_warned = False
 
@@ -227,7 +229,7 @@ class Main(Executor):
         if not self._is_watched:
             self._is_watched = True
             with suppress(RuntimeError):  # the system cannot start the timer's thread
-                timer.after(PUMP_SECONDS, partial(self._look, key))
+                timer.after(PUMP_SECONDS, partial(self._look, (key, self._pumps)))
         if self._on_needed is not None and len(self._queue) == 1 and not self._pumping:
             incoming.sink.spawn(self._call_on_needed)
 
@@ -235,18 +237,20 @@ class Main(Executor):
         """Warn once if no thread pumps. Called by the timer while requests are queued.
 
         Args:
-            before: The key of the request that was the oldest one `PUMP_SECONDS` ago.
+            before: The key of the request that was the oldest one `PUMP_SECONDS` ago, and how often
+                a call of `pump` had ended.
         """
         with self._changed:
             key, oldest = next(iter(self._queue.items()), (None, None))
             if oldest is None:
                 self._is_watched = False
                 return
-        if key is before and not self._pumping and not self._has_warned:
+            now = (key, self._pumps)
+        if now == before and not self._pumping and not self._has_warned:
             self._has_warned = True
             text = '%s waits for executor="main": call server.pump() again and again in your loop'
             oldest.sink.spawn(partial(log.warning, text, oldest.request.method))
-        timer.after(PUMP_SECONDS, partial(self._look, key))
+        timer.after(PUMP_SECONDS, partial(self._look, now))
 
     def _call_on_needed(self) -> None:
         try:
@@ -281,6 +285,7 @@ class Main(Executor):
         finally:
             with self._changed:
                 self._pumping.discard(me)
+                self._pumps += 1
                 left = list(self._queue.values())
             # Requests that arrived in the meantime, or remain after Ctrl-C.
             if left and self._on_needed is not None:
