@@ -200,8 +200,8 @@ class Group:
         """Return the tools of all servers, under the names by which this group calls them.
 
         The servers are asked at the same time. If a server is lost or fails to list its tools, they
-        are left out, and `errors` has the reason. A tool is also left out if a longer server
-        name fits: tool ``b__c`` of server ``a``, if there is a server ``a__b``.
+        are left out, and `errors` has the reason. With servers ``a`` and
+        ``a__b``, tool ``b__c`` of ``a`` is left out, because ``a__b__c`` is tool ``c`` of ``a__b``.
 
         Args:
             timeout: Seconds for each server; None means no limit.
