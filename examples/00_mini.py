@@ -74,8 +74,8 @@ class Connection:
         self.methods = methods
         self.trace = trace
         self.ids = itertools.count(1)
-        self.calls: dict[int, Queue[Message]] = {}  # without a response; a dict needs no lock
-        self.write_lock = threading.Lock()  # but a line does: lines of two threads could mix
+        self.calls: dict[int, Queue[Message]] = {}  # calls without a response; needs no lock
+        self.write_lock = threading.Lock()  # held while a line is written: lines could mix
         self.workers = ThreadPoolExecutor(8)
         self.reader = threading.Thread(target=self.read, name="reader", daemon=True)
 
