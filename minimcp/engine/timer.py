@@ -136,12 +136,10 @@ class Timer:
         entry = _Entry((time.monotonic() + seconds, next(self._numbers), callback))
         with self._lock:
             heappush(self._heap, entry)
-            is_next = self._heap[0] is entry or seconds <= 0
             if not self._started:
                 threading.Thread(target=self._run, name="minimcp-timer", daemon=True).start()
                 self._started = True
-        if is_next:
-            self._changed.set()
+        self._changed.set()
 
         def cancel() -> None:
             with self._lock:
