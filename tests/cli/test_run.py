@@ -349,8 +349,9 @@ def test_verbose_prints_a_line_for_each_request(tmp_path: Path) -> None:
         lines = []
         rejected = "127.0.0.1.*rejected with 4[02][13]: "
         while not (lines and re.search(rejected, lines[-1])):  # it is logged after the response
-            lines.append(process.stderr.readline().decode().rstrip())
-            assert lines[-1], lines
+            line = process.stderr.readline().decode()
+            assert line, lines
+            lines.append(line.rstrip())
         process.send_signal(signal.SIGINT)
         lines += process.stderr.read().decode().splitlines()
         watch.cancel()
