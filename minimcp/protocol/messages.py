@@ -14,7 +14,7 @@ import re
 import sys
 from json.encoder import encode_basestring
 from operator import index
-from typing import Any, Callable, Iterator, NamedTuple, Optional, Union
+from typing import Any, Iterator, NamedTuple, Optional, Union
 
 from ..errors import (
     INTERNAL_ERROR,
@@ -505,16 +505,14 @@ _encoder = json.JSONEncoder(
 )
 
 
-def _value_encoder() -> Callable[[Json], str]:
-    """Return ``_encoder.encode``, if possible without the object that it makes for each value."""
-    make: Any = getattr(json.encoder, "c_make_encoder", None)
-    if make is None:
-        return _encoder.encode
-    pieces = make(None, _encoder.default, encode_basestring, None, ":", ",", False, False, False)
-    return lambda value: "".join(pieces(value, 0))
-
-
-_encode_value = _value_encoder()
+# Returns the pieces of a value's JSON. `JSONEncoder.encode` makes such a function for each value.
+_encode: Any = getattr(json.encoder, "c_make_encoder", None)
+if _encode is None:
+    _encode = lambda value, _: [_encoder.encode(value)]  # noqa: E731
+else:
+    _encode = _encode(
+        None, _encoder.default, encode_basestring, None, ":", ",", False, False, False
+    )
 
 
 def to_json(value: Json) -> str:
@@ -529,7 +527,7 @@ def to_json(value: Json) -> str:
         TypeError: JSON does not have a type of the value.
     """
     try:
-        text = encode_basestring(value) if type(value) is str else _encode_value(value)
+        text = encode_basestring(value) if type(value) is str else "".join(_encode(value, 0))
     except RecursionError:
         raise ValueError("the value is nested too deeply, or contains itself") from None
     if text.isascii():

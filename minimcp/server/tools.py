@@ -394,7 +394,8 @@ class RegisteredTool(RegisteredFunction):
             raise problem
         text = to_json(written)
         if blocks is None:
-            shown = text if type(written) is str else to_json(_table(value, written) or text)
+            table = _table(value, written) if is_foreign(type(value)) else None
+            shown = text if type(written) is str else to_json(table or text)
             content = f'[{{"type":"text","text":{shown}}}]'
         if revision.structured == "none" or self.structured is False:
             return f'{{"content":{content}{closing}'
