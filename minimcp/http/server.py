@@ -436,8 +436,8 @@ class HttpConnection:
 
         What does not fit into the socket's buffer is dropped.
         """
-        _log.debug("%s: refused: %s", self.client, refusal)
         response = refusal.response()
+        _log.debug("%s: rejected with %d: %s", self.client, response.status, refusal)
         head, has_body = response_head(
             self.parser.head, response.status, response.headers, len(response.body), False
         )
