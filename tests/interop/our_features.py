@@ -257,4 +257,8 @@ def add_questions(server: Server, marks: Any) -> None:
             "properties": {**CHOICES["properties"], **(LIST_CHOICES if lists else {})},
         }
         answer = ctx.elicit("Choose", form)
-        return json.dumps(answer.content, sort_keys=True) if answer else answer.action
+        return (
+            json.dumps(answer.content, sort_keys=True)
+            if answer.action == "accept"
+            else answer.action
+        )
