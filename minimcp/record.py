@@ -1,7 +1,7 @@
 """`Record`: a class whose annotated attributes are its fields, like a dataclass.
 
-`dataclasses` imports `inspect` and generates source code for each class, which takes a quarter of
-the start of a small server. A `Record` is a dataclass too, but its description as a dataclass is
+`dataclasses` imports `inspect` and generates source code for each class, which makes the start of a
+small server slower. A `Record` is a dataclass too, but its description as a dataclass is
 made only when a program asks for it, for example with `dataclasses.replace`.
 """
 

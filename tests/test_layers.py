@@ -346,8 +346,8 @@ STANDARD = frozenset(
         "weakref",
     ]
 )
-"""The modules of the standard library that a hello server may load; others take longer than all of
-its own code. `dataclasses`, `inspect` and `logging` took a third of the start."""
+"""The modules of the standard library that a hello server may load. `dataclasses`, `inspect`,
+`logging` and four others took 30 of 110 ms of CPU at its start."""
 
 CORE = Path(__file__).with_name("core_modules.txt")
 

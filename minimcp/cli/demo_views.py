@@ -1,4 +1,4 @@
-"""The output of ``minimcp demo``: messages one below the other, two revisions side by side, and a page
+"""The output of ``minimcp demo``: messages in a column, two revisions side by side, and a page
 for a projector."""
 
 from __future__ import annotations

@@ -41,8 +41,8 @@ NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 MIN_WAIT_SECONDS = 0.001
 
 # Maximum number of progress notifications that are queued for a slow callback, and their maximum
-# size as they were received, in bytes (their memory is at most 64 times as large; measuring it takes
-# as long as decoding them). Above this, the oldest are dropped, because the newest report says the
+# size as they were received, in bytes (their memory is at most 64 times as large; measuring it
+# takes as long as decoding them). Above this, the oldest are dropped, because the newest report says the
 # most. A fast callback may also fall behind, if another thread keeps the interpreter busy.
 MAX_PROGRESS = 10_000
 PROGRESS_BYTES = 1024 * 1024
@@ -72,9 +72,9 @@ class PendingCall:
         method: The method of the request.
         on_item: Called with the params of each progress notification, in order, by the thread that
             waits for the call; None drops them.
-        queue: The queue of the waiting thread; None makes one. Its items are the params of progress
-            notifications, this object when the call has ended, and `WAKE` when the deadline has
-            changed. Calls that the same thread waits for share one queue.
+        queue: The queue of the waiting thread; None makes one. Its items are this object when the
+            call has ended, `WAKE` when the deadline has changed, and `BoundedQueue.SIGNAL` when
+            `report` has a report to pass on. Calls that the same thread waits for share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """

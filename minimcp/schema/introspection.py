@@ -129,7 +129,7 @@ def annotations_of(cls: type) -> Mapping[str, Any]:
 
 
 class Parameter(NamedTuple):
-    """A parameter as it is written. The default and the annotation are `NOTHING` if there is none."""
+    """A parameter as it is written. The default or the annotation is `NOTHING` if it is missing."""
 
     name: str
     kind: int
@@ -137,8 +137,8 @@ class Parameter(NamedTuple):
     annotation: Any
 
 
-# The kinds of parameters, with the values of `inspect`, whose import takes a tenth of the start of
-# a small server.
+# The kinds of parameters, with the values of `inspect`. Its import takes longer than that of any
+# module of a small server.
 POSITIONAL_ONLY = 0
 POSITIONAL_OR_KEYWORD = 1
 VAR_POSITIONAL = 2

@@ -293,7 +293,7 @@ class Server:
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
             scopes: Scopes that a token needs: a list, or a function of arguments that returns one.
             visible: A function of `Context`: False hides the tool from the caller. None hides none.
-            heartbeat, max_result: Seconds of silence until progress is sent; characters of a result.
+            heartbeat, max_result: Silence until progress is sent, in s; characters of a result.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
             ui, visibility: With `Apps()`: URI of the `app` for the result; "model", "app" or both.
             replace: Replace a tool of the same name.
