@@ -10,11 +10,11 @@ https://modelcontextprotocol.io/specification/2026-07-28/basic/authorization
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import threading
 from functools import partial
+from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Optional, Sequence
 
 from ..engine.incoming import IncomingRequest, Route, Sink
@@ -125,7 +125,11 @@ class Access(Feature):
         scopes = entry.options.get("scopes")
         if callable(scopes):
             known = [each.name for each in entry.signature.parameters]
-            names = [name for name in _parameters(scopes) if not _is_context(name, entry, scopes)]
+            names = [
+                name
+                for name, each in signature(scopes).parameters.items()
+                if not _is_context(each, entry)
+            ]
             check_names(names, known, f"{entry.owner}: scopes: the handler has no parameter")
 
     def static_scopes(self) -> list[str]:
@@ -179,10 +183,10 @@ class Access(Feature):
             arguments = entry.arguments_of(params)
         except Mismatch:
             return ()  # the handler's own error follows
-        handler = inspect.signature(entry.function).parameters
+        handler = signature(entry.function).parameters
         given: dict[str, Any] = {}
-        for name, parameter in _parameters(scopes).items():
-            if _is_context(name, entry, scopes):
+        for name, parameter in signature(scopes).parameters.items():
+            if _is_context(parameter, entry):
                 given[name] = QuietContext(request)
             elif name in arguments:
                 given[name] = arguments[name]
@@ -269,17 +273,14 @@ def probe(
     return IncomingRequest(request, peer, route, Sink(), 0, config, headers)
 
 
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(function).parameters
-
-
-def _is_context(name: str, entry: Any, function: Callable[..., Any]) -> bool:
+def _is_context(parameter: Parameter, entry: Any) -> bool:
     """Return whether a parameter of a function that computes scopes receives the context."""
-    annotation = _parameters(function)[name].annotation
+    annotation = parameter.annotation
     if annotation is Context or str(annotation).rpartition(".")[2] == "Context":
         return True
     known = [each.name for each in entry.signature.parameters]
-    return name not in known and name in ("ctx", entry.signature.context_parameter)
+    named = ("ctx", entry.signature.context_parameter)
+    return parameter.name not in known and parameter.name in named
 
 
 def _has_scopes(request: IncomingRequest, needed: Iterable[str]) -> bool:
