@@ -74,7 +74,7 @@ POLL_SECONDS = 0.05
 # the call that asked is cancelled within this time.
 GRACE_SECONDS = 0.05
 
-# A larger image is saved, not drawn, in bytes.
+# Maximum size of an image that is drawn, in bytes. A larger one is saved.
 MAX_DRAWN_BYTES = 4 * 1024 * 1024
 
 # Maximum characters of one piece of an image in kitty's protocol.

@@ -43,7 +43,7 @@ SEPARATOR = "__"
 # The beginning of the URIs of resources, before the name of the server.
 SCHEME = "gateway:"
 
-# How long a list waits for the servers. A server that is later is left out, and the client is
+# How long a list waits for the servers. A server that responds later is left out, and the client is
 # notified of a changed list when the server has responded. Hosts wait for 30 s or more.
 LIST_SECONDS = 10.0
 

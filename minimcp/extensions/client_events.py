@@ -190,7 +190,7 @@ class Occurrences:
         self.cursor = text_or_none(params["cursor"])
         self._on_gap = on_gap
         self._changed = threading.Condition()
-        # What was received: an event, a cursor (with a gap before it), or the end.
+        # Received items: an event, a cursor (with a gap before it), or the end.
         self._waiting: deque[tuple[str, Any]] = deque()
         self._bytes = 0
         self._seen: OrderedDict[str, None] = OrderedDict()

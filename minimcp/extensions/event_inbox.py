@@ -56,7 +56,7 @@ REFRESH_SECONDS = 3600.0
 # Seconds that `close` waits for `on_event`.
 CLOSE_SECONDS = 2.0
 
-# Seconds between two looks at the stored events and subscriptions.
+# Seconds between two scans of the stored events and subscriptions.
 LOOK_SECONDS = 1.0
 
 
@@ -368,7 +368,7 @@ class EventInbox:
         return found[ids.index(after) + 1 :] if after in ids else found
 
     def close(self) -> None:
-        """Call `on_event` no longer. Idempotent. Blocks until it has returned, at most 2 s."""
+        """Stop calling `on_event`. Idempotent. Blocks until it has returned, at most 2 s."""
         self._closed.cancel()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join(CLOSE_SECONDS)

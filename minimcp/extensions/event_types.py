@@ -148,7 +148,7 @@ def read_time(text: str) -> datetime:
     return datetime.fromisoformat(clock + fraction + offset.replace("Z", "+00:00"))
 
 
-# ------------------------------------------------------------ what is exchanged
+# ------------------------------------------------------------ objects of both sides
 
 
 class Occurrence:

@@ -67,7 +67,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Bytes of the cursor that a delivery adds to an occurrence.
 CURSOR_BYTES = 64
 
-# Seconds between two looks at the streams, and after a failure of the store.
+# Seconds between two scans of the streams, and until the next attempt after a failure of the store.
 LOOK_SECONDS = 1.0
 
 # The options that are numbers, and whether each is whole.

@@ -1,7 +1,7 @@
 """`Deliverer`: the webhook subscriptions of a server, and the thread that delivers to them.
 
 A subscription is an entry of the store. One process at a time holds a lease and delivers for all of
-them. If it ends, another one takes the lease over, and delivers again what was not acknowledged. A
+them. If it ends, another process takes the lease and delivers unacknowledged events again. A
 subscription's cursor in the store is its watermark: everything up to it was acknowledged or given
 up.
 """
@@ -44,11 +44,11 @@ from .webhooks import (
 
 log = logger("minimcp.events")
 
-# Seconds after which a process that does not renew its lease delivers no longer.
+# Seconds after which a process that has not renewed its lease stops delivering.
 LEASE_SECONDS = 10.0
 RENEW_SECONDS = 3.0
 
-# Maximum seconds between two looks at the subscriptions.
+# Maximum seconds between two scans of the subscriptions.
 LOOK_SECONDS = 1.0
 
 # Seconds after which the subscriptions are counted again.
@@ -57,16 +57,17 @@ COUNT_SECONDS = 1.0
 # Threads that send webhooks.
 WORKERS = 32
 
-# Maximum number of events of one subscription that wait for their acknowledgement.
+# Maximum number of unacknowledged events of one subscription in memory.
 MAX_WAITING = 100
 
-# How many changes of subscriptions are announced. A process that missed more reads all of them.
+# Number of announced changes of subscriptions that are kept. A process that missed more reads all
+# subscriptions.
 MAX_CHANGES = 1000
 
-# Seconds for which a verified callback URL needs no other challenge.
+# Seconds for which a verified callback URL is not challenged again.
 CONSENT_SECONDS = 86400.0
 
-# Seconds for which the previous secret signs, too.
+# Seconds for which deliveries are also signed with the previous secret.
 ROTATION_SECONDS = 3600.0
 
 # The responses after which an event is not sent again.
