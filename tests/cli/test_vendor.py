@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 import os
+from functools import lru_cache
 from pathlib import Path
-from typing import Callable, List, Tuple
+from typing import Callable, Iterator, List, Mapping, Tuple
 
 import pytest
 
@@ -27,6 +28,23 @@ from ..support import ROOT, run_python
 from .conftest import PYTHON, Done, run_process
 
 PACKAGE = ROOT / "minimcp"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _parsed_once() -> Iterator[None]:
+    """Parse the modules of the package once for all tests of this file: they do not change."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vendor, "Package", package_of)
+        yield
+
+
+@lru_cache(maxsize=2)
+def _package(sources: Tuple[Tuple[str, bytes], ...]) -> Package:
+    return Package(dict(sources))
+
+
+def package_of(sources: Mapping[str, bytes]) -> Package:
+    return _package(tuple((path, sources[path].removeprefix(HEADER)) for path in sorted(sources)))
 
 
 @pytest.fixture(autouse=True)
@@ -185,7 +203,7 @@ def test_a_copy_for_a_role_holds_its_imports_and_names_omitted_features(role: Ro
     part = own_files(role)
     stubs = {path for path, data in part.items() if data.startswith(HEADER + b"raise ImportError(")}
     modules = {path for path in part if path.endswith(".py")} - stubs
-    package = Package({path: data for path, data in whole.items() if path.endswith(".py")})
+    package = package_of({path: data for path, data in whole.items() if path.endswith(".py")})
     assert all(part[path] == whole[path] for path in set(part) - stubs)
     assert {"py.typed", "LICENSE", "__init__.py", f"{role.only}/{role.only}.py"} <= set(part)
     # Every import leads to a module of the copy or to a stub.
@@ -204,7 +222,7 @@ def test_a_copy_for_a_role_holds_its_imports_and_names_omitted_features(role: Ro
 
 
 def test_each_feature_has_modules_and_a_role() -> None:
-    package = Package({path: data for path, data in own_files().items() if path.endswith(".py")})
+    package = package_of({path: data for path, data in own_files().items() if path.endswith(".py")})
     assert set(FEATURES) > NEEDS_MORE
     for name in NEEDS_MORE:
         assert any(package.modules_of(name, role) for role in ("server", "client")), name
