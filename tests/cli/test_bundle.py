@@ -42,6 +42,9 @@ def ask() -> str:
 '''
 
 
+pytestmark = pytest.mark.usefixtures("parsed_once")
+
+
 @pytest.fixture
 def bakery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a server that imports modules of this folder, early and late."""

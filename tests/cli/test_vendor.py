@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import json
 import os
-from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Iterator, List, Mapping, Tuple
+from typing import Callable, List, Tuple
 
 import pytest
 
 from minimcp import __version__ as VERSION
 from minimcp.cli import UsageError, vendor
-from minimcp.cli.closure import FEATURES, NEEDS_MORE, Package
+from minimcp.cli.closure import FEATURES, NEEDS_MORE
 from minimcp.cli.vendor import (
     HEADER,
     Role,
@@ -25,26 +24,12 @@ from minimcp.cli.vendor import (
 )
 
 from ..support import ROOT, run_python
-from .conftest import PYTHON, Done, run_process
+from .conftest import PYTHON, Done, package_of, run_process
 
 PACKAGE = ROOT / "minimcp"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _parsed_once() -> Iterator[None]:
-    """Parse the modules of the package once for all tests of this file: they do not change."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vendor, "Package", package_of)
-        yield
-
-
-@lru_cache(maxsize=2)
-def _package(sources: Tuple[Tuple[str, bytes], ...]) -> Package:
-    return Package(dict(sources))
-
-
-def package_of(sources: Mapping[str, bytes]) -> Package:
-    return _package(tuple((path, sources[path].removeprefix(HEADER)) for path in sorted(sources)))
+pytestmark = pytest.mark.usefixtures("parsed_once")
 
 
 @pytest.fixture(autouse=True)
