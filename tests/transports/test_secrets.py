@@ -444,7 +444,7 @@ SECRET_NAME = re.compile(
 # Parameters with such a name that hold no secret of this program: data of a peer, and names of
 # header parameters of a tool.
 HARMLESS = {
-    ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.admit", "headers"), ("HttpRequest", "headers"),
+    ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.authenticate", "headers"), ("HttpRequest", "headers"),
     ("HttpResponse", "headers"), ("Progress", "progress_token"), ("Server.tool", "headers"), ("Server.add_tool", "headers"),
     ("tool", "headers"), ("StdioServer", "inherit_env"), ("HttpOptions", "trusted_proxies"),
 }  # fmt: skip
@@ -505,7 +505,7 @@ def introspecting(url: str) -> Any:
         authorization_servers=[url],
     )
     assert SENTINEL not in repr(bearer)
-    return bearer.admit(Headers({"Authorization": "Bearer a-token"}))
+    return bearer.authenticate(Headers({"Authorization": "Bearer a-token"}))
 
 
 def asked(make: Callable[[str], Any]) -> Any:

@@ -29,7 +29,7 @@ class Guard(minimcp.Extension):
     def uses(self, entry: Any) -> bool:
         return entry.kind != "method"
 
-    def listed(self, entry: Any, request: Any) -> bool:
+    def is_listed(self, entry: Any, request: Any) -> bool:
         info: Dict[str, Any] = request.peer.info
         return "secret" not in entry.key or info.get("name") == "admin"
 
