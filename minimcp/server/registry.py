@@ -37,11 +37,13 @@ SPECIFIED_METHODS = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
-# The capabilities that a server may have. To add one, see "Adding a method" in examples/design.rst.
+# The capabilities that a server may have, in the order in which it declares them. They must be
+# known before the features that serve them are loaded. To add one, see "Adding a method" in
+# examples/design.rst.
 CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 
 # The groups of entries that an author registers.
-ENTRY_GROUPS = ("tools", "prompts", "resources", "methods")
+ENTRY_GROUPS = ("tools", *MAKERS.values())
 
 INITIALIZED = Notification("notifications/initialized", {})
 
