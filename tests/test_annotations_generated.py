@@ -215,7 +215,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@drawn(300)
+@drawn(150)
 @given(
     st.sampled_from(KINDS), st.lists(st.sampled_from(WRAPPERS), min_size=2, max_size=3), st.data()
 )
@@ -290,7 +290,7 @@ def giving(annotation: Any, given: List[Any]) -> Callable[[], Any]:
     return give
 
 
-@pytest.mark.parametrize(("revision", "step"), [(R5, 2), (R4, 7)])
+@pytest.mark.parametrize(("revision", "step"), [(R5, 4), (R4, 7)])
 def test_arguments_defaults_and_results(revision: str, step: int) -> None:
     """`test_wrapped_schemas_are_valid_too` has what differs in older revisions."""
     taken: List[Any] = []
