@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
@@ -415,19 +417,23 @@ def test_a_host_is_notified_when_a_question_becomes_void(ending: str, revision: 
     """Without polling `cancelled`."""
     asked = threading.Event()
     void = threading.Event()
+    servers: List[int] = []
 
     def elicit(request: minimcp.ElicitRequest) -> None:
         request.on_cancel(void.set)
         assert not request.cancelled
+        servers.append(int(request.message))
         asked.set()
         assert void.wait(WAIT) and request.cancelled
 
     command = [sys.executable, "-c", ASKS]
     with minimcp.connect_all({"a": command}, elicit=elicit, revision=revision) as group:
-        call = group.submit(group.call_tool, "a__ask", {"seconds": 0.3 if ending == "die" else 0})
+        call = group.submit(group.call_tool, "a__ask")
         assert asked.wait(WAIT)
         if ending == "cancel":
             call.cancel()
+        elif ending == "die":
+            os.kill(servers[0], signal.SIGKILL)
         elif ending == "close":
             group.close()
         assert void.wait(WAIT)
@@ -436,16 +442,14 @@ def test_a_host_is_notified_when_a_question_becomes_void(ending: str, revision: 
 
 
 ASKS = """
-import os, threading
+import os
 import minimcp
 server = minimcp.Server("asks")
 
 @server.tool
-def ask(ctx: minimcp.Context, seconds: float) -> str:
-    "Ask, and die if told to."
-    if seconds:
-        threading.Timer(seconds, os._exit, (3,)).start()
-    return ctx.elicit("?", {"name": str}).action
+def ask(ctx: minimcp.Context) -> str:
+    "Ask, with the number of this process."
+    return ctx.elicit(str(os.getpid()), {"name": str}).action
 
 server.run()
 """
