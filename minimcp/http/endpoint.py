@@ -753,7 +753,7 @@ class Endpoint(HttpService):
         """Start a request on its preferred thread: this one, or one from `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
-        peer.headers = shown
+        self._keep_headers(peer, shown)
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
@@ -762,6 +762,12 @@ class Endpoint(HttpService):
             incoming.place = incoming.admit("requests", self._limits.requests)
         # An id may be used twice: each POST has its own response.
         start(incoming, run, key=id(incoming))
+
+    def _keep_headers(self, peer: Peer, headers: Headers) -> None:
+        """Keep the headers of a session's newest request, if functions of the author decide what
+        its client sees. Other servers do not keep them, because there may be many sessions."""
+        if self._registry.loaded("visibility") is not None:
+            peer.headers = headers
 
     def _count_in(self, session: Optional[Session], headers: Headers) -> CountedClient:
         """Return the client of a request, and note in its headers that its session counts, too."""
@@ -874,7 +880,7 @@ class Endpoint(HttpService):
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
-        peer.headers = headers.without_token()
+        self._keep_headers(peer, headers.without_token())
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
         client = self._count_in(session, headers)

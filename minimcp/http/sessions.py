@@ -59,6 +59,7 @@ class Session(Pinged):
     peer: Optional[Peer] = None
     unsolicited: Optional[EventStream] = None
     shut = False
+    _calls: Optional[Calls] = None
     # Counts it among the sessions of its client.
     place: Optional[Place] = None
     # The client whose request came last, as it is counted in this session.
@@ -77,8 +78,6 @@ class Session(Pinged):
         self.responses: list[PostResponse] = []
         self.pending: list[Line] = []
         self.used_at = time.monotonic()
-        # It sends nothing itself: each response sends questions, by a view that `through` returns.
-        self.calls = Calls("http", lambda *_: False, len)
         self.dispatcher = Dispatcher(self, self.role, self.cancel)
         self.stream_numbers = count(1)
 
@@ -86,6 +85,20 @@ class Session(Pinged):
     def initialized(self) -> bool:
         """Whether the client has sent `notifications/initialized`."""
         return self.peer is not None and self.peer.initialized
+
+    @property
+    def calls(self) -> Calls:
+        """The questions to the client. Most sessions ask none, so it is made for the first."""
+        if self._calls is not None:
+            return self._calls
+        # It sends nothing itself: each response sends questions, by a view that `through` returns.
+        made = Calls("http", lambda *_: False, len)
+        calls: Calls = self.__dict__.setdefault("_calls", made)  # atomic: all threads get this one
+        return calls
+
+    @calls.setter
+    def calls(self, calls: Calls) -> None:
+        self._calls = calls
 
     def stream(self, name: str) -> Optional[EventStream]:
         """Return the stream with this name; None if there is none or if it has ended."""

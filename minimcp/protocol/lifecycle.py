@@ -97,7 +97,8 @@ class Peer:
         initialized: False until a client has sent `notifications/initialized`.
         session_data: A dict that lives as long as a handshake session; None without a session.
         principal: The authenticated principal; None without authentication.
-        headers: The headers of its newest HTTP request, without the token; empty without HTTP.
+        headers: The headers of its newest HTTP request, without the token. Empty without HTTP, and
+            in a server that shows all clients the same.
     """
 
     initialized = True
