@@ -351,8 +351,8 @@ FACTS: Dict[str, Callable[[Revision], str]] = {
     "Messages with progress": lambda its: _yes(its.progress_message),
     "Audio": lambda its: _yes("audio" in its.content_kinds),
     "Tool annotations": lambda its: _yes("annotations" in its.tool_members),
-    "Completion is declared": lambda its: _yes(its.completions_capability),
-    "Completion knows other arguments": lambda its: _yes(its.completion_context),
+    "Completion as a capability": lambda its: _yes(its.completions_capability),
+    "Completion sees other arguments": lambda its: _yes(its.completion_context),
     "Titles, links to resources": lambda its: _yes(
         {"title"} <= its.tool_members, "resource_link" in its.content_kinds
     ),
