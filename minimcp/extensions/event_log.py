@@ -189,7 +189,7 @@ class EventKind:
         meta: Its ``_meta``; None for none.
 
     Raises:
-        TypeError: The function or its payload type is not possible.
+        TypeError: The function or its payload type is not supported.
     """
 
     log: EventLog
@@ -268,7 +268,7 @@ class EventKind:
         Args:
             values: The result of `values`.
             cursor: The client's cursor; None begins now.
-            since: Older events are left out; None leaves out none.
+            since: The time of the oldest event to return; None means no limit.
         """
         raise NotImplementedError
 
@@ -386,7 +386,7 @@ class SourceKind(EventKind):
     def resume(
         self, values: Mapping[str, Any], cursor: Optional[str], since: Optional[datetime]
     ) -> tuple[Any, bool]:
-        """See `EventKind.resume`. A source cannot seek, so it jumps to now."""
+        """See `EventKind.resume`. A source cannot seek by time, so it continues from now."""
         if cursor is None:
             return self._call(None, values).cursor, False
         if since is not None:

@@ -18,7 +18,7 @@ from ..protocol.messages import Json
 
 IDENTIFIER = "io.modelcontextprotocol/events"
 
-# The capability that hosts of an earlier sketch look for, at the top level.
+# The capability that hosts written for an earlier sketch look for, at the top level.
 TOP_LEVEL = "events"
 
 LIST = "events/list"

@@ -109,7 +109,7 @@ class Events(Extension):
             webhook, the context only has ``auth``. None allows all.
         recheck: Seconds between two calls of `allow` for one subscription.
         on_begin: Called with a name and arguments when their first stream or webhook begins. Polls
-            do not count, because the server keeps nothing of them.
+            do not count, because the server stores nothing for them.
         on_end: The same when the last one ends.
         codes: The error codes: "sketch", as hosts expect today, or "sep".
         top_level: Whether to declare the capability at the top level, too.
@@ -183,7 +183,7 @@ class Events(Extension):
             self._attach(kind)  # another thread may have held the lock of a log
 
     def install(self, server: Any) -> None:
-        """Become a part of a server, see `Extension.install`."""
+        """Join a server; see `Extension.install`."""
         super().install(server)
         self.store = MemoryStore() if self._config.store is None else self._config.store
         renewed_in_fork.add(self)
@@ -544,7 +544,7 @@ class Events(Extension):
     # ------------------------------------------------------------ hooks of subscriptions
 
     def _count(self, name: str, arguments: Mapping[str, Json], change: int) -> None:
-        """Note that a subscription begins or ends, and call the author's function."""
+        """Count a subscription that begins or ends, and call the author's function."""
         key = (name, canonical(arguments))
         with self._lock:
             before = self._begun.get(key, 0)
@@ -568,7 +568,7 @@ class Events(Extension):
                 threading.Thread(target=self._run, name="minimcp-events", daemon=True).start()
 
     def _wake(self) -> None:
-        """Make the thread look at the streams. Never blocks."""
+        """Make the thread check the streams. Never blocks."""
         self._nudge.cancel()
 
     def _run(self) -> None:

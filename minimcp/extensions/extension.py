@@ -69,8 +69,7 @@ class Extension(Feature):
     # ------------------------------------------------------------ at a server
 
     def install(self, server: Any) -> None:
-        """Become a part of a `Server` before it has handlers. A subclass may add tools and
-        resources here.
+        """Join a `Server` before it has handlers. A subclass may add tools and resources here.
 
         Raises:
             TypeError, ValueError: The identifier is invalid, or a method cannot be what it is

@@ -566,7 +566,7 @@ class Deliverer:
         for name in ("cursor", "status", "ended"):
             row[name] = subscription.row[name]
         ttl = None if row["expires"] is None else row["expires"] - self._events.clock()
-        # If another process has changed it since, the next look stores it.
+        # If another process has changed it since, the next scan stores it.
         value = to_json(row).encode()
         subscription.is_changed = not self._store.put(subscription.key, value, ttl, entry.version)
 

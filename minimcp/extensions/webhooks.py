@@ -167,8 +167,8 @@ def verify_webhook(
         tolerance: Maximum difference between the time of the signature and now, in seconds.
 
     Raises:
-        AuthorizationError: A header is missing or wrong. The message has neither the body nor a
-            secret.
+        AuthorizationError: A header is missing or wrong. The message contains neither the body nor
+            a secret.
         TypeError: The body is not bytes.
         ValueError: A secret is invalid.
     """
