@@ -147,7 +147,7 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         given = options.file if _is_url(options.file) else _absolute(options.file)
         names = [options.name] if options.name else _installed(path, old, host.table, given)
     if path.endswith(".yaml"):
-        print(f"{path} cannot be written by this command. Paste into it:\n")
+        print(f"this command cannot write {path}. Paste this into it:\n")
         print(clean(yaml_text(name, entry or {})))
         return 0
     if options.client == "codex" and not options.project and _codex_can_write(entry):

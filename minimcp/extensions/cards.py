@@ -252,11 +252,11 @@ class _Template:
             f"{name!r:.60} ({one_line(about.get('description', 'a variable of the card'), 100)})"
         )
         if value is None:
-            raise ValueError(f"a value for {label} is missing: write it into variables=")
+            raise ValueError(f"a value for {label} is missing: add it to variables=")
         pattern = _FORMATS.get(about.get("format", ""), ".*")
         is_text = isinstance(value, str) and value.isprintable() and re.fullmatch(pattern, value)
         if not is_text or value not in about.get("choices", [value]):
-            raise ValueError(f"the value for {label} is not accepted by the card")
+            raise ValueError(f"the card does not accept the value for {label}")
         return str(value)
 
 
@@ -494,7 +494,7 @@ def read_catalog(
         if not isinstance(each, dict) or each.get("type") != CARD_TYPE:
             continue
         if isinstance(each.get("url"), str) == isinstance(each.get("data"), dict):
-            log.warning("%s: an entry without either url or data is left out", url)
+            log.warning("%s: an entry was left out, because it has neither url nor data", url)
             continue
         cards.append(CatalogEntry(each, reader))
     return cards

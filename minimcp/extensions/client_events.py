@@ -364,7 +364,7 @@ class Occurrences:
                 self._end_stream()
                 self._lost(self._outcome)
         elif time.monotonic() - self._heard_at >= self._silence():
-            log.info("%s: the stream of %s is opened again", self._session.name, self.name)
+            log.info("%s: the stream of %s will be reopened", self._session.name, self.name)
             self._end_stream()
 
     def _rest(self) -> None:
@@ -461,7 +461,7 @@ class Occurrences:
         try:
             event = Occurrence.from_wire(params)
         except ValueError as error:
-            log.warning("<-- an event of %s is left out: %s", self.name, error)
+            log.warning("<-- an event of %s was dropped: %s", self.name, error)
             return
         event.meta.pop(SUBSCRIPTION_KEY, None)
         self._bytes += size_of(event.data)

@@ -151,7 +151,8 @@ class Skill:
                 )
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != self.digests[uri]:
                 raise SkillError(
-                    f"{uri}: the digest of the file is not the listed one: the file was changed",
+                    f"{uri}: the digest of the file differs from the listed digest: "
+                    "the file was changed",
                     uri,
                 )
         return content

@@ -211,7 +211,9 @@ class EventKind:
             function, context_type=Context, owner=self.owner, content_types=(EventBatch,)
         )
         if self._signature.context_parameter is not None:
-            raise TypeError(f"{self.owner} cannot take the context: it runs outside of requests")
+            raise TypeError(
+                f"{self.owner} cannot have a Context parameter, because it runs outside of requests"
+            )
         self.description = description or self._signature.description
         first, self.payload_schema, self.payload = self._payload()
         if self.payload_schema.get("type") != "object":

@@ -263,12 +263,12 @@ class Events(Extension):
         function: F,
     ) -> F:
         if delivery is not None and (not delivery or not set(delivery) <= set(MODES)):
-            raise ValueError(f"delivery must be some of {', '.join(MODES)}")
+            raise ValueError(f"delivery must contain only {', '.join(MODES)}")
         given = None if meta is None else plain_json(meta, "meta")
         kind = make(function, description, delivery, given)
         with self._lock:
             if kind.name in self._kinds:
-                raise ValueError(f"{kind.owner} exists already")
+                raise ValueError(f"{kind.owner} already exists")
             if self.server is not None:
                 self._attach(kind)
             self._kinds[kind.name] = kind
