@@ -339,8 +339,7 @@ class Server:
             description: What the resource is, for the model; None uses the docstring.
             mime_type: The MIME type; None lists none, and sends the type of each content.
             size: The content's size in bytes, if it is known. Templates have none.
-            annotations: Its audience and priority: ``{"audience": ["user"], "priority": 1}``; None
-                sends none.
+            annotations: Hints such as ``{"audience": ["user"], "priority": 1}``; None sends none.
             ttl: Seconds for which clients may cache the content.
             cache_scope: Who may share cached content: "private" (one user) or "public".
             complete: For each variable, a list of values or a function of the text typed so far.

@@ -174,7 +174,7 @@ def test_mistakes_of_an_author() -> None:
 
     with pytest.raises(TypeError, match="first parameter"):
         events.type("x")(nothing)
-    with pytest.raises(TypeError, match="context"):
+    with pytest.raises(TypeError, match="Context"):
         events.type("x")(context)
     with pytest.raises(ValueError, match="already exists"):
         events.type(NAME)(wants)
