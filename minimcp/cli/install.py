@@ -246,7 +246,8 @@ def _absolute(file: str) -> str:
 
 
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
-    """Return the server's name and entry. Unless told otherwise, check that the server answers."""
+    """Return the server's name and entry. Check that the server answers, unless ``--no-check`` is
+    given."""
     python = this_python("run this command with the Python interpreter that the host should start")
     if _is_url(options.file):
         return _remote_entry(host, options, python)

@@ -1278,11 +1278,11 @@ class Client:
     def close(self) -> None:
         """End the connection. Idempotent and thread-safe.
 
-        Pending calls raise `ConnectionLost`, and the server is notified of it if it accepts the
-        notification at once. A server process receives the end of its stdin and has 2 s to exit.
-        Then it receives SIGTERM, and 2 s later SIGKILL, together with all processes that it
-        started. A server with a URL has 2 s to accept the end of the session. Blocks for about 4 s
-        at most.
+        Pending calls raise `ConnectionLost`. The server is notified that they are cancelled, if it
+        accepts the notification at once. A server process receives the end of its stdin and has 2 s
+        to exit. Then it receives SIGTERM, and 2 s later SIGKILL, together with all processes that
+        it started. A server with a URL has 2 s to accept the end of the session. Blocks for about 4
+        s at most.
         """
         session = self._sessions.newest
         if self._send_shutdown and session.cause is None and session.era.revision.handshake:

@@ -66,7 +66,7 @@ class Extension(Feature):
 
     server: Any = None
 
-    # ------------------------------------------------------------ at a server
+    # ------------------------------------------------------------ in a server
 
     def install(self, server: Any) -> None:
         """Join a `Server` before it has handlers. A subclass may add tools and resources here.
@@ -198,7 +198,7 @@ class Extension(Feature):
             "ext:" + self.identifier, method, dict(params), member, key
         )
 
-    # ------------------------------------------------------------ at a client
+    # ------------------------------------------------------------ in a client
 
     def follow(
         self, call: Any, method: str, params: Mapping[str, Json], result: dict[str, Json]

@@ -93,7 +93,7 @@ class _Seen(NamedTuple):
 class Skills(Extension):
     """Serves a folder of skills: ``Server("x", extensions=[Skills("skills")])``. Thread-safe.
 
-    A skill is a folder with a ``SKILL.md``. That begins with front matter: the ``name`` of the
+    A skill is a folder with a ``SKILL.md``, which begins with front matter: the ``name`` of the
     folder, and a ``description``. Folders with other front matter are excluded, and the log says
     why, with file and line. Symbolic links are excluded, too, as are names that begin with a dot or
     that some system does not support, and skills with more than 512 files or 16 MiB.
