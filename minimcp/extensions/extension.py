@@ -86,7 +86,7 @@ class Extension(Feature):
         self._config = registry.config
         if any(each.identifier == self.identifier for each in self._config.features):
             raise ValueError(
-                f"{self.identifier} is given twice: a server can have one of each extension"
+                f"{self.identifier} is passed twice: a server can have only one of each extension"
             )
         self._method_handlers = {}
         for function, mark in marks_of(self):

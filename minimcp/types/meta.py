@@ -109,7 +109,7 @@ def check_identifier(identifier: Any, owner: str) -> None:
     prefix, slash, name = identifier.partition("/")
     if not (slash and name and re.match(_PREFIX, prefix) and re.match(_NAME, name)):
         raise ValueError(
-            f"{owner}: {identifier!r} is not an identifier of an extension: write it like "
+            f"{owner}: {identifier!r} is not an extension identifier: write it like "
             "com.example/name"
         )
 
