@@ -146,7 +146,8 @@ class EventLog:
         self.position = number
 
     def _trim(self, now: float) -> int:
-        """Drop occurrences above the limits. Return the number of the newest that is too old."""
+        """Drop occurrences above the limits. Return the number of the newest occurrence that is too
+        old."""
         surplus = max(0, len(self.events) - self._keep)
         dropped = surplus
         while dropped < len(self.events) and self.events[dropped].at < now - self._seconds:

@@ -70,7 +70,7 @@ CURSOR_BYTES = 64
 # Seconds between two scans of the streams, and until the next attempt after a failure of the store.
 LOOK_SECONDS = 1.0
 
-# The options that are numbers, and whether each is whole.
+# The options that are numbers, and whether each must be an integer.
 _NUMBERS = {
     "keep": True,
     "keep_seconds": False,
@@ -216,7 +216,7 @@ class Events(Extension):
         payload to send instead. It runs for each subscription, on several threads.
 
         Args:
-            name: The name of the type. Only extend its schemas later: a breaking change needs
+            name: The name of the type. Later, only extend its schemas: a breaking change needs
                 another name.
             description: Its description; None takes the docstring.
             delivery: The modes: "poll", "push", "webhook"; None offers every possible mode.

@@ -271,7 +271,7 @@ class Deliverer:
         return float(min(max(wanted / 1000, options.min_ttl), options.max_ttl))
 
     def _verify(self, principal: str, url: str, id: str, secret: str, ttl: Optional[float]) -> None:
-        """Ask the callback URL for its consent, unless it has given it to this principal.
+        """Ask the callback URL for its consent, unless it has already consented for this principal.
 
         Raises:
             InvalidParams: It leads to an address that is not public.
@@ -335,7 +335,7 @@ class Deliverer:
         self._announce(key)
 
     def _announce(self, key: str) -> None:
-        """Notify the process that delivers of a changed subscription."""
+        """Notify the delivering process that a subscription has changed."""
         self._store.append(self._changes_key, key.encode(), None, MAX_CHANGES)
         self._nudge.cancel()
 

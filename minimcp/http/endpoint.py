@@ -1,4 +1,4 @@
-"""`Endpoint`: Streamable HTTP at a server, from a parsed request to its response.
+"""`Endpoint`: Streamable HTTP in a server, from a parsed request to its response.
 
 A request that carries metadata is stateless. Any other request belongs to a session that
 `initialize` opens. One path serves both. `Admission` decides what a message means, `Session` and
@@ -201,7 +201,7 @@ class HttpService:
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
-        """Check a path. Raises HttpError if nothing is served at it."""
+        """Check a path. Raises HttpError if it is not served."""
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         """Check the head of a request, after its Host and Origin were checked.
@@ -290,7 +290,7 @@ class HttpService:
         """Check the headers of a POST that describe its body.
 
         Raises:
-            HttpError: The body has another type than JSON, is compressed, or is too long.
+            HttpError: The type of the body is not JSON, or the body is compressed or too long.
         """
         require(
             is_json(headers.get("Content-Type")),
@@ -684,7 +684,8 @@ class Endpoint(HttpService):
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
     ) -> None:
-        """Serve an array of messages. Its requests run at the same time; one array answers them."""
+        """Serve an array of messages. Its requests run at the same time, and one array contains all
+        responses."""
         is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
         require(not is_stateless, 400, "a message must be an object, not an array")
         session, revision = self.admission.sender(headers)
@@ -984,7 +985,7 @@ class Endpoint(HttpService):
     # ------------------------------------------------------------ pings
 
     def _keep_alive(self, session: Session) -> None:
-        """Ping the client of a session that has a stream for that."""
+        """Start to ping the client of a session on its stream."""
         interval = self._registry.config.ping_interval
         if interval is None:
             return

@@ -40,7 +40,7 @@ log = logger("minimcp.http")
 # Why a stateless request is cancelled.
 GONE = "the client has closed the connection"
 
-# Seconds after which a question fails that no client can see: the client has closed the connection,
+# Seconds after which a question that no client can see fails: the client has closed the connection,
 # and cannot resume the stream that carries the question.
 UNSEEN_SECONDS = 60.0
 
@@ -373,7 +373,7 @@ class EventStream:
                 raise
 
     def keep_alive(self, seconds: float) -> None:
-        """Send a comment if nothing was sent for so many seconds.
+        """Send a comment if nothing was sent for this many seconds.
 
         It does not wait for another thread that writes or for the peer, and never raises.
         """
@@ -550,8 +550,8 @@ class PostResponse(Sink):
         listens: Whether it counts among the streams of change notifications.
         takes_comments: Whether comments of SSE may keep it alive.
         place: Counts it among the streams of its client.
-        left_at: When the client closed the connection, which was then released while handlers are
-            running, as `time.monotonic` returns it; None before, and in stateless revisions.
+        left_at: When the client closed the connection, which was then released while handlers were
+            still running, as `time.monotonic` returns it; None before, and in stateless revisions.
         retry_after: Seconds after which the client may try again, if the whole request was
             rejected.
     """
@@ -810,7 +810,7 @@ class PostResponse(Sink):
         self._cancel_look = int
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call a function when nothing more will be sent; now if that is so."""
+        """Call a function when nothing more will be sent, or now if that is already so."""
         with self._endpoint.lock:
             if not self.done:
                 self._on_done = callback

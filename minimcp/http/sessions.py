@@ -192,7 +192,8 @@ class Session(Pinged):
 
 
 def too_many_sessions(most: int) -> HttpError:
-    """Return the error for a client that may not open a session, because there are ``most``."""
+    """Return the error for a client that may not open a session, because ``most`` are already
+    open."""
     reason = f"there are {most} sessions already (max_sessions): try again later"
     return HttpError(503, reason, code=INTERNAL_ERROR)
 
