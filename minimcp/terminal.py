@@ -587,7 +587,8 @@ def _from_file(name: str, path: str, schema: Mapping[str, Any]) -> Any:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(
-            f"{name}=@{path}: the file is not UTF-8, and the schema of {name} is not base64"
+            f"{name}=@{path}: the file is not UTF-8, and the schema of {name} does not ask for "
+            "base64"
         ) from None
     return text if field.get("type") in ("string", None) else _value(name, [text], schema)
 

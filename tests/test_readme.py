@@ -305,7 +305,11 @@ def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
         last = client.call_tool("query", {**sql, "offset": 2}).value
         assert last == {"rows": [{"id": 3, "price": 1.0}], "more": ""}
         assert client.call_tool("query", {"sql": f"{sql['sql']};\n"}).value["rows"][2]["id"] == 3
-        for statement in ("delete from orders", "select price from order"):
+        for statement in (
+            "delete from orders",
+            "select price from order",
+            f"attach '{files / 'shop.db'}' as again",
+        ):
             with pytest.raises(ToolError, match="The tool 'tables' lists tables and columns"):
                 client.call_tool("query", {"sql": statement})
 

@@ -331,7 +331,7 @@ class Bearer:
     # ------------------------------------------------------------ for the HTTP server
 
     def token_in(self, headers: Headers) -> Optional[str]:
-        """Return the token of a request. None if it has none and may have none. Never blocks.
+        """Return the token of a request. None if it has none and does not need one. Never blocks.
 
         Raises:
             HttpError: There is no token, or the header is invalid.
@@ -356,7 +356,7 @@ class Bearer:
     def admit(self, headers: Headers) -> Optional[AccessToken]:
         """Verify the token of a request and return its claims. Blocks while the verifier does.
 
-        Return None if the request has no token and may have none.
+        Return None if the request has no token and does not need one.
 
         Raises:
             HttpError: The token is missing or rejected, or cannot be verified now.

@@ -66,7 +66,8 @@ log = errors.logger("minimcp.bridge")
 
 # Time limit for starting a server and negotiating the revision.
 CONNECT_SECONDS = 60.0
-# The part of it that a process gets to answer the first request, before a handshake is tried.
+# The part of that limit in which a process must answer the first request, before a handshake is
+# tried.
 PROBE_SECONDS = 5.0
 
 # Default time without a call after which the process of stateless clients is ended.
@@ -173,7 +174,7 @@ def as_in_front(failure: Failure, behind: ClientSession, incoming: IncomingReque
 def for_older_client(answer: Result) -> Result:
     """Return a result for a client with a handshake, where structured content must be an object.
 
-    Other structured content, and the schema of it, is removed.
+    Other structured content is removed, and so is its schema.
     """
     for tool in answer.get("tools", ()):
         if not isinstance(tool, dict):

@@ -154,7 +154,7 @@ def describe(path: str, variable: str) -> None:
         start = f"{PACKAGE}."
         loaded = [name[len(start) :] for name in sys.modules if name.startswith(start)]
         found["modules"] = [name.replace(".", "/") + ".py" for name in loaded]
-        # Only now, because a server that has loaded the client needs it in its copy.
+        # Imported only now: before this, only the server's own imports are in `sys.modules`.
         from .. import connect
 
         with connect(server) as client:

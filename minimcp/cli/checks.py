@@ -615,7 +615,7 @@ def _tool_names(probe: Probe) -> str:
     return f"{len(names)} names"
 
 
-@check("hosts accept all tools: names and schemas", "hosts", "hosts", must=False)
+@check("hosts accept the names and schemas of all tools", "hosts", "hosts", must=False)
 def _hosts(probe: Probe) -> str:
     tools = {str(each.get("name")): each for each in probe.listed("tools/list")}
     found = []

@@ -44,8 +44,8 @@ def doctor_command(arguments: Sequence[str], prog: str) -> int:
         "file",
         nargs="?",
         metavar="FILE",
-        help="the config file (default: the user's files of all hosts, or of the one that "
-        "--client names)",
+        help="the config file (default: the user's files of all hosts, or the file of the "
+        "host that --client names)",
     )
     parser.add_argument("--client", choices=HOSTS, help="read the user's file of this host")
     parser.add_argument(

@@ -147,7 +147,7 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         given = options.file if _is_url(options.file) else _absolute(options.file)
         names = [options.name] if options.name else _installed(path, old, host.table, given)
     if path.endswith(".yaml"):
-        print(f"{path} cannot be written by this command. Paste into it:\n")
+        print(f"this command cannot write {path}. Paste this into it:\n")
         print(clean(yaml_text(name, entry or {})))
         return 0
     if options.client == "codex" and not options.project and _codex_can_write(entry):
@@ -246,7 +246,8 @@ def _absolute(file: str) -> str:
 
 
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
-    """Return the server's name and entry. Unless told otherwise, check that the server answers."""
+    """Return the server's name and entry. Check that the server answers, unless ``--no-check`` is
+    given."""
     python = this_python("run this command with the Python interpreter that the host should start")
     if _is_url(options.file):
         return _remote_entry(host, options, python)

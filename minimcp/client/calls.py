@@ -66,7 +66,7 @@ MAX_QUESTIONS = 1000
 # How often one call is sent again with answers. Without a limit, a server could ask forever.
 MAX_ROUNDS = 10
 
-# Pause before a call is sent again that the server deferred without a question. It doubles with
+# Pause before sending a call again that the server deferred without a question. It doubles with
 # each round.
 FIRST_PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 0.25

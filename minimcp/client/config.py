@@ -117,7 +117,7 @@ MISSPELLED = {
     "environment": "env",
     "uri": "url",
 }
-"""Common mistakes in the names of members that are not similar to the correct name."""
+"""Member names that users often write by mistake, and that are not similar to the correct name."""
 
 EDITOR_VARIABLES = frozenset({
     "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename",

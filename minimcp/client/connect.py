@@ -217,7 +217,7 @@ def connect(
             `EnterpriseManaged` or `WorkloadIdentity`. None uses the token of ``minimcp login URL``.
         cancel: A `CancelToken` with which another thread can stop connecting.
         trace: A text file, or a callable that takes ("-->" or "<--", message).
-        limits: `Limits` on what the server may cost.
+        limits: `Limits` on the resources that the server may use.
 
     Raises:
         ConnectionFailed: The server did not start, exited or refused; the message shows how.

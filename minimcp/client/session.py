@@ -372,7 +372,8 @@ class ClientSession(ConnectionRole):
         Raises:
             ConnectionLost: The connection has ended.
             ValueError, TypeError: The params cannot be encoded as JSON.
-            RuntimeError: The system cannot start a thread. As after the others, nothing stays open.
+            RuntimeError: The system cannot start a thread. As with the other exceptions, nothing
+                stays open.
         """
         ids: list[Id] = []
 

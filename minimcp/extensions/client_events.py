@@ -1,4 +1,4 @@
-"""Events at a client: the list of types, one poll, and `Occurrences`, which is an endless iterator.
+"""Events in a client: the list of types, one poll, and `Occurrences`, which is an endless iterator.
 
 A stream is reopened from the last cursor when it ends, breaks or falls silent, so the program only
 notices a gap if the server reports one.
@@ -56,8 +56,9 @@ log = logger("minimcp.client")
 POLL_SECONDS = 5.0
 MIN_POLL_SECONDS = 1.0
 
-# A stream may be silent for a little more than twice the longest pause before a heartbeat. That is
-# this many seconds at most, and until the first heartbeat; at least, it is `MIN_SILENT_SECONDS`.
+# A stream may be silent for a little more than twice the longest pause before a heartbeat, but at
+# least for `MIN_SILENT_SECONDS` and at most for `SILENT_SECONDS`. Before the first heartbeat, it is
+# `SILENT_SECONDS`.
 SILENT_SECONDS = 60.0
 MIN_SILENT_SECONDS = 2.0
 
@@ -270,7 +271,8 @@ class Occurrences:
     # ------------------------------------------------------------ taking
 
     def _take_waiting(self, *, events: bool = True) -> Optional[Occurrence]:
-        """Return the next event in the queue; None if it is empty, or if events are not taken."""
+        """Return the next event in the queue; None if it is empty. If `events` is False, take only
+        positions, up to the next event."""
         while self._waiting and not self._closed and (events or self._waiting[0][0] in POSITIONS):
             kind, item = self._waiting.popleft()
             if kind == "ended":
@@ -315,7 +317,8 @@ class Occurrences:
     # ------------------------------------------------------------ receiving
 
     def _call(self) -> Call:
-        """Return a call on the newest session, which is listened to from now on."""
+        """Return a call on the newest session, and listen to that session's notifications from now
+        on."""
         call = Call(self._client._sessions, DEFAULT)
         if call.session is not self._session:
             self._session.listeners.pop(self, None)
@@ -361,7 +364,7 @@ class Occurrences:
                 self._end_stream()
                 self._lost(self._outcome)
         elif time.monotonic() - self._heard_at >= self._silence():
-            log.info("%s: the stream of %s is opened again", self._session.name, self.name)
+            log.info("%s: the stream of %s will be reopened", self._session.name, self.name)
             self._end_stream()
 
     def _rest(self) -> None:
@@ -458,13 +461,13 @@ class Occurrences:
         try:
             event = Occurrence.from_wire(params)
         except ValueError as error:
-            log.warning("<-- an event of %s is left out: %s", self.name, error)
+            log.warning("<-- an event of %s was dropped: %s", self.name, error)
             return
         event.meta.pop(SUBSCRIPTION_KEY, None)
         self._bytes += size_of(event.data)
         self._waiting.append(("event", event))
         if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
-            # Drops later messages, until the stream is opened again, as after a silence.
+            # Ignore later messages, and make the stream count as silent, so that it is reopened.
             self._number += 1
             self._heard_at = -SILENT_SECONDS
 

@@ -1,7 +1,7 @@
 """`EventInbox`: a receiver of webhooks, which stores events before it acknowledges them.
 
-Each subscription has a callback URL with a random end. It leads to the secret of the subscription,
-so nothing in an unverified request has to be trusted.
+Each subscription has a callback URL that ends in random characters. The inbox finds the secret of
+the subscription by them, so it does not trust anything in an unverified request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MAX_STORED = 10_000
 # Seconds for which the id of an event is remembered, to drop duplicates.
 REMEMBERED_SECONDS = 2 * 86400.0
 
-# Maximum seconds between two refreshes of a subscription, also if it never expires.
+# Maximum seconds between two refreshes of a subscription, even if it never expires.
 REFRESH_SECONDS = 3600.0
 
 # Seconds that `close` waits for `on_event`.
@@ -75,8 +75,8 @@ class EventInbox:
             again. None calls nothing.
         tolerance: Maximum age of a signature, in seconds.
         body_bytes: Maximum size of a body, in bytes.
-        well_known: Whether to serve ``/.well-known/mcp-webhook-receiver.json``, with which servers
-            need no challenge.
+        well_known: Whether to serve ``/.well-known/mcp-webhook-receiver.json``, so that servers
+            need not send a challenge.
 
     Raises:
         TypeError, ValueError: The URL is not an https URL.
@@ -123,14 +123,16 @@ class EventInbox:
         max_age: Optional[float] = None,
         ttl: Optional[float] = None,
     ) -> str:
-        """Subscribe to events of a server, or renew that. Return the id of the subscription.
+        """Subscribe to events of a server, or renew the subscription. Return the id of the
+        subscription.
 
         Args:
             client: A client of the server, with an access token.
             name: The event type.
             arguments: The arguments; None means no arguments.
-            cursor: The position to begin after; None begins now, or where this inbox is.
-            max_age: Seconds; older events are left out. None leaves out none.
+            cursor: The position to begin after; None begins now or, for a known subscription, at
+                the inbox's own position.
+            max_age: Maximum age of events in seconds; older ones are left out. None means no limit.
             ttl: Seconds for which to subscribe; None leaves it to the server.
 
         Raises:
@@ -177,7 +179,8 @@ class EventInbox:
         self._store.delete(key)
 
     def refresh(self, client: Client) -> int:
-        """Renew the subscriptions at a server that are due. Return their number."""
+        """Renew the subscriptions to a server that are due for renewal. Return how many were
+        renewed."""
         renewed = 0
         for key, row in self._rows():
             is_due = row.get("refresh_at", 0) <= time.time()
@@ -196,8 +199,8 @@ class EventInbox:
     def keep(self, client: Client) -> ExitStack:
         """Renew subscriptions on a thread, until the result is closed. It is a context manager.
 
-        Each is first ended and begun again at the cursor of this inbox. So the server sends again
-        what it gave up while this inbox was not running.
+        First, each subscription is ended and begun again at the cursor of this inbox, so that the
+        server sends again the events that it gave up while this inbox was not running.
         """
         stop = threading.Event()
 

@@ -146,7 +146,8 @@ class EventLog:
         self.position = number
 
     def _trim(self, now: float) -> int:
-        """Drop occurrences above the limits. Return the number of the newest that is too old."""
+        """Drop occurrences above the limits. Return the number of the newest occurrence that is too
+        old."""
         surplus = max(0, len(self.events) - self._keep)
         dropped = surplus
         while dropped < len(self.events) and self.events[dropped].at < now - self._seconds:
@@ -189,7 +190,7 @@ class EventKind:
         meta: Its ``_meta``; None for none.
 
     Raises:
-        TypeError: The function or its payload type is not possible.
+        TypeError: The function or its payload type is not supported.
     """
 
     log: EventLog
@@ -211,7 +212,9 @@ class EventKind:
             function, context_type=Context, owner=self.owner, content_types=(EventBatch,)
         )
         if self._signature.context_parameter is not None:
-            raise TypeError(f"{self.owner} cannot take the context: it runs outside of requests")
+            raise TypeError(
+                f"{self.owner} cannot have a Context parameter, because it runs outside of requests"
+            )
         self.description = description or self._signature.description
         first, self.payload_schema, self.payload = self._payload()
         if self.payload_schema.get("type") != "object":
@@ -268,7 +271,7 @@ class EventKind:
         Args:
             values: The result of `values`.
             cursor: The client's cursor; None begins now.
-            since: Older events are left out; None leaves out none.
+            since: The time of the oldest event to return; None means no limit.
         """
         raise NotImplementedError
 
@@ -386,7 +389,7 @@ class SourceKind(EventKind):
     def resume(
         self, values: Mapping[str, Any], cursor: Optional[str], since: Optional[datetime]
     ) -> tuple[Any, bool]:
-        """See `EventKind.resume`. A source cannot seek, so it jumps to now."""
+        """See `EventKind.resume`. A source cannot seek by time, so it continues from now."""
         if cursor is None:
             return self._call(None, values).cursor, False
         if since is not None:

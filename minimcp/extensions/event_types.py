@@ -18,7 +18,7 @@ from ..protocol.messages import Json
 
 IDENTIFIER = "io.modelcontextprotocol/events"
 
-# The capability that hosts of an earlier sketch look for, at the top level.
+# The capability that hosts written for an earlier sketch look for, at the top level.
 TOP_LEVEL = "events"
 
 LIST = "events/list"
@@ -178,7 +178,7 @@ class Occurrence:
         if timestamp is None:
             timestamp = datetime.now(timezone.utc)
         if timestamp.tzinfo is None:
-            raise ValueError("the timestamp needs a time zone: datetime.now(timezone.utc)")
+            raise ValueError("the timestamp needs a time zone: write datetime.now(timezone.utc)")
         self.data = data
         self.id = id
         self.timestamp = timestamp

@@ -70,7 +70,7 @@ CURSOR_BYTES = 64
 # Seconds between two scans of the streams, and until the next attempt after a failure of the store.
 LOOK_SECONDS = 1.0
 
-# The options that are numbers, and whether each is whole.
+# The options that are numbers, and whether each must be an integer.
 _NUMBERS = {
     "keep": True,
     "keep_seconds": False,
@@ -109,7 +109,7 @@ class Events(Extension):
             webhook, the context only has ``auth``. None allows all.
         recheck: Seconds between two calls of `allow` for one subscription.
         on_begin: Called with a name and arguments when their first stream or webhook begins. Polls
-            do not count, because the server keeps nothing of them.
+            do not count, because the server stores nothing for them.
         on_end: The same when the last one ends.
         codes: The error codes: "sketch", as hosts expect today, or "sep".
         top_level: Whether to declare the capability at the top level, too.
@@ -183,7 +183,7 @@ class Events(Extension):
             self._attach(kind)  # another thread may have held the lock of a log
 
     def install(self, server: Any) -> None:
-        """Become a part of a server, see `Extension.install`."""
+        """Join a server; see `Extension.install`."""
         super().install(server)
         self.store = MemoryStore() if self._config.store is None else self._config.store
         renewed_in_fork.add(self)
@@ -216,7 +216,7 @@ class Events(Extension):
         payload to send instead. It runs for each subscription, on several threads.
 
         Args:
-            name: The name of the type. Only extend its schemas later: a breaking change needs
+            name: The name of the type. Later, only extend its schemas: a breaking change needs
                 another name.
             description: Its description; None takes the docstring.
             delivery: The modes: "poll", "push", "webhook"; None offers every possible mode.
@@ -263,12 +263,12 @@ class Events(Extension):
         function: F,
     ) -> F:
         if delivery is not None and (not delivery or not set(delivery) <= set(MODES)):
-            raise ValueError(f"delivery must be some of {', '.join(MODES)}")
+            raise ValueError(f"delivery must contain only {', '.join(MODES)}")
         given = None if meta is None else plain_json(meta, "meta")
         kind = make(function, description, delivery, given)
         with self._lock:
             if kind.name in self._kinds:
-                raise ValueError(f"{kind.owner} exists already")
+                raise ValueError(f"{kind.owner} already exists")
             if self.server is not None:
                 self._attach(kind)
             self._kinds[kind.name] = kind
@@ -544,7 +544,7 @@ class Events(Extension):
     # ------------------------------------------------------------ hooks of subscriptions
 
     def _count(self, name: str, arguments: Mapping[str, Json], change: int) -> None:
-        """Note that a subscription begins or ends, and call the author's function."""
+        """Count a subscription that begins or ends, and call the author's function."""
         key = (name, canonical(arguments))
         with self._lock:
             before = self._begun.get(key, 0)
@@ -568,7 +568,7 @@ class Events(Extension):
                 threading.Thread(target=self._run, name="minimcp-events", daemon=True).start()
 
     def _wake(self) -> None:
-        """Make the thread look at the streams. Never blocks."""
+        """Make the thread check the streams. Never blocks."""
         self._nudge.cancel()
 
     def _run(self) -> None:

@@ -271,7 +271,7 @@ class Deliverer:
         return float(min(max(wanted / 1000, options.min_ttl), options.max_ttl))
 
     def _verify(self, principal: str, url: str, id: str, secret: str, ttl: Optional[float]) -> None:
-        """Ask the callback URL for its consent, unless it has given it to this principal.
+        """Ask the callback URL for its consent, unless it has already consented for this principal.
 
         Raises:
             InvalidParams: It leads to an address that is not public.
@@ -335,7 +335,7 @@ class Deliverer:
         self._announce(key)
 
     def _announce(self, key: str) -> None:
-        """Notify the process that delivers of a changed subscription."""
+        """Notify the delivering process that a subscription has changed."""
         self._store.append(self._changes_key, key.encode(), None, MAX_CHANGES)
         self._nudge.cancel()
 
@@ -566,7 +566,7 @@ class Deliverer:
         for name in ("cursor", "status", "ended"):
             row[name] = subscription.row[name]
         ttl = None if row["expires"] is None else row["expires"] - self._events.clock()
-        # If another process has changed it since, the next look stores it.
+        # If another process has changed it since, the next scan stores it.
         value = to_json(row).encode()
         subscription.is_changed = not self._store.put(subscription.key, value, ttl, entry.version)
 

@@ -84,8 +84,8 @@ class EventStore:
                 # Without this event the stream cannot be resumed at an earlier one, either.
                 self._keep(session, [event for event in events if event[0] != stream])
             while self._events > self._max_events or self._bytes > self._max_bytes:
-                # Comparing all sessions takes long. It is not necessary if this session uses its
-                # share of the room, or more.
+                # Comparing all sessions is slow. It is not necessary if this session uses its share
+                # of the room, or more.
                 largest = session
                 if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
                     largest = max(self._sessions, key=self._share)
@@ -124,7 +124,7 @@ class EventStore:
         return events[number + 1 - events[0][0] :]
 
     def forget(self, session: str) -> None:
-        """Drop the streams of a session: those whose names begin with this text and a point."""
+        """Drop the streams of a session: those whose names begin with this text and a dot."""
         with self._lock:
             self._keep(session, ())
 

@@ -596,7 +596,7 @@ class Fetcher:
         return response
 
     def _stored_authorizer(self, response: FetchResponse) -> Any:
-        """Return the object that authorizes requests, or None if the server wants no token."""
+        """Return the object that authorizes requests, or None if the server requires no token."""
         if response.status == 401 and self._stored is not None:
             self._authorizer = self._stored.authorizer(self._url)
         return self._authorizer

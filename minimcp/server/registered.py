@@ -706,7 +706,7 @@ class Table(Generic[R]):
     def _made_pages(
         self, entries: list[R], revision: Revision, page_size: Optional[int]
     ) -> dict[tuple[str, Optional[str]], str]:
-        """Return the pages of a list, without their ends, by revision and cursor.
+        """Return the pages of a list, as JSON text without the last brace, by revision and cursor.
 
         The first page is the last in the dict. A thread that finds it there finds all pages.
         """

@@ -375,7 +375,7 @@ class Registry:
                 table.refresh()
 
     def resource_updated(self, uri: str) -> None:
-        """Notify the subscribers of a resource, here and at the servers that mount this one."""
+        """Notify the subscribers of a resource, here and in the servers that mount this one."""
         registries = [self]
         if "mounting" in self._late:
             registries += self.feature("mounting").above()

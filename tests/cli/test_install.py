@@ -495,7 +495,7 @@ def test_what_to_paste_is_printed_for_goose(
     done = minimcp("install", shop, "--client", "goose", "--env", "A=b")
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        f"{path} cannot be written by this command. Paste into it:\n\n"
+        f"this command cannot write {path}. Paste this into it:\n\n"
         'extensions:\n  "shop":\n    enabled: true\n    name: "shop"\n    timeout: 300\n'
         f'    type: "stdio"\n    cmd: "{sys.executable}"\n    args: ["{os.path.abspath(shop)}"]\n'
         '    envs: {"A": "b"}\n'

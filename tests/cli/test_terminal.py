@@ -403,7 +403,7 @@ def test_a_file_and_json_as_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         name = word.partition("=")[0].rstrip(":")
         assert read_pairs([word], schema) == {name: value}, word
     for word, said in {
-        "text=@bytes": "the file is not UTF-8, and the schema of text is not base64",
+        "text=@bytes": "the file is not UTF-8, and the schema of text does not ask for base64",
         "text=@": "No such file",
         "text=@none": "No such file or directory (for the text itself write 'text:=\"@none\"')",
         "text:={": "text:={ is not valid JSON",

@@ -174,11 +174,11 @@ def test_mistakes_of_an_author() -> None:
 
     with pytest.raises(TypeError, match="first parameter"):
         events.type("x")(nothing)
-    with pytest.raises(TypeError, match="context"):
+    with pytest.raises(TypeError, match="Context"):
         events.type("x")(context)
-    with pytest.raises(ValueError, match="exists already"):
+    with pytest.raises(ValueError, match="already exists"):
         events.type(NAME)(wants)
-    with pytest.raises(ValueError, match="delivery must be some of"):
+    with pytest.raises(ValueError, match="delivery must contain only"):
         events.type("x", delivery=["smoke"])(wants)
     with pytest.raises(TypeError, match="EventBatch"):
         events.source("x")(wants)

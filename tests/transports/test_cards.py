@@ -555,16 +555,16 @@ def test_a_template_is_filled(
         (
             {"url": "https://{region}.x", "variables": {"region": REGION}},
             {"region": "xx"},
-            "'region' .Where. is not accepted",
+            "does not accept the value for 'region' .Where.",
         ),
         (
             {"url": "https://a.b/{n}", "variables": {"n": {"format": "number"}}},
             {"n": "x"},
-            "not accepted",
+            "does not accept",
         ),
         ({"url": URL, "headers": [{"name": "X", "isRequired": True}]}, {}, "'X'.* is missing"),
-        ({"url": URL, "headers": [{"name": "X"}]}, {"X": "a\r\nEvil: 1"}, "not accepted"),
-        ({"url": URL, "headers": [{"name": "X"}]}, {"X": 7}, "not accepted"),
+        ({"url": URL, "headers": [{"name": "X"}]}, {"X": "a\r\nEvil: 1"}, "does not accept"),
+        ({"url": URL, "headers": [{"name": "X"}]}, {"X": 7}, "does not accept"),
         ({"url": "https://a.b/{x}"}, {"x": None}, "is missing"),
     ],
 )
