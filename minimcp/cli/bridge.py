@@ -712,6 +712,9 @@ class Link(Host):
             "inputRequests": {"1": {"method": method, "params": params}},
         }
         self._replies[state] = call, replies
+        # If the call or the connection to the server ends, nobody needs the answer any more.
+        for request in (call, question):
+            request.token.on_cancel(partial(replies.put, None))
         latest = call.answering
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):
