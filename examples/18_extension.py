@@ -41,7 +41,7 @@ class Votes(minimcp.Extension):
         params.pop("_meta", None)  # names the stream
         self.heard.put(params)
 
-    def listing(self, kind: str, name: str, options: Any) -> dict[str, Any]:
+    def entry_meta(self, kind: str, name: str, options: Any) -> dict[str, Any]:
         """Return members of `_meta` for each listed item."""
         return {"com.example/votes": "this server holds a vote"} if kind == "tool" else {}
 

@@ -12,13 +12,12 @@ import json
 import secrets
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from html import escape
+from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
-
-import requests
 
 from minimcp import Bearer, Context, Server
 
@@ -254,7 +253,12 @@ class Browser:
 
     def open(self, url: str) -> None:
         self.opened.append(url)
-        self._came = requests.get(url, allow_redirects=False, timeout=20).headers["Location"]
+        parts = urlsplit(url)
+        with closing(HTTPConnection(parts.netloc, timeout=20)) as wire:
+            wire.request("GET", f"{parts.path}?{parts.query}")
+            location = wire.getresponse().headers["Location"]
+        assert location is not None, url
+        self._came = location
 
     def come(self, state: str, timeout: float) -> str:
         return self._came

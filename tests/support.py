@@ -19,12 +19,14 @@ from typing import (
     Callable,
     Dict,
     FrozenSet,
+    Iterable,
     Iterator,
     List,
     NamedTuple,
     Optional,
     Sequence,
     Set,
+    Tuple,
 )
 
 # It hides what threads do to buffered streams: no process of a test has it.
@@ -38,6 +40,22 @@ ROOT = Path(__file__).resolve().parent.parent
 """The top of the repository."""
 
 _TICK = 0.01
+
+
+def each_pair(
+    first: Iterable[Any], second: Iterable[Any], third: Sequence[Any]
+) -> List[Tuple[Any, Any, Any]]:
+    """Return cases in which each two values of different sequences meet, without every combination
+    of three.
+
+    The third sequence must not be longer than the others.
+    """
+    rows = list(second)
+    return [
+        (one, two, third[(number + row) % len(third)])
+        for number, one in enumerate(first)
+        for row, two in enumerate(rows)
+    ]
 
 
 class MovedTime:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import AbstractSet, FrozenSet, Iterator, List, Set
@@ -114,3 +116,12 @@ def test_few_lines_of_the_tests_look_inside_the_library() -> None:
 
 if __name__ == "__main__":  # print them
     print("\n".join(all_lines()))
+
+
+def test_the_foreign_peers_are_installed_without_any_package() -> None:
+    """.ci/run starts `tests.interop --install` with a Python that has no packages."""
+    program = "import runpy; runpy.run_module('tests.interop')"
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

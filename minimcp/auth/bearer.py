@@ -353,7 +353,7 @@ class Bearer:
             )
         return token
 
-    def admit(self, headers: Headers) -> Optional[AccessToken]:
+    def authenticate(self, headers: Headers) -> Optional[AccessToken]:
         """Verify the token of a request and return its claims. Blocks while the verifier does.
 
         Return None if the request has no token and does not need one.

@@ -53,8 +53,8 @@ from ..protocol.lifecycle import (
     STREAMS,
     SUBSCRIPTION_KEY,
     Handshake,
-    Offer,
     Peer,
+    SupportedRevisions,
 )
 from ..protocol.messages import Failure, Json, Notification, Request, Result, encode, size_of
 from ..protocol.versions import BY_NAME, LISTS, NEWEST_HANDSHAKE, REVISIONS, Revision
@@ -134,7 +134,7 @@ def exchange(
     def progress(params: Result) -> None:
         notify("notifications/progress", {**params, "progressToken": incoming.progress_token})
 
-    call = calls.start(incoming.request.method, make_params, progress if wants_progress else None)
+    call = calls.send(incoming.request.method, make_params, progress if wants_progress else None)
     remove_callback = incoming.on_cancel(
         lambda: calls.end(call, Cancelled(incoming.token.reason or "the request was cancelled"))
     )
@@ -890,7 +890,7 @@ class Bridge(Registry):
         idle: Optional[float] = None,
         is_local: bool = False,
     ) -> None:
-        super().__init__(front._config, Offer(REVISIONS))
+        super().__init__(front._config, SupportedRevisions(REVISIONS))
         self.target: Any = target
         self.shared = shared
         self.idle = idle
@@ -964,7 +964,7 @@ class Bridge(Registry):
                 None, incoming
             )
 
-        return Route(serve, start=lambda incoming: self._pool.submit(incoming.run))
+        return Route(serve, enqueue=lambda incoming: self._pool.submit(incoming.run))
 
     def _link_for_stateless_client(
         self, key: str, opening: Result, incoming: IncomingRequest
@@ -980,7 +980,7 @@ class Bridge(Registry):
         with self._begin_lock:
             known = self.links.get(key)
             if not self.shared and (known is None or known.closed):
-                place = incoming.admit("processes", MAX_LINKS, lambda: self._close_idle(key))
+                place = incoming.reserve("processes", MAX_LINKS, lambda: self._close_idle(key))
             try:
                 link = self.link(key, opening, False)
             except BaseException:

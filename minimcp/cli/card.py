@@ -50,7 +50,7 @@ def _document(target: str, url: Optional[str]) -> dict[str, Any]:
     path, name = split_file(target)
     server = find_server(load(path), name, path)
     config = server._config
-    revisions = server._registry.offer.names
+    revisions = server._registry.supported.names
     if config.card is not None:
         made: dict[str, Any] = config.card.card.document(config.info, revisions, url)
         return made

@@ -278,7 +278,7 @@ def _call_of(probe: Probe, name: str, *pairs: str) -> tuple[str, dict[str, Any]]
     Raises:
         UsageError: The server has no such tool.
     """
-    entries = probe.listed("tools/list") if "tools" in probe.capabilities else []
+    entries = probe.entries("tools/list") if "tools" in probe.capabilities else []
     probe.tool = find_tool({str(each.get("name")): each for each in entries}, name)
     return name, read_pairs(pairs, probe.tool.get("inputSchema") or {})
 

@@ -561,7 +561,7 @@ def _decoded(kind: Any, value: Any) -> Any:
 
 def _each(probe: Probe, method: str, kind: Any) -> list[Any]:
     """Return the entries of a list after checking that each can be decoded."""
-    entries = probe.listed(method)
+    entries = probe.entries(method)
     for entry in entries:
         _decoded(kind, entry)
     return entries
@@ -596,7 +596,7 @@ def _pages(probe: Probe) -> str:
         raise NotApplicable("the server has no lists")
     for method in _lists(probe):
         with suppress(Failed):  # the checks of the list report this
-            probe.listed(method)
+            probe.entries(method)
     expect(not probe.endless, "; ".join(probe.endless))
     return f"{len(_lists(probe))} lists"
 
@@ -608,7 +608,7 @@ def _pages(probe: Probe) -> str:
     must=False,
 )
 def _tool_names(probe: Probe) -> str:
-    names = [str(entry.get("name")) for entry in probe.listed("tools/list")]
+    names = [str(entry.get("name")) for entry in probe.entries("tools/list")]
     expect(len({*names}) == len(names), f"some names are repeated: {sorted(names)!r:.100}")
     others = [name for name in names if not PLAIN_NAME.fullmatch(name)]
     expect(not others, f"names with other characters: {others!r:.100}")
@@ -617,7 +617,7 @@ def _tool_names(probe: Probe) -> str:
 
 @check("hosts accept the names and schemas of all tools", "hosts", "hosts", must=False)
 def _hosts(probe: Probe) -> str:
-    tools = {str(each.get("name")): each for each in probe.listed("tools/list")}
+    tools = {str(each.get("name")): each for each in probe.entries("tools/list")}
     found = []
     for name, tool in tools.items():
         output = tool.get("outputSchema")
@@ -632,7 +632,7 @@ def _hosts(probe: Probe) -> str:
 
 @check("the tools fit into the budget", "size", "size", must=False)
 def _size(probe: Probe) -> str:
-    sizes = [(listed_size(each)[1], each.get("name")) for each in probe.listed("tools/list")]
+    sizes = [(listed_size(each)[1], each.get("name")) for each in probe.entries("tools/list")]
     total = sum(tokens for tokens, _ in sizes)
     largest = max(sizes, default=(0, ""), key=lambda each: each[0])
     expect(
@@ -645,9 +645,9 @@ def _size(probe: Probe) -> str:
 
 @check("a list has the same order each time", None, "M:TOOL-3", must=False)
 def _order(probe: Probe) -> None:
-    first = [entry.get("name") for entry in probe.listed("tools/list")]
+    first = [entry.get("name") for entry in probe.entries("tools/list")]
     probe._lists.clear()
-    again = [entry.get("name") for entry in probe.listed("tools/list")]
+    again = [entry.get("name") for entry in probe.entries("tools/list")]
     expect(first == again, f"{first!r:.100}, then {again!r:.100}")
 
 
@@ -769,7 +769,7 @@ refused(
 
 @check("the content of a resource has its URI, and is text or a blob", "RES-06", "M:RES-5")
 def _contents(probe: Probe) -> str:
-    listed = probe.listed("resources/list")
+    listed = probe.entries("resources/list")
     if not listed:
         raise NotApplicable("the server lists no resource")
     found = probe.result("resources/read", {"uri": listed[0].get("uri")})
@@ -788,7 +788,7 @@ def _called(probe: Probe) -> str:
         and all(isinstance(block, dict) and "type" in block for block in content),
         f"content must be a list of objects with a type, but is {content!r:.100}",
     )
-    tool: Any = next((each for each in probe.listed("tools/list") if each.get("name") == name), {})
+    tool: Any = next((each for each in probe.entries("tools/list") if each.get("name") == name), {})
     if "outputSchema" in tool and not found.get("isError"):
         with suppress(ValueError, ImportError):  # the check of the schema reports this
             check_value = compile_peer_check(tool["outputSchema"], where="outputSchema")

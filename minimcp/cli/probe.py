@@ -550,7 +550,7 @@ class Probe:
             raise Failed(f"afterwards the server answers with {reply}")
         return "the server still answers"
 
-    def listed(self, method: str) -> list[Any]:
+    def entries(self, method: str) -> list[Any]:
         """Return the entries of a list, from all of its pages.
 
         Raises:

@@ -38,6 +38,35 @@ EXIT_CODES = (
 # ignore it.
 HEADER = b"# mypy: ignore-errors\n# ruff: noqa\n"
 
+# The module of a copy for one role that reports the import of a module that the copy lacks.
+LEFT_OUT = "left_out.py"
+
+IMPORT_LEFT_OUT = (
+    b"\nfrom . import left_out as _left_out  # reports the imports of missing modules\n"
+)
+
+LEFT_OUT_SOURCE = '''"""The modules that this copy of minimcp lacks. Their import says how to get them."""
+
+import sys
+
+PACKAGE = __name__.rpartition(".")[0] + "."
+HINTS = {}
+
+
+class Finder:
+    """Python asks it for modules that no other finder knows."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        """Raise ImportError if this copy lacks the module."""
+        if name.startswith(PACKAGE) and name[len(PACKAGE) :] in HINTS:
+            hint = HINTS[name[len(PACKAGE) :]]
+            raise ImportError(f"{name} is not in this copy: {hint}", name=name)
+
+
+sys.meta_path.append(Finder)
+'''
+
 NO_FILE = b"not a plain file"
 
 # Suffixes of data files that a copy includes.
@@ -207,8 +236,8 @@ def own_files(role: Role = EVERYTHING) -> dict[str, bytes]:
     """Return the files for a copy of the running package, by path.
 
     Args:
-        role: The role and features of the copy. A module that is left out raises an ImportError
-            that says how to get it.
+        role: The role and features of the copy. The import of a module that is left out raises an
+            ImportError that says how to get it; see `LEFT_OUT`.
 
     Raises:
         UsageError: The package is not in a folder (but in an archive), or is itself a copy that was
@@ -229,23 +258,33 @@ def own_files(role: Role = EVERYTHING) -> dict[str, bytes]:
         package = Package(modules)
         needed = package.needed(role.only, role.features)
         left_out = package.left_out(role.only, needed)
-        stubs = {path: _stub(hint) for path, hint in left_out.items()}
         for path in left_out:
-            needed.add(f"{path.split('/')[0]}/__init__.py")
+            if not path.endswith("/__init__.py"):
+                needed.add(f"{path.split('/')[0]}/__init__.py")
         files = {
             path: data
             for path, data in files.items()
             if path in needed or path in ALWAYS or _is_data_of(path, needed)
         }
-        files.update(stubs)
+        files["__init__.py"] += IMPORT_LEFT_OUT
+        files[LEFT_OUT] = _left_out(left_out)
     return {
         path: HEADER + data.removeprefix(HEADER) if path.endswith(".py") else data
         for path, data in sorted(files.items())
     }
 
 
-def _stub(hint: str) -> bytes:
-    return f'raise ImportError(f"{{__name__}} is not in this copy: {hint}")\n'.encode()
+def _left_out(hints: Mapping[str, str]) -> bytes:
+    """Return the module of a copy that reports the import of a module that the copy lacks.
+
+    Args:
+        hints: For the path of each missing module, how to get it.
+    """
+    rows = []
+    for path, hint in sorted(hints.items()):
+        name = path[: -len(".py")].replace("/", ".")
+        rows.append(f"    {name.removesuffix('.__init__')!r}: {hint!r},\n")
+    return LEFT_OUT_SOURCE.replace("HINTS = {}", f"HINTS = {{\n{''.join(rows)}}}").encode()
 
 
 def _is_data_of(path: str, modules: set[str]) -> bool:

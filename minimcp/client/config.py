@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Mapping, NamedTuple, Optional, Union
 
 from ..log import logger
-from ..schema.mismatch import described, listed, nearest
+from ..schema.mismatch import described, join_words, nearest
 from ..stdio.child import StdioServer
 from .session import require_type
 
@@ -200,7 +200,7 @@ class Servers:
         if name not in self.table:
             near = nearest(name, self.table)
             meant = f", did you mean {near!r}?" if near else ":"
-            known = listed(map(repr, self.table), "and") if self.table else "none"
+            known = join_words(map(repr, self.table), "and") if self.table else "none"
             raise ValueError(
                 f"{self.where or 'the config'} has no server {name!r}{meant} it has {known}"
             )
@@ -303,7 +303,7 @@ def _file(path: str) -> Mapping[str, Any]:
     if not found and _are_servers(whole):  # a plugin's .mcp.json has them at the top
         return {name: entry for name, entry in whole.items() if not name.startswith("$")}
     if len(found) != 1:
-        problem = f"but has {listed(found, 'and')}" if found else "but has neither"
+        problem = f"but has {join_words(found, 'and')}" if found else "but has neither"
         also = " (in Zed context_servers, in Codex mcp_servers)"
         raise ValueError(f"{path}: must have {' or '.join(TABLES[:2])}{also}, {problem}")
     whole_path = os.path.abspath(path).replace(os.sep, "/")
@@ -407,7 +407,7 @@ class _Reader:
             )
         named = entry.get("type", "http" if urls else "stdio")
         if not isinstance(named, str) or named not in REMOTE:
-            raise ValueError(f"type: must be {listed(REMOTE)}, not {described(named)}")
+            raise ValueError(f"type: must be {join_words(REMOTE)}, not {described(named)}")
         url = urls[0] if urls else "url"
         needed, other = (url, "command") if REMOTE[named] else ("command", url)
         if other in entry:

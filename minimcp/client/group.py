@@ -34,7 +34,7 @@ from ..errors import (
     RequestTimeout,
 )
 from ..log import logger
-from ..schema.mismatch import listed, nearest
+from ..schema.mismatch import join_words, nearest
 from ..text import printable
 from ..types import CallToolResult, Tool
 from .calls import DEFAULT, Seconds
@@ -89,7 +89,7 @@ class Clients(dict[str, Client]):
     def __missing__(self, name: str) -> Client:
         if name in self._failed:
             raise KeyError(f"{name} did not start: {self._failed[name]}")
-        known = listed(self, "and") if self else "no server"
+        known = join_words(self, "and") if self else "no server"
         raise KeyError(f"{name}: the group has {known}")
 
 
@@ -421,8 +421,8 @@ class Group:
         meant = nearest(server, servers)
         if not near and meant is not None:
             near = [f"{meant}{self._separator}{tool}"]
-        guess = f", did you mean {listed(near[:MAX_GUESSES])}? Its" if near else ": its"
-        known = listed(servers, "and") if servers else "none"
+        guess = f", did you mean {join_words(near[:MAX_GUESSES])}? Its" if near else ": its"
+        known = join_words(servers, "and") if servers else "none"
         return f"{guess} names have the form server{self._separator}tool, its servers are {known}"
 
     def close(self) -> None:
@@ -442,7 +442,7 @@ class Group:
         self.close()
 
     def __repr__(self) -> str:
-        names = listed(self.clients, "and") if self.clients else "none"
+        names = join_words(self.clients, "and") if self.clients else "none"
         return f"<Group of {names}, {len(self.errors)} errors>"
 
 
@@ -524,7 +524,7 @@ def _offers(tools: Any, servers: Servers) -> Callable[[str, str], bool]:
     for server, names in tools.items():
         if server not in servers:
             raise ValueError(
-                f"tools has {server!r}: the servers are {listed(servers.table, 'and')}"
+                f"tools has {server!r}: the servers are {join_words(servers.table, 'and')}"
             )
         if isinstance(names, str) or not all(isinstance(each, str) for each in names):
             raise TypeError(f"tools[{server!r}] must be a list of names, not {names!r:.60}")

@@ -375,7 +375,7 @@ class CallbackThread:
         with self._lock:
             if self._closed:
                 return
-            self.waiting.offer(callback, size)
+            self.waiting.add(callback, size)
             if not self._has_thread:
                 self._has_thread = True
                 try:

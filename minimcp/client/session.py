@@ -271,7 +271,7 @@ class ClientSession(ConnectionRole):
         on_item = None if on_progress is None else progress_reader(on_progress)
         make_params = partial(self.add_envelope, params, on_progress=on_progress)
         try:
-            call = self.calls.start(method, make_params, on_item, deadline=deadline)
+            call = self.calls.send(method, make_params, on_item, deadline=deadline)
         except (TypeError, ValueError) as error:
             raise explained(method, params, error) from None
         return self._wait(call, params, deadline, cancel)
@@ -314,7 +314,7 @@ class ClientSession(ConnectionRole):
             requests = [
                 (method, partial(self.add_envelope, one, on_progress=reports)) for one in params
             ]
-            calls = self.calls.start_all(requests, deadline=deadline)
+            calls = self.calls.send_all(requests, deadline=deadline)
         except (TypeError, ValueError) as error:
             problems = (explained(method, one, error) for one in params)
             raise next((problem for problem in problems if problem is not error), error) from None
@@ -387,7 +387,7 @@ class ClientSession(ConnectionRole):
                 self.streams.pop(id, None)
 
         try:
-            call = self.calls.start(method, make_params)
+            call = self.calls.send(method, make_params)
             call.stays_open = True
         except BaseException:
             forget()

@@ -67,7 +67,7 @@ def ask_peer(
         wait_until_initialized(incoming)
         incoming.check()
         requests = [(method, lambda id, params=params: params) for method, params in questions]
-        pending = calls.start_all(requests)
+        pending = calls.send_all(requests)
         incoming.questions += [(calls, call) for call in pending]
         incoming.sink.asking()  # raises if `end_questions` was called before `questions` was set
         deadline = Deadline(seconds)

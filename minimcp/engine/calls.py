@@ -128,7 +128,7 @@ class Calls:
         send: Writes a line and returns True, or returns False if the deadline passed. Raises
             ConnectionLost.
         post: Enqueues a line for another thread. Never blocks.
-        remark: Returns text that is appended to the message of a timeout, or an empty string.
+        timeout_note: Returns text that is appended to the message of a timeout, or an empty string.
         ids: The ids of the requests; None counts from 1.
     """
 
@@ -137,13 +137,13 @@ class Calls:
         name: str,
         send: Callable[[bytes, Deadline], bool],
         post: Callable[[bytes], object],
-        remark: Callable[[], str] = str,
+        timeout_note: Callable[[], str] = str,
         ids: Optional[Iterator[Id]] = None,
     ) -> None:
         self.name = name
         self._send = send
         self._post = post
-        self._remark = remark
+        self._timeout_note = timeout_note
         self._table: dict[Id, PendingCall] = {}
         self._ids: Iterator[Id] = count(1) if ids is None else ids
         self._causes: list[BaseException] = []
@@ -206,7 +206,7 @@ class Calls:
             return None
         call.deadline.progressed()
         if call.on_item is not None:
-            call.queue.offer(params, size)
+            call.queue.add(params, size)
         return call
 
     def pending(self) -> list[PendingCall]:
@@ -236,7 +236,7 @@ class Calls:
 
     # ------------------------------------------------------------ one call
 
-    def start(
+    def send(
         self,
         method: str,
         make_params: MakeParams,
@@ -261,16 +261,16 @@ class Calls:
 
         Blocks while the send queue is full. If the deadline passes first, the call times out.
         """
-        return self.start_all([(method, make_params)], on_item, deadline=deadline)[0]
+        return self.send_all([(method, make_params)], on_item, deadline=deadline)[0]
 
-    def start_all(
+    def send_all(
         self,
         requests: Sequence[tuple[str, MakeParams]],
         on_item: OnItem = None,
         *,
         deadline: Deadline = NEVER,
     ) -> list[PendingCall]:
-        """Send several requests in one write; see `start`.
+        """Send several requests in one write; see `send`.
 
         If one of them cannot be encoded as JSON, nothing is sent.
         """
@@ -321,7 +321,7 @@ class Calls:
             call: The request.
             deadline: When to time out. The peer is notified.
             about: The name of the tool, or another detail for the message of a timeout.
-            group: Requests from the same call of `start_all`. If one of them fails, the wait ends
+            group: Requests from the same call of `send_all`. If one of them fails, the wait ends
                 with the outcome of that request.
 
         Returns:
@@ -403,7 +403,7 @@ class Calls:
         """End a call whose deadline has passed; see `wait` and `end`. Never blocks."""
         called = f"{call.method} {about[:100]!r}" if isinstance(about, str) else call.method
         reason = call.deadline.reason
-        error = RequestTimeout(f"{self.name}: {called}: {reason}{self._remark()}")
+        error = RequestTimeout(f"{self.name}: {called}: {reason}{self._timeout_note()}")
         self.end(call, error, notify=notify)
 
     def close(self, cause: BaseException) -> bytes:

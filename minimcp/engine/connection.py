@@ -434,7 +434,7 @@ class Connection(Sink, Pinged):
         self._role = role
         self._trace = trace
         self.writer = Writer(transport, self.limits, self.pool, self._write_failed, trace)
-        self.calls = Calls(self.name, self.writer.send, self.post, lambda: self.remark)
+        self.calls = Calls(self.name, self.writer.send, self.post, lambda: self.invalid_line_note)
         on_finished = getattr(role.server, "on_finished", None)
         self.requests = RunningRequests(
             self.limits, cap, until_answered=role.server is None, on_finished=on_finished
@@ -449,7 +449,7 @@ class Connection(Sink, Pinged):
         self._closing = False
         # Makes a second thread in `close` wait until the first one has enqueued the cancellations.
         self._farewell_lock = threading.Lock()
-        self.remark = ""
+        self.invalid_line_note = ""
         self._invalid_lines = 0
         renewed_in_fork.add(self)
 
@@ -594,7 +594,7 @@ class Connection(Sink, Pinged):
             return
         shown = one_line(text)
         self._invalid_lines += 1
-        self.remark = f"; it wrote a line that is not a message: {shown}"
+        self.invalid_line_note = f"; it wrote a line that is not a message: {shown}"
         report = log.warning if self._invalid_lines <= MAX_WARNINGS else log.debug
         advice = "" if frame[:1] in b"[{" else f"; {PRINTED}"
         report("<-- a line that is not a message (%s%s): %s", broken.reason, advice, shown)
@@ -671,7 +671,7 @@ class Connection(Sink, Pinged):
         if self._closing:
             cause = ConnectionLost(f"{self.name}: closed")
         else:
-            cause = self.transport.loss(reason + self.remark)
+            cause = self.transport.loss(reason + self.invalid_line_note)
         self.calls.close(cause)  # Rule 4: all calls end with this cause.
         self._has_read_all.set()
         try:

@@ -89,7 +89,7 @@ class Dispatcher:
                 peer.principal = getattr(headers, "principal", None)
                 peer.headers = headers
             server = self._role.server
-            start(IncomingRequest(message, peer, route, sink, size, server, headers, batch), run)
+            accept(IncomingRequest(message, peer, route, sink, size, server, headers, batch), run)
         except RpcError as error:
             if batch is not None:
                 raise
@@ -132,7 +132,7 @@ class Dispatcher:
         )
 
 
-def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
+def accept(incoming: IncomingRequest, run: Run, key: object = None) -> None:
     """Add a request to the table of its sink, and run it as its route says.
 
     Args:
@@ -155,7 +155,7 @@ def start(incoming: IncomingRequest, run: Run, key: object = None) -> None:
         incoming.route = route
     if route.immediate:
         incoming.run()
-    elif route.start is not None:
-        incoming.start()
+    elif route.enqueue is not None:
+        incoming.enqueue()
     else:
         run(incoming.run)

@@ -79,7 +79,7 @@ class Route(NamedTuple):
     # Starts the request on a thread of its own choice; None runs it in the pool. It is called by
     # the thread that received the request, so it must not block. If it raises an RpcError, that
     # error is the response.
-    start: Optional[Callable[[IncomingRequest], None]] = None
+    enqueue: Optional[Callable[[IncomingRequest], None]] = None
 
     # Returns the route to use instead of this one. It is called before the request is run. None
     # means that every request uses this route.
@@ -328,10 +328,10 @@ class IncomingRequest:
         other.context = self.context
         other.token.on_cancel(lambda: self.token.cancel(other.token.reason))
 
-    def admit(
+    def reserve(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
     ) -> Optional[Place]:
-        """Count one unit of a resource in the client's share; see `CountedClient.admit`.
+        """Count one unit of a resource in the client's share; see `CountedClient.reserve`.
 
         Return None over stdio, where nothing is counted.
 
@@ -342,7 +342,7 @@ class IncomingRequest:
         if client is None:
             return None
         try:
-            return client.admit(kind, most, close_idle)
+            return client.reserve(kind, most, close_idle)
         except InternalError as error:  # a ShareExceeded
             self.retry_after = getattr(error, "retry_after", None)
             raise
@@ -414,14 +414,14 @@ class IncomingRequest:
             line = self._failed(error)
         return self.sink.respond(self, line, wait)
 
-    def start(self) -> None:
-        """Call the `start` function of the route.
+    def enqueue(self) -> None:
+        """Call the `enqueue` function of the route.
 
         If it raises an RpcError, respond with that error.
         """
-        assert self.route.start is not None
+        assert self.route.enqueue is not None
         try:
-            self.route.start(self)
+            self.route.enqueue(self)
         except RpcError as error:
             self.refuse(error)
 

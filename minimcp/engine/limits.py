@@ -107,8 +107,8 @@ class Limits(FrozenRecord):
 class BoundedQueue(SimpleQueue[Any]):
     """A queue of items for one thread that may be slower. It drops the oldest items. Thread-safe.
 
-    The items of `offer` are in ``offered``, and `take` returns them. The queue itself contains
-    signals: `offer` puts `SIGNAL` if ``offered`` was empty. So a thread that is behind is not woken
+    The items that were added are in ``queued``, and `take` returns them. The queue itself contains
+    signals: `add` puts `SIGNAL` if ``queued`` was empty. So a thread that is behind is not woken
     for each item. What is added by `put` is never dropped.
 
     Args:
@@ -117,7 +117,7 @@ class BoundedQueue(SimpleQueue[Any]):
         max_bytes: Maximum size of the items, in bytes.
 
     Attributes:
-        offered: The items that are queued, each with its size.
+        queued: The items that are queued, each with its size.
     """
 
     SIGNAL = True
@@ -127,7 +127,7 @@ class BoundedQueue(SimpleQueue[Any]):
         self._name = items
         self._max_items = max_items
         self.max_bytes = max_bytes
-        self.offered: deque[tuple[Any, int]] = deque()
+        self.queued: deque[tuple[Any, int]] = deque()
         # The bytes of all items that were added and not dropped, and of all items that were taken.
         # Only the thread that takes items writes the second number.
         self._added = 0
@@ -140,26 +140,26 @@ class BoundedQueue(SimpleQueue[Any]):
         """Size of the queued items, in bytes."""
         return self._added - self._taken
 
-    def offer(self, item: Any, size: int) -> None:
+    def add(self, item: Any, size: int) -> None:
         """Add an item, given its size in bytes, and drop old items above the limits."""
         self._lock.acquire()  # not a `with` block, which takes three times as long
         try:
             fits = size <= self.max_bytes
             if fits:
-                self.offered.append((item, size))
+                self.queued.append((item, size))
                 self._added += size
-            if not fits or self.bytes > self.max_bytes or len(self.offered) > self._max_items:
+            if not fits or self.bytes > self.max_bytes or len(self.queued) > self._max_items:
                 self._drop()
         finally:
             self._lock.release()
-        if len(self.offered) == 1:
+        if len(self.queued) == 1:
             self.put(self.SIGNAL)
 
     def _drop(self) -> None:
         """Drop the oldest items above the limits. The caller holds the lock."""
         with suppress(IndexError):  # another thread may take the last item
-            while self.bytes > self.max_bytes or len(self.offered) > self._max_items:
-                self._added -= self.offered.popleft()[1]
+            while self.bytes > self.max_bytes or len(self.queued) > self._max_items:
+                self._added -= self.queued.popleft()[1]
         if not self._warned:
             self._warned = True
             log.warning(
@@ -173,7 +173,7 @@ class BoundedQueue(SimpleQueue[Any]):
     def take(self) -> Any:
         """Remove and return the oldest item; None if there is none. Never blocks."""
         try:
-            item, size = self.offered.popleft()
+            item, size = self.queued.popleft()
         except IndexError:
             return None
         self._taken += size

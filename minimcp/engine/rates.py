@@ -45,7 +45,7 @@ class Rate:
         self._interval = int(min(_NANOSECONDS / per_second, 1e30))
         self._tolerance = int(min(_NANOSECONDS * (burst - 1) / per_second, 1e30))
 
-    def admit(self, full_at: int, now: int) -> tuple[int, float]:
+    def take(self, full_at: int, now: int) -> tuple[int, float]:
         """Take a token from a bucket if it has one.
 
         Args:
@@ -93,7 +93,7 @@ class RateLimiter:
         """
         with self._lock:
             now = round(self._clock() * _NANOSECONDS)
-            full_at, wait = self._rate.admit(self._full_at.pop(client, now), now)
+            full_at, wait = self._rate.take(self._full_at.pop(client, now), now)
             self._full_at[client] = full_at
             self._forget(now)
         return wait
@@ -218,7 +218,7 @@ class NotificationRate:
         The caller holds the lock.
         """
         now = round(self._clock() * _NANOSECONDS)
-        self._full_at, wait = self._rate.admit(self._full_at, now)
+        self._full_at, wait = self._rate.take(self._full_at, now)
         return wait
 
     def _due(self) -> None:

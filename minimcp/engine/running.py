@@ -184,7 +184,7 @@ class RunningRequests:
         self._unmeasured = max(UNMEASURED_BYTES, self._max_queued * UNMEASURED_FRACTION)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
-        # Counts a request towards the share of its client (`CountedClient.admit`). None counts
+        # Counts a request towards the share of its client (`CountedClient.reserve`). None counts
         # nothing.
         self.reserve_place: Optional[Callable[[], Place]] = None
         self._table: dict[object, Tracked] = {}

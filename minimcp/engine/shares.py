@@ -100,7 +100,7 @@ class CountedClient:
         names = (*self.names, *self._shares.names_of(None, session, None))
         return CountedClient(self._shares, names, self)
 
-    def admit(
+    def reserve(
         self, kind: str, most: Optional[int], close_idle: Optional[Callable[[], bool]] = None
     ) -> Place:
         """Give the client one more place, which it occupies until `Place.leave`.
@@ -121,7 +121,7 @@ class CountedClient:
         return place
 
     def move(self, place: Place, most: Optional[int]) -> None:
-        """Move a place of another client to this one; see `admit`.
+        """Move a place of another client to this one; see `reserve`.
 
         Raises:
             ShareExceeded: The client uses its whole share. The place keeps its old names.
@@ -280,7 +280,7 @@ class Shares:
     # ------------------------------------------------------------ counting
 
     def count(self, place: Place, most: int, names: Sequence[Name]) -> None:
-        """Move a place to a client with these names; see `CountedClient.admit`.
+        """Move a place to a client with these names; see `CountedClient.reserve`.
 
         Raises:
             ShareExceeded: The client uses its whole share. The place keeps its old names.

@@ -78,7 +78,7 @@ class App(Readable):
                 f"the app {uri!r} returned {type(value).__name__}: return the page as a str"
             )
         page = _SCRIPT.sub(lambda found: f"<script>\n{script()}</script>", value)
-        ui = (self.listing.meta or {}).get("ui")
+        ui = (self.definition.meta or {}).get("ui")
         return ReadResourceResult(
             [TextResourceContents(uri, page, MIME_TYPE, {"ui": ui} if ui else None)]
         )
@@ -115,7 +115,7 @@ class Apps(Extension):
         super().install(server)
         self._config.feature("resources")
 
-    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Json]:
+    def entry_meta(self, kind: str, name: str, options: Mapping[str, Any]) -> dict[str, Json]:
         """Return ``ui`` for the ``_meta`` of a tool or a page."""
         owner = f"{kind} {name!r}"
         members = self._of_tool(owner, options) if kind == "tool" else _of_page(owner, options)

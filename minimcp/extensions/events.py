@@ -435,21 +435,21 @@ class Events(Extension):
         before = position_of(LIST, incoming.request.params)
         names = sorted(name for name in list(self._kinds) if name > before)
         size = self._config.page_size or len(names) or 1
-        result: dict[str, Json] = {"events": [self._listing(name) for name in names[:size]]}
+        result: dict[str, Json] = {"events": [self._definition(name) for name in names[:size]]}
         if len(names) > size:
             result["nextCursor"] = cursor_at(LIST, names[size - 1])
         return self._finalized(result, incoming)
 
-    def _listing(self, name: str) -> dict[str, Json]:
+    def _definition(self, name: str) -> dict[str, Json]:
         kind = self._kinds[name]
-        listing: dict[str, Json] = {
+        definition: dict[str, Json] = {
             "name": name,
             "description": kind.description or name,
             "delivery": self._modes_of(kind),
             "inputSchema": kind.input_schema,
             "payloadSchema": kind.payload_schema,
         }
-        return listing if kind.meta is None else {**listing, "_meta": kind.meta}
+        return definition if kind.meta is None else {**definition, "_meta": kind.meta}
 
     def _finalized(self, result: dict[str, Json], incoming: IncomingRequest) -> dict[str, Json]:
         """Return a result with the members that the revision requires."""

@@ -176,10 +176,10 @@ class TaskRequest(IncomingRequest):
         self.notified_version = 0
         self.asker = _TaskChannel(self, before)
 
-    def start(self) -> None:
+    def enqueue(self) -> None:
         """Run the handler here, or on the executor of its tool. Never raises."""
         try:
-            (self.route.start or TaskRequest.run)(self)
+            (self.route.enqueue or TaskRequest.run)(self)
         except BaseException as error:  # the executor cannot start a thread
             self.refuse(error)
 
@@ -581,7 +581,7 @@ class TaskRunner:
             most = self._max_tasks
             if self._limits.requests is not None:  # it also bounds running tasks
                 most = min(most, self._limits.requests)
-            running.place = incoming.admit("tasks", most)
+            running.place = incoming.reserve("tasks", most)
             self._hold_lease()
             self.store.put(key, to_json(record).encode(), ttl, expect=0)
         except BaseException:
@@ -655,7 +655,7 @@ class TaskRunner:
                 except InternalError:
                     return  # too many are running; the next one that ends calls this again
                 task = self._waiting.popleft()
-                task.workers.submit(task.start)
+                task.workers.submit(task.enqueue)
 
     def finish(self, running: TaskRequest, line: bytes) -> None:
         """Store the result of a task whose handler has ended.

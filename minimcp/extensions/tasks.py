@@ -112,8 +112,8 @@ class Tasks(TaskRunner, Extension):
         if revision.tasks == "extension":
             return super().declare(revision, principal)
         if revision.tasks == "core":
-            listing: dict[str, Json] = {} if principal is None else {"list": {}}
-            tasks = {**listing, "cancel": {}, "requests": {"tools": {"call": {}}}}
+            list_capability: dict[str, Json] = {} if principal is None else {"list": {}}
+            tasks = {**list_capability, "cancel": {}, "requests": {"tools": {"call": {}}}}
             return {"tasks": tasks, "extensions": None}
         return {}
 
@@ -127,7 +127,7 @@ class Tasks(TaskRunner, Extension):
             raise MethodNotFound(f"Method not found: {method}")
         return route
 
-    def offer(self, entry: Any) -> None:
+    def adapt(self, entry: Any) -> None:
         """State in the list whether a tool may run as a task."""
         task = entry.options.get("task")
         if task is not None:

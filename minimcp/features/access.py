@@ -115,12 +115,12 @@ class Access(Feature):
         """Return whether a function computes the scopes of an entry."""
         return callable(entry.options["scopes"])
 
-    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
+    def entry_meta(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
         """Reject content that needs scopes and may be shared with other users."""
         _refuse_public(kind, name, options, "scopes")
         return {}
 
-    def offer(self, entry: Any) -> None:
+    def adapt(self, entry: Any) -> None:
         """Check the parameters of a function that computes scopes."""
         scopes = entry.options.get("scopes")
         if callable(scopes):
@@ -331,7 +331,7 @@ class Visibility(Feature):
         self._config = config
         registry.feature("access")  # over HTTP, it decides before the response begins
         if config.visible is not None or self._lists_usable:
-            self.listing("", "", {})
+            self.entry_meta("", "", {})
 
     def uses(self, entry: RegisteredEntry) -> bool:
         """Return whether an entry may be hidden from some callers."""
@@ -343,7 +343,7 @@ class Visibility(Feature):
         """Return whether a function decides about the visibility of an entry."""
         return any(_visible_functions(entry))
 
-    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
+    def entry_meta(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
         """Reject lists and content that depend on the caller and may be shared with others."""
         visible = options.get("visible") or self._config.visible
         if (visible or self._lists_usable) and self._config.list_cache_scope == "public":
@@ -354,7 +354,7 @@ class Visibility(Feature):
         _refuse_public(kind, name, {**options, "visible": visible}, "visible")
         return {}
 
-    def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
+    def is_listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
         """Return whether the caller may see an entry. An exception of a function counts as
         False."""
         is_list = request.request.method in LIST_METHODS
@@ -407,7 +407,7 @@ def page_for(table: Table[Any], incoming: IncomingRequest) -> str:
         text = pages.pop(key, None)
         if text is None:
             end = start + size
-            items = [each.listed(revision) for each in shown[start:end]]
+            items = [each.to_wire(revision) for each in shown[start:end]]
             text = f'{{"{table.member}":{to_json(items)}'
             if end < len(shown):
                 cursor = f"{table.member}:{end}:{names[end - 1]}"

@@ -54,8 +54,8 @@ class Executor:
         self._queue: dict[object, IncomingRequest] = {}
         self._changed = threading.Condition()
 
-    def start(self, incoming: IncomingRequest) -> None:
-        """Queue a request or reject it. This is the ``start`` of a `Route`. Never blocks."""
+    def enqueue(self, incoming: IncomingRequest) -> None:
+        """Queue a request or reject it. This is the ``enqueue`` of a `Route`. Never blocks."""
         try:
             incoming.sink.requests.advance(incoming, BEGIN)
         except RpcError as error:
@@ -76,7 +76,7 @@ class Executor:
 
     def route_to(self, handle: Handler) -> Route:
         """Return the route of a handler that runs on this executor."""
-        return Route(handle, start=self.start)
+        return Route(handle, enqueue=self.enqueue)
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         """Note that a request was queued. The caller holds `_changed`."""
@@ -222,7 +222,7 @@ class Main(Executor):
 
     def route_to(self, handle: Handler) -> Route:
         """Return a route to the `Main` of the server that serves the request."""
-        return Route(handle, start=_start_in_main)
+        return Route(handle, enqueue=_enqueue_in_main)
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
         self._changed.notify_all()
@@ -304,8 +304,8 @@ class Main(Executor):
         self.wake()
 
 
-def _start_in_main(incoming: IncomingRequest) -> None:
-    incoming.server.feature("executors").main.start(incoming)
+def _enqueue_in_main(incoming: IncomingRequest) -> None:
+    incoming.server.feature("executors").main.enqueue(incoming)
     incoming.server.wake_main()
 
 

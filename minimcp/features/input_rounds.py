@@ -407,7 +407,7 @@ def _responses(incoming: IncomingRequest) -> Mapping[str, Json]:
 def retry_route(find_route: Callable[[], Route], request: Request, peer: Peer) -> Route:
     """Return the route of a request with a ``requestState``.
 
-    If a waiting handler may accept the answers, the start function of the route decides that.
+    If a waiting handler may accept the answers, the `enqueue` function of the route decides that.
 
     Args:
         find_route: Finds the route that runs the handler.
@@ -417,14 +417,14 @@ def retry_route(find_route: Callable[[], Route], request: Request, peer: Peer) -
     alone = not peer.revision.handshake and request.method in peer.revision.asking_methods
     if not alone or request.params["requestState"] is None:
         return find_route()
-    start: Any = partial(resume_or_run, find_route)
-    return Route(start, start=start)
+    handle: Any = partial(resume_or_run, find_route)
+    return Route(handle, enqueue=handle)
 
 
 def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> None:
     """Pass the answers to the handler that waits for them. If none waits, run the handler again.
 
-    This is the ``start`` of the route of a retry over stdio or in memory.
+    This is the ``enqueue`` of the route of a retry over stdio or in memory.
 
     Args:
         find_route: Finds the route that runs the handler.
@@ -448,10 +448,10 @@ def resume_or_run(find_route: Callable[[], Route], retry: IncomingRequest) -> No
     route = retry.route = find_route()
     if route.gate is not None:
         route = retry.route = route.gate(retry)
-    if route.start is None:
+    if route.enqueue is None:
         retry.sink.pool.submit(retry.run)
     else:
-        route.start(retry)
+        route.enqueue(retry)
 
 
 def end_round(

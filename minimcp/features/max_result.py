@@ -61,7 +61,7 @@ class MaxResult(Feature):
 
 def _advice(entry: RegisteredEntry) -> str:
     """Return what to do for another part of a result."""
-    known = entry.listing.input_schema.get("properties", ())
+    known = entry.definition.input_schema.get("properties", ())
     names = [f"{name!r}" for name in _PAGING if name in known]
     if not names:
         return f"call {entry.key} with arguments that select less"

@@ -115,7 +115,7 @@ def merged(table: Table[Any]) -> dict[str, Any]:
             first = items.setdefault(key, entry)
             if first is entry:
                 _load_readers(entry, config)
-                items[key] = entry.offered_by(config, prefix)
+                items[key] = entry.copy_for(config, prefix)
             elif first.origin is not entry.origin:
                 hidden = source_location(entry.function)
                 kept = source_location(first.function)

@@ -58,7 +58,7 @@ class RegisteredPrompt(TextHandler):
             PromptArgument(each.name, description=each.description or None, required=each.required)
             for each in self.signature.parameters
         ]
-        self.set_listing(Prompt, arguments=arguments)
+        self.set_definition(Prompt, arguments=arguments)
 
     def call(self, incoming: IncomingRequest) -> Any:
         """Call the function for a request.
@@ -83,7 +83,7 @@ class RegisteredPrompt(TextHandler):
                 item if isinstance(item, PromptMessage) else PromptMessage("user", item)
                 for item in items
             ]
-            value = GetPromptResult(messages, self.listing.description)
+            value = GetPromptResult(messages, self.definition.description)
         wire: dict[str, Json] = value.to_wire()
         for message, sent in zip(value.messages, wire["messages"]):
             block = message.content
@@ -94,9 +94,9 @@ class RegisteredPrompt(TextHandler):
             sent["content"] = fit(block, revision)
         return incoming.server.finalize_result(wire, revision)
 
-    def listed(self, revision: Revision) -> dict[str, Json]:
+    def to_wire(self, revision: Revision) -> dict[str, Json]:
         """Return the prompt's entry in a list, in the form of a revision."""
-        wire = keep_members(self.listing.to_wire(), revision.prompt_members)
+        wire = keep_members(self.definition.to_wire(), revision.prompt_members)
         wire["arguments"] = [
             keep_members(each, revision.argument_members) for each in wire["arguments"]
         ]

@@ -135,7 +135,7 @@ class CallRate(Feature):
                     full_at = int(entry.value)
                 elif entry is not None:
                     report_unreadable(key)
-                full_at, wait = rate.admit(full_at, now)
+                full_at, wait = rate.take(full_at, now)
                 if wait:
                     return wait
                 seconds = (full_at - now) / 1e9

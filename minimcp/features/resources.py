@@ -83,9 +83,9 @@ class Readable(TextHandler):
         )
         members = {"mime_type": options.get("mime_type"), "annotations": hints}
         if self.template is None:
-            self.set_listing(types.Resource, uri=uri, size=options.get("size"), **members)
+            self.set_definition(types.Resource, uri=uri, size=options.get("size"), **members)
         elif options.get("size") is None:
-            self.set_listing(types.ResourceTemplate, uri_template=uri, **members)
+            self.set_definition(types.ResourceTemplate, uri_template=uri, **members)
         else:
             raise TypeError(f"{self.owner}: a template cannot have a size: remove size=")
         ttl = options.get("ttl", 0)
@@ -140,7 +140,7 @@ class Readable(TextHandler):
     def made(self, value: Any, uri: str) -> types.ReadResourceResult:
         """Return the result for a return value. Each item has a MIME type."""
         kind = self.signature.output_kind
-        mime_type = self.listing.mime_type
+        mime_type = self.definition.mime_type
         promised = kind is None and self.signature.returns is not NOTHING
         is_list = type(value) in (list, tuple) and all(isinstance(item, CONTENTS) for item in value)
         if isinstance(value, types.ReadResourceResult):
@@ -171,10 +171,10 @@ class Readable(TextHandler):
         ]
         return made
 
-    def listed(self, revision: Revision) -> dict[str, Json]:
+    def to_wire(self, revision: Revision) -> dict[str, Json]:
         """Return the entry in a list, in the form of a revision."""
         members = revision.resource_members if self.template is None else revision.template_members
-        wire = keep_members(self.listing.to_wire(), members)
+        wire = keep_members(self.definition.to_wire(), members)
         if "annotations" in wire:
             wire["annotations"] = keep_members(wire["annotations"], revision.annotation_members)
         return wire

@@ -37,7 +37,7 @@ from .. import errors
 from ..engine.incoming import Route
 from ..engine.shares import ShareExceeded
 from ..errors import HeaderMismatch, InvalidRequest, RpcError
-from ..protocol.lifecycle import VERSION_KEY, Negotiation, Offer, Peer, PerRequest
+from ..protocol.lifecycle import VERSION_KEY, Negotiation, Peer, PerRequest, SupportedRevisions
 from ..protocol.messages import Json, Message, Notification, Request
 from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
 from ..schema.header_params import HeaderParam, from_header, plain_text
@@ -93,7 +93,7 @@ class Admission:
     """Decides what HTTP messages mean. Thread-safe if the functions that it calls are.
 
     Args:
-        offer: The revisions that the server offers.
+        supported: The revisions that the server supports.
         keeps_sessions: Whether sessions are kept for revisions with a handshake.
         find_session: Returns a session.
         make_session: Makes a session.
@@ -108,7 +108,7 @@ class Admission:
 
     def __init__(
         self,
-        offer: Offer,
+        supported: SupportedRevisions,
         *,
         keeps_sessions: bool,
         find_session: FindSession,
@@ -119,7 +119,7 @@ class Admission:
         named_by: Mapping[str, tuple[str, str]],
         header_params: Callable[[Request], Sequence[HeaderParam]],
     ) -> None:
-        self._offer = offer
+        self._supported = supported
         self._keeps_sessions = keeps_sessions
         self._find_session = find_session
         self._make_session = make_session
@@ -128,12 +128,12 @@ class Admission:
         self._check_access = check_access
         self._named_by = named_by
         self._header_params = header_params
-        self._stateless = Negotiation(offer)
+        self._stateless = Negotiation(supported)
         # The revision of a message in no session whose header does not name one.
         self._assumed: Optional[Revision] = None
-        if offer.handshakes:
-            is_offered = WITHOUT_HEADER in offer.handshakes
-            self._assumed = WITHOUT_HEADER if is_offered else offer.handshakes[-1]
+        if supported.handshakes:
+            is_supported = WITHOUT_HEADER in supported.handshakes
+            self._assumed = WITHOUT_HEADER if is_supported else supported.handshakes[-1]
 
     def methods(self, headers: Headers, streams: bool) -> Mapping[str, tuple[str, ...]]:
         """Return the methods that a client may use, each with the types of its responses.
@@ -146,8 +146,8 @@ class Admission:
         version = headers.get(VERSION_HEADER)
         if (
             self._keeps_sessions
-            and self._offer.handshakes
-            and version not in self._offer.per_request
+            and self._supported.handshakes
+            and version not in self._supported.per_request
         ):
             if streams:
                 wanted["GET"] = (MEDIA_TYPE,)
@@ -200,7 +200,7 @@ class Admission:
     def is_stateless(self, version: Optional[str]) -> bool:
         """Return whether a message with this version header (None: without it) is stateless. If
         not, it belongs to a session."""
-        if not self._offer.handshakes:
+        if not self._supported.handshakes:
             return True
         if version is None:
             return False
@@ -254,8 +254,8 @@ class Admission:
         opens = isinstance(message, Request) and message.method == "initialize"
         if version is None and not opens:
             raise HeaderMismatch(f"the header {VERSION_HEADER} is missing")
-        if version not in self._offer.per_request:
-            names = self._offer.names
+        if version not in self._supported.per_request:
+            names = self._supported.names
             said = "initialize" if version is None else one_line(version, 40)
             reason = f"this server supports {', '.join(names)}, not {said}"
             raise errors.UnsupportedRevision(reason, {"supported": names, "requested": version})
@@ -276,8 +276,8 @@ class Admission:
         """
         version = headers.get(VERSION_HEADER)
         id = one_value(headers, SESSION_HEADER) or ""
-        if version is not None and version not in self._offer.names:
-            names = ", ".join(self._offer.names)
+        if version is not None and version not in self._supported.names:
+            names = ", ".join(self._supported.names)
             raise HttpError(
                 400, f"this server does not support {one_line(version, 40)}: use {names}"
             )
@@ -316,7 +316,7 @@ class Admission:
         assert revision is not None
         if self._keeps_sessions:
             return self._make_session(headers.principal), revision
-        if not opens and revision not in self._offer.revisions:
+        if not opens and revision not in self._supported.revisions:
             raise HttpError(400, f"this server does not support {revision.name}")
         return None, revision
 
@@ -331,7 +331,7 @@ class Admission:
         """
         opens = request.method == "initialize"
         if session is None:
-            peer = Negotiation(self._offer).admit(request) if opens else Peer(revision)
+            peer = Negotiation(self._supported).admit(request) if opens else Peer(revision)
             peer.session_data = None
             return Admitted(None, peer, self._route(request, peer))
         admitted = session.role.admit(request)

@@ -312,10 +312,10 @@ class _HttpCalls(Calls):
         self._next_look = float("inf")
         self.forget_look: Callable[[], object] = int
 
-    def start_all(
+    def send_all(
         self, requests: Any, on_item: Any = None, *, deadline: Deadline = NEVER
     ) -> list[Any]:
-        """Start calls, like `Calls.start_all`.
+        """Start calls, like `Calls.send_all`.
 
         Threads of the pool send several calls. A single call is sent by the thread that waits.
         """

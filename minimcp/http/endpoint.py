@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
 from .. import errors
 from ..engine.batch import Batch, why_no_batch
-from ..engine.dispatch import Run, start
+from ..engine.dispatch import Run, accept
 from ..engine.incoming import IncomingRequest, Route
 from ..engine.limits import Limits
 from ..engine.pool import Pool, renewed_in_fork
@@ -239,7 +239,7 @@ class HttpService:
                     writer.send(response.status, response.headers, response.body)
                     return
             if self.bearer is not None:
-                headers.auth = token = self.bearer.admit(headers)
+                headers.auth = token = self.bearer.authenticate(headers)
                 headers.principal = None if token is None else token.principal
             headers.counted = self.shares.client(headers.principal, writer.address)
             self.respond(request, writer, streams)
@@ -280,7 +280,7 @@ class HttpService:
         if self.bearer is None:
             return True
         try:
-            token = self.bearer.admit(headers)
+            token = self.bearer.authenticate(headers)
             principal: Optional[str] = None if token is None else token.principal
             return principal == headers.principal
         except HttpError as error:
@@ -380,7 +380,7 @@ class Endpoint(HttpService):
         super().__init__(registry, options, bearer)
         self.path = path
         self.pool = pool
-        self._offer = registry.offer
+        self._supported = registry.supported
         self.make_role = make_role
         self._limits = limits
         self._cap = cap
@@ -394,7 +394,7 @@ class Endpoint(HttpService):
             capability = f"ext:{each.identifier}"
             named_by.update({name: (member, capability) for name, member in each.names.items()})
         self.admission = Admission(
-            registry.offer,
+            registry.supported,
             keeps_sessions=options.sessions,
             find_session=self.session_store.find,
             make_session=self.session_store.make,
@@ -516,7 +516,7 @@ class Endpoint(HttpService):
         """
         end = partial(self._end_unbegun, session)
         assert headers.counted is not None
-        session.place = headers.counted.admit("sessions", self.options.max_sessions, end)
+        session.place = headers.counted.reserve("sessions", self.options.max_sessions, end)
         self.session_store.add(session, headers)
 
     def add_session(self, session: Session) -> None:
@@ -689,7 +689,7 @@ class Endpoint(HttpService):
         is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
         require(not is_stateless, 400, "a message must be an object, not an array")
         session, revision = self.admission.sender(headers)
-        taken = self._offer.accept_batches or revision.batches
+        taken = self._supported.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
         if reason is not None:
             raise HttpError(400, reason)
@@ -761,9 +761,9 @@ class Endpoint(HttpService):
         )
         response.incoming.append(incoming)
         if not route.immediate and headers.counted is not None and headers.counted.names:
-            incoming.place = incoming.admit("requests", self._limits.requests)
+            incoming.place = incoming.reserve("requests", self._limits.requests)
         # An id may be used twice: each POST has its own response.
-        start(incoming, run, key=id(incoming))
+        accept(incoming, run, key=id(incoming))
 
     def _keep_headers(self, peer: Peer, headers: Headers) -> None:
         """Keep the headers of a session's newest request, if functions of the author decide what
@@ -855,7 +855,7 @@ class Endpoint(HttpService):
         self, response: Union[PostResponse, EventStream], client: CountedClient
     ) -> Place:
         end = partial(self._end_idle_stream, response)
-        return client.admit("streams", self._max_streams, end)
+        return client.reserve("streams", self._max_streams, end)
 
     def _end_idle_stream(self, response: Union[PostResponse, EventStream]) -> bool:
         """End a stream of change notifications if nothing is waiting to be sent on it. Return

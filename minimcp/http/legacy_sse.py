@@ -204,7 +204,7 @@ class SseServer(HttpService):
         writer.count_for(client)
         id = secrets.token_urlsafe(32)
         transport = SseTransport(writer, shown)
-        place = client.admit("streams", self._most, transport.end_idle)
+        place = client.reserve("streams", self._most, transport.end_idle)
         with self._lock:
             if self._most is not None and len(self.transports) >= self._most:
                 place.leave()
@@ -219,7 +219,7 @@ class SseServer(HttpService):
             limits = self._registry.config.limits
             in_session = client.in_session(id)
             connection.requests.reserve_place = partial(
-                in_session.admit, "requests", limits.requests
+                in_session.reserve, "requests", limits.requests
             )
             connection.pool = in_session.pool_of(connection.pool, limits.workers)
             # Last: the client may send requests from now on.

@@ -775,7 +775,7 @@ class RunningHttp:
         if self.shares is not None:
             client = self.shares.client(None, connection.address)
             try:
-                connection.place = client.admit("connections", most, connection.end_idle)
+                connection.place = client.reserve("connections", most, connection.end_idle)
             except ShareExceeded as error:
                 return rejected(error, code=None)
             connection.counted = client

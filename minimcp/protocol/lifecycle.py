@@ -240,12 +240,12 @@ class Handshake(Agreement):
     """A session that `initialize` has opened."""
 
     @classmethod
-    def opened_by(cls, params: Mapping[str, Json], offer: Offer) -> Handshake:
+    def opened_by(cls, params: Mapping[str, Json], supported: SupportedRevisions) -> Handshake:
         """Open a session in a server, given the params of `initialize`.
 
         Args:
             params: The params of the request.
-            offer: The revisions of the server.
+            supported: The revisions of the server.
 
         Raises:
             InvalidParams: A member is missing or invalid, or the server is strict and does not
@@ -253,19 +253,19 @@ class Handshake(Agreement):
             UnsupportedRevision: The server does not support any revision with a handshake.
         """
         wanted = params.get("protocolVersion")
-        refused = {"supported": offer.names, "requested": wanted}
-        if not offer.handshakes:
+        refused = {"supported": supported.names, "requested": wanted}
+        if not supported.handshakes:
             raise UnsupportedRevision(
-                f"this server does not support initialize: it supports {', '.join(offer.names)}",
+                f"this server does not support initialize: it supports {', '.join(supported.names)}",
                 refused,
             )
         if not isinstance(wanted, str):
             raise InvalidParams("protocolVersion must be a string")
         revision = next(
-            (revision for revision in offer.handshakes if revision.name == wanted),
-            offer.handshakes[-1],
+            (revision for revision in supported.handshakes if revision.name == wanted),
+            supported.handshakes[-1],
         )
-        if offer.strict_version and revision.name != wanted:
+        if supported.strict_version and revision.name != wanted:
             raise InvalidParams("Unsupported protocol version", refused)
         info = params.get("clientInfo")
         capabilities = read_capabilities(params.get("capabilities"))
@@ -395,8 +395,8 @@ class PerRequest(Agreement):
 # ---------------------------------------------------------------- a server's session
 
 
-class Offer:
-    """The revisions that a server offers on every connection.
+class SupportedRevisions:
+    """The revisions that a server supports on every connection.
 
     Args:
         revisions: The revisions, oldest first.
@@ -430,12 +430,12 @@ class Negotiation:
     Thread-safe. Only `initialize` changes the state.
 
     Attributes:
-        offer: The revisions that the server supports.
+        supported: The revisions that the server supports.
         era: The newest handshake; None before `initialize`, and for clients without sessions.
     """
 
-    def __init__(self, offer: Offer) -> None:
-        self.offer = offer
+    def __init__(self, supported: SupportedRevisions) -> None:
+        self.supported = supported
         self.era: Optional[Handshake] = None
 
     def admit(self, request: Request) -> Peer:
@@ -447,21 +447,21 @@ class Negotiation:
         Raises:
             RpcError: The request is not possible at this point, or its revision is not supported.
         """
-        offer = self.offer
+        supported = self.supported
         meta = request.params.get("_meta")
         has_metadata = type(meta) is dict and VERSION_KEY in meta
         # Without revisions that have a handshake, `initialize` with metadata is a request like any
         # other, with an unknown method. Without metadata, `opened_by` explains what is supported.
-        if request.method == "initialize" and (offer.handshakes or not has_metadata):
-            self.era = Handshake.opened_by(request.params, offer)
+        if request.method == "initialize" and (supported.handshakes or not has_metadata):
+            self.era = Handshake.opened_by(request.params, supported)
             return self.era.peer
         if has_metadata:
             return self.admit_alone(request)
         if self.era is not None:
             return self.era.peer
-        if request.method == "ping" and offer.handshakes:
-            return Peer(offer.handshakes[0])
-        if offer.per_request:
+        if request.method == "ping" and supported.handshakes:
+            return Peer(supported.handshakes[0])
+        if supported.per_request:
             return self.admit_alone(request)  # raises an error that names the missing members
         raise InvalidRequest(f"{request.method} before initialize")
 
@@ -487,9 +487,9 @@ class Negotiation:
             raise InvalidParams(f"{VERSION_KEY} must be a string")
         if type(capabilities) is not dict:
             raise InvalidParams(f"{CAPABILITIES_KEY} must be an object")
-        revision = self.offer.per_request.get(version)
+        revision = self.supported.per_request.get(version)
         if revision is None:
-            supported = [name for name in self.offer.names if name != version]
+            supported = [name for name in self.supported.names if name != version]
             data = {"supported": supported, "requested": version}
             raise UnsupportedRevision(f"this server does not support {version[:40]}", data)
         level = meta.get(LOG_LEVEL_KEY)
@@ -504,13 +504,13 @@ class Negotiation:
     @property
     def takes_batches(self) -> bool:
         """Whether the client may send an array of messages now."""
-        return self.offer.accept_batches or (self.era is not None and self.era.revision.batches)
+        return self.supported.accept_batches or (self.era is not None and self.era.revision.batches)
 
     @property
     def error_without_id(self) -> bool:
         """Whether an error omits the id if the id of the request is unreadable."""
         if self.era is None:
-            return not self.offer.handshakes
+            return not self.supported.handshakes
         return self.era.revision.error_without_id
 
 

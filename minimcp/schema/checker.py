@@ -23,7 +23,7 @@ from time import thread_time
 from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTuple, Optional
 
 from ..log import logger
-from .mismatch import MAX_KNOWN, Mismatch, cut, listed, one_of, shown_path, unknown_field
+from .mismatch import MAX_KNOWN, Mismatch, cut, join_words, one_of, shown_path, unknown_field
 from .values import JSON_TYPES, LABELS, TYPE_NAMES, frozen, has_twins
 
 log = logger("minimcp.schema")
@@ -421,7 +421,7 @@ def _type(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
 def _labels(names: Any) -> str:
     if isinstance(names, str):
         names = [names]
-    return listed([LABELS[name] for name in names] or ["a value"])
+    return join_words([LABELS[name] for name in names] or ["a value"])
 
 
 def _enum(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:
@@ -594,7 +594,7 @@ def _none_fits(value: Any, errors: list[Mismatch], run: _Run) -> Mismatch:
             tries.append(cut(str(error), 120))
         reasons = cut("; ".join(dict.fromkeys(tries)), 500)
         return Mismatch("", value, instead=f"fits none of {len(errors)} forms ({reasons})")
-    return Mismatch(cut(listed(dict.fromkeys(error.expected for error in shown)), 300), value)
+    return Mismatch(cut(join_words(dict.fromkeys(error.expected for error in shown)), 300), value)
 
 
 def _not(rule: Any, value: Any, schema: Schema, run: _Run) -> Found:

@@ -13,7 +13,7 @@ from ..log import logger
 from .annotations import kind_of, write_any
 from .checker import compile_check, compile_require
 from .kinds import Convert, Field, Kind, record_reader
-from .mismatch import Mismatch, listed
+from .mismatch import Mismatch, join_words
 from .values import JSON_TYPES, LABELS
 
 log = logger("minimcp.forms")
@@ -214,7 +214,7 @@ def _kind(field: dict[str, Any]) -> Kind:
     kind = field.get("type")
     advice = "" if {"enum", "items", "uniqueItems"}.isdisjoint(field) else _ADVICE
     if not isinstance(kind, str) or kind not in _FIELDS:
-        raise TypeError(f"a form can only have flat {listed(_FIELDS)} fields{advice}")
+        raise TypeError(f"a form can only have flat {join_words(_FIELDS)} fields{advice}")
     odd = next((word for word in field if word not in _FIELDS[kind]), None)
     if odd is not None:
         raise TypeError(f"a form's field of the type {kind} cannot have {odd!r}{advice}")

@@ -25,7 +25,7 @@ from typing import (
 )
 
 from ..record import Record
-from .mismatch import Mismatch, cut, listed, one_of, unknown_field
+from .mismatch import Mismatch, cut, join_words, one_of, unknown_field
 from .values import JSON_TYPES, LABELS, NONE_TYPE, TYPE_NAMES, frozen, has_twins, hashed_apart
 
 Convert = Callable[[Any], Any]
@@ -321,7 +321,7 @@ def union(members: Sequence[Kind]) -> Kind:
     for number in (int, float):
         by_type[number].sort(key=lambda kind: kind.exact != {number})
     by_class = {kind.writes: kind for kind in members if kind.writes is not None}
-    label = cut(listed(dict.fromkeys(kind.label for kind in members)), 200)
+    label = cut(join_words(dict.fromkeys(kind.label for kind in members)), 200)
     same = tuple(map(id, members))  # unions of the same members share their results
 
     def read(value: Any) -> Any:
@@ -453,7 +453,7 @@ def fixed(items: Sequence[Kind]) -> Kind:
     count = len(items)
     label = "an empty list"
     if items:
-        label = f"a list of {count} ({listed((kind.label for kind in items), 'and')})"
+        label = f"a list of {count} ({join_words((kind.label for kind in items), 'and')})"
 
     def read(value: Any) -> Any:
         if type(value) is not list or len(value) != count:
@@ -568,7 +568,7 @@ def record_schema(fields: Sequence[Field], *, all_required: bool = False) -> dic
 def record_label(fields: Sequence[Field]) -> str:
     """Return the description of an object with these fields in messages."""
     names = [field.name for field in fields]
-    return cut(f"an object with {listed(names, 'and')}", 120) if names else "an empty object"
+    return cut(f"an object with {join_words(names, 'and')}", 120) if names else "an empty object"
 
 
 def record_reader(fields: Sequence[Field], make: Callable[..., Any]) -> Convert:
@@ -695,7 +695,7 @@ def _unfit(fields: Sequence[Field], value: dict[str, Any]) -> Optional[Mismatch]
     if unknown is not None:
         return unknown_field(value, unknown, known, missing)
     if missing:
-        also = f" (missing too: {cut(listed(missing[1:], 'and'))})" if missing[1:] else ""
+        also = f" (missing too: {cut(join_words(missing[1:], 'and'))})" if missing[1:] else ""
         wanted = lacking[0].kind.label
         return Mismatch(wanted, instead=f"expected {wanted}, got nothing{also}").inside(missing[0])
     return None

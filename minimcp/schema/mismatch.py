@@ -46,7 +46,7 @@ def cut(text: str, limit: int = MAX_SHOWN_LENGTH) -> str:
     return text if len(text) <= limit else text[:limit] + "..."
 
 
-def listed(names: Iterable[str], last: str = "or") -> str:
+def join_words(names: Iterable[str], last: str = "or") -> str:
     """Return names as an enumeration: ``a``, ``a or b``, ``a, b or c``."""
     words = list(names)
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f" {last} {words[-1]}"
@@ -82,7 +82,7 @@ def shown_choice(value: Any) -> str:
 
 def one_of(values: Sequence[Any]) -> str:
     """Return a description of the only permitted values: ``one of 'a' or null``."""
-    shown = listed(map(shown_choice, values[:300]) if values else ["nothing"])
+    shown = join_words(map(shown_choice, values[:300]) if values else ["nothing"])
     return cut(f"one of {shown}" if len(values) > 1 else shown, 300)
 
 
@@ -188,9 +188,9 @@ def unknown_field(
         missing: The required fields that are missing, which are the likeliest to be meant.
     """
     near = nearest(name, missing or known)
-    names = listed(map(cut, islice(known, 50)), "and") if known else ""
+    names = join_words(map(cut, islice(known, 50)), "and") if known else ""
     hint = f": the fields are {cut(names, 200)}" if known else ": there are no fields"
-    hint += f"; missing: {cut(listed(map(cut, missing), 'and'))}" if missing else ""
+    hint += f"; missing: {cut(join_words(map(cut, missing), 'and'))}" if missing else ""
     hint = hint if near is None else f", did you mean {near!r}?"
     return Mismatch("", value, instead=f"unknown field {cut(name)!r}{hint}")
 

@@ -207,7 +207,7 @@ class RegisteredEntry(Protocol):
     def owner(self) -> str:
         """The entry's name in messages: "tool 'add'"."""
 
-    listing: Any
+    definition: Any
     """The wire object that describes the entry in lists."""
 
     route: Route
@@ -291,13 +291,13 @@ class Feature:
     def added(self, entry: Any) -> None:
         """Note that an entry of one of the feature's own tables was registered."""
 
-    def offer(self, entry: Any) -> None:
+    def adapt(self, entry: Any) -> None:
         """Change how an entry is served (``entry.route``), or the ``execution`` of a tool.
 
         Called for every entry of this server and of the servers that it mounts.
         """
 
-    def listing(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
+    def entry_meta(self, kind: str, name: str, options: Mapping[str, Any]) -> Mapping[str, Json]:
         """Return the members that the feature adds to the ``_meta`` of an entry.
 
         Args:
@@ -344,11 +344,11 @@ class Feature:
         return any(entry.options.get(name) is not None for name in self.options)
 
     def blocks(self, entry: RegisteredEntry) -> bool:
-        """Return whether `listed` or `before_call` may block for this entry, because they run code
+        """Return whether `is_listed` or `before_call` may block for this entry, because they run code
         of the author. Then they are never called on a reader thread."""
         return False
 
-    def listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
+    def is_listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
         """Return whether the entry appears in a list. Calls of a hidden entry fail as for an
         unknown name."""
         return True

@@ -163,7 +163,7 @@ class Registered:
         timeout: Maximum running time in seconds; None means no limit.
 
     Attributes:
-        listing: The wire object that describes the entry in lists.
+        definition: The wire object that describes the entry in lists.
         options: The options that the author gave.
         completes: Whether the entry has arguments that can be completed.
         hidden_by: The features that may hide it.
@@ -176,7 +176,7 @@ class Registered:
     # The kind of entry, for messages and as the name of its table: "prompt".
     kind: str
 
-    listing: Any = None
+    definition: Any = None
     options: Mapping[str, Any] = {}
     completes = False
     hidden_by: tuple[Feature, ...] = ()
@@ -207,21 +207,21 @@ class Registered:
     def _find_route(self) -> None:
         """Set the route, including the hooks of the features that this entry uses."""
         users = [each for each in self.config.features if each.uses(self)]
-        self.hidden_by = tuple(each for each in users if overrides(each, "listed"))
+        self.hidden_by = tuple(each for each in users if overrides(each, "is_listed"))
         handle = self.handle
         for feature in reversed(users):
             if overrides(feature, "around_call"):
                 handle = partial(self._around, feature, handle)
         self.route = route_to(handle, self.executor)
-        enqueue = self.route.start
+        enqueue = self.route.enqueue
         if enqueue is not None and self.timeout is not None:
 
-            def start(incoming: IncomingRequest) -> None:
+            def enqueue_with_timeout(incoming: IncomingRequest) -> None:
                 # The timeout includes the time in the queue, which might never be emptied.
                 incoming.timeout = self._countdown("begin", incoming)
                 enqueue(incoming)
 
-            self.route = self.route._replace(start=start)
+            self.route = self.route._replace(enqueue=enqueue_with_timeout)
         guards = [each for each in users if overrides(each, "before_call")]
         if guards or self.hidden_by:
             gate = partial(self._gate, guards)
@@ -229,7 +229,7 @@ class Registered:
                 gate = partial(_gate_later, gate)
             self.route = self.route._replace(gate=gate)
         for feature in self.config.features:
-            feature.offer(self)
+            feature.adapt(self)
 
     def _around(
         self, feature: Feature, call: Callable[[IncomingRequest], Any], incoming: IncomingRequest
@@ -251,7 +251,7 @@ class Registered:
 
     def is_hidden(self, incoming: IncomingRequest) -> bool:
         """Return whether a feature hides this entry from the client of a request."""
-        return any(not each.listed(self, incoming) for each in self.hidden_by)
+        return any(not each.is_listed(self, incoming) for each in self.hidden_by)
 
     def serve(self, incoming: IncomingRequest) -> Any:
         """Serve a request on this thread, if its entry was found only when its handler ran.
@@ -270,7 +270,7 @@ class Registered:
         table = next(each for each in tables if each.kind == self.kind)
         return InvalidParams(table.unknown(incoming.request.params.get("name")))
 
-    def offered_by(self: R, config: ServerConfig, prefix: str) -> R:
+    def copy_for(self: R, config: ServerConfig, prefix: str) -> R:
         """Return a copy for a server that mounts this one.
 
         Args:
@@ -282,8 +282,8 @@ class Registered:
         twin.config = config
         twin.middleware = (config.middleware, *self.middleware)
         if prefix:
-            twin.listing = copy(self.listing)
-            twin.key = twin.listing.name = prefix + self.key
+            twin.definition = copy(self.definition)
+            twin.key = twin.definition.name = prefix + self.key
         twin._find_route()
         return twin
 
@@ -363,7 +363,7 @@ class Registered:
         text."""
         raise NotImplementedError
 
-    def listed(self, revision: Revision) -> dict[str, Json]:
+    def to_wire(self, revision: Revision) -> dict[str, Json]:
         """Return the entry in a list, in the form of a revision."""
         raise NotImplementedError
 
@@ -446,7 +446,7 @@ class RegisteredFunction(Registered):
         description = options.get("description")
         if description is None:
             description = self.signature.description or None
-        self._listing_members: dict[str, Any] = {
+        self._definition_members: dict[str, Any] = {
             "name": name,
             "description": description,
             "title": options.get("title"),
@@ -454,9 +454,12 @@ class RegisteredFunction(Registered):
             "meta": options.get("meta"),
         }
         for feature in config.features:
-            added = feature.listing(self.kind, key, options)
+            added = feature.entry_meta(self.kind, key, options)
             if added:
-                self._listing_members["meta"] = {**(self._listing_members["meta"] or {}), **added}
+                self._definition_members["meta"] = {
+                    **(self._definition_members["meta"] or {}),
+                    **added,
+                }
 
     def _option_specs(self, owner: str) -> dict[str, OptionSpec]:
         """Return the options that the loaded features read. Load features for the given options.
@@ -475,7 +478,7 @@ class RegisteredFunction(Registered):
                 raise ValueError(f"{owner}{name}= needs Server(..., extensions=[{extension}()])")
         return {**COMMON_OPTIONS, **known}
 
-    def set_listing(self, cls: Callable[..., Any], **members: Any) -> None:
+    def set_definition(self, cls: Callable[..., Any], **members: Any) -> None:
         """Set the wire object that describes the entry in lists.
 
         Raises:
@@ -483,14 +486,14 @@ class RegisteredFunction(Registered):
                 make the whole list unreadable.
         """
         try:
-            self.listing = cls(**self._listing_members, **members)
-            names = {member: name for name, member, *_ in self.listing._plan}
+            self.definition = cls(**self._definition_members, **members)
+            names = {member: name for name, member, *_ in self.definition._plan}
             wire = {
                 member: plain_json(value, names.get(member, member))
-                for member, value in self.listing.to_wire().items()
+                for member, value in self.definition.to_wire().items()
             }
             # A copy, which the author's objects can no longer change.
-            self.listing = type(self.listing).from_wire(wire)
+            self.definition = type(self.definition).from_wire(wire)
         except (TypeError, ValueError) as error:
             raise type(error)(f"{self.owner}: {error}") from error
 
@@ -521,9 +524,9 @@ def _gate_later(gate: Callable[[IncomingRequest], Route], incoming: IncomingRequ
 
     def decide(incoming: IncomingRequest) -> Any:
         route = incoming.route = gate(incoming)
-        if route.start is None:
+        if route.enqueue is None:
             return route.handle(incoming)
-        route.start(incoming)
+        route.enqueue(incoming)
         return DEFERRED
 
     return Route(decide)
@@ -710,7 +713,7 @@ class Table(Generic[R]):
 
         The first page is the last in the dict. A thread that finds it there finds all pages.
         """
-        items = [each.listed(revision) for each in entries]
+        items = [each.to_wire(revision) for each in entries]
         size = page_size or len(items) or 1
         pages: dict[tuple[str, Optional[str]], str] = {}
         for start in reversed(range(0, len(items) or 1, size)):

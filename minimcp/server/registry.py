@@ -11,7 +11,7 @@ from ..engine.connection import ConnectionRole
 from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound
 from ..log import logger
-from ..protocol.lifecycle import Handshake, Negotiation, Offer, Peer
+from ..protocol.lifecycle import Handshake, Negotiation, Peer, SupportedRevisions
 from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, Notification, Request, Response, encode
 from ..protocol.versions import LISTS, REVISIONS, Revision
 from ..text import one_line
@@ -37,11 +37,13 @@ SPECIFIED_METHODS = frozenset().union(
     *(each.requests_to_server | each.requests_to_client for each in REVISIONS)
 )
 
-# The capabilities that a server may have. To add one, see "Adding a method" in examples/design.rst.
+# The capabilities that a server may have, in the order in which it declares them. They must be
+# known before the features that serve them are loaded. To add one, see "Adding a method" in
+# examples/design.rst.
 CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 
 # The groups of entries that an author registers.
-ENTRY_GROUPS = ("tools", "prompts", "resources", "methods")
+ENTRY_GROUPS = ("tools", *MAKERS.values())
 
 INITIALIZED = Notification("notifications/initialized", {})
 
@@ -51,7 +53,7 @@ class Registry:
 
     Args:
         config: The server's configuration.
-        offer: The revisions that the server supports.
+        supported: The revisions that the server supports.
 
     Attributes:
         tools: The table of tools.
@@ -59,9 +61,9 @@ class Registry:
         role: Creates the `ServerRole` of another connection or session.
     """
 
-    def __init__(self, config: ServerConfig, offer: Offer) -> None:
+    def __init__(self, config: ServerConfig, supported: SupportedRevisions) -> None:
         self.config = config
-        self.offer = offer
+        self.supported = supported
         self.role: Callable[..., ServerRole] = partial(ServerRole, self)
         self.sessions: dict[Peer, OpenSession] = {}
         # Groups that have had an entry, or that were declared. Removing the last entry of a group
@@ -211,7 +213,7 @@ class Registry:
         config = self.config
         revision = incoming.peer.revision
         capabilities = self.capabilities(revision, incoming.principal)
-        result = {"supportedVersions": list(self.offer.names), "capabilities": capabilities}
+        result = {"supportedVersions": list(self.supported.names), "capabilities": capabilities}
         return config.finalize_result({**result, **config.hints, **config.guide}, revision)
 
     # ------------------------------------------------------------ what is offered
@@ -286,7 +288,7 @@ class Registry:
         made = feature.makers[kind](self.config, function, options, *key)
         table = self._tables[made.kind]
         table.add(made, replace=options.get("replace", False))
-        if made.listing is not None and not made.listing.description:
+        if made.definition is not None and not made.definition.description:
             table.warn_once(made.key, "has no description: a model sees only its name")
         if isinstance(made, RegisteredFunction):
             for doubt in made.signature.doubts:
@@ -468,7 +470,7 @@ class ServerRole(ConnectionRole):
         self.later = later
         self.end = end
         self._on_lost = on_lost
-        self.negotiation = Negotiation(registry.offer)
+        self.negotiation = Negotiation(registry.supported)
         self.server = registry.config
         self._shut_down = False
 

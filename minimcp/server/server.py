@@ -21,7 +21,7 @@ from ..engine.output import never_blocking, tracer
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.timer import Deadline
 from ..engine.transport import Transport, memory_pair
-from ..protocol.lifecycle import Offer
+from ..protocol.lifecycle import SupportedRevisions
 from ..protocol.messages import Json
 from ..protocol.versions import LISTS, choose
 from ..schema.mismatch import keywords_shown, plain_json, refuse_options
@@ -203,13 +203,13 @@ class Server:
             audience=audience,
             **options,
         )
-        offer = Offer(
+        supported = SupportedRevisions(
             choose(revisions), strict_version=strict_version, accept_batches=accept_batches
         )
         if card is not None:
-            self._config.card = card.serve(info.to_wire(), offer.names, auth)
+            self._config.card = card.serve(info.to_wire(), supported.names, auth)
         self.renew_in_fork()
-        self._registry = Registry(self._config, offer)
+        self._registry = Registry(self._config, supported)
         if state_keys is not None:
             self._registry.feature("rounds")  # checks the keys
         if on_request is not None:

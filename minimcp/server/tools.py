@@ -250,7 +250,7 @@ class RegisteredTool(RegisteredFunction):
         if options.get("headers"):
             with_header_params = load("schema.header_params").with_header_params
             input_schema = with_header_params(input_schema, options["headers"])
-        self.set_listing(
+        self.set_definition(
             Tool,
             input_schema=input_schema,
             output_schema=output_schema,
@@ -260,11 +260,11 @@ class RegisteredTool(RegisteredFunction):
         )
         if given_input is not None:
             self._refuse_uncallable(given_input)
-        if HEADER_KEYWORD in to_json(self.listing.input_schema):
+        if HEADER_KEYWORD in to_json(self.definition.input_schema):
             self.header_params = load("schema.header_params").header_params(
-                self.listing.input_schema
+                self.definition.input_schema
             )
-        self._schema: Optional[Mapping[str, Json]] = self.listing.output_schema
+        self._schema: Optional[Mapping[str, Json]] = self.definition.output_schema
         # Whether a str that the tool returns is sent unchanged.
         self._returns_text = (
             self._schema is None
@@ -474,9 +474,9 @@ class RegisteredTool(RegisteredFunction):
         log.error("%s failed: %s", self.key, text, exc_info=error)
         return error_result(text, revision, config)
 
-    def listed(self, revision: Revision) -> dict[str, Json]:
+    def to_wire(self, revision: Revision) -> dict[str, Json]:
         """Return the tool's entry in a list, in the form of a revision."""
-        wire: dict[str, Json] = self.listing.to_wire()
+        wire: dict[str, Json] = self.definition.to_wire()
         if self.execution is not None:
             wire["execution"] = self.execution
         output = wire.get("outputSchema")
@@ -539,9 +539,9 @@ class Tools(Feature):
 
     def added(self, entry: Any) -> None:
         """Log a warning about names and schemas that hosts drop or change without a message."""
-        inputs = entry.listing.input_schema
+        inputs = entry.definition.input_schema
         # Schemas from annotations are sent in a form that every host accepts.
-        output = entry.listing.output_schema if entry.options.get("output_schema") else None
+        output = entry.definition.output_schema if entry.options.get("output_schema") else None
         is_plain = output is None or output.get("type") == "object"
         if is_plain and not self._has_odd_tools:
             names = (entry.key, *inputs.get("properties", ()))

@@ -466,12 +466,12 @@ class _Stderr(StreamTransport):
         piece = self.read()
         while piece:
             self.tail = (self.tail + piece)[-TAIL_BYTES:]
-            self._offer(piece)
+            self._enqueue(piece)
             piece = self.read()
         self.ended.set()
         self._pieces.put(b"")
 
-    def _offer(self, piece: bytes) -> None:
+    def _enqueue(self, piece: bytes) -> None:
         try:
             self._pieces.put(piece, timeout=0.0 if self._dropping else PATIENCE_SECONDS)
             self._dropping = False

@@ -151,7 +151,7 @@ class Judge:
 
     def __init__(self) -> None:
         self._client = ""  # the arrow of the client; empty until it is known
-        self._gate = lifecycle.Negotiation(lifecycle.Offer(REVISIONS))
+        self._gate = lifecycle.Negotiation(lifecycle.SupportedRevisions(REVISIONS))
         self._session: Optional[lifecycle.Handshake] = None
         self._opening = False  # after `initialize`, before its response
         self._initialized = False

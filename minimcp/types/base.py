@@ -221,7 +221,7 @@ def encode_base64(data: bytes) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def listed(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     """Return a new list with an author's items.
 
     A value that is not a collection of items (str, bytes, a mapping, a `Wire`) is returned
@@ -294,7 +294,7 @@ MEMBER_TYPES: dict[Any, MemberType] = {
         (list,),
         (str,),
         read=strings,
-        convert=listed,
+        convert=as_list,
         salvage=each_readable(_one_string),
     ),
     Json: MemberType("an object", (dict,), (dict,)),
@@ -319,7 +319,7 @@ def add_member_type(annotation: Any, read: Callable[[Any], Any], salvage: Salvag
         salvage=salvage,
     )  # fmt: skip
     MEMBER_TYPES[list[annotation]] = MemberType(
-        f"a list ({names})", (list,), (list,), classes, convert=listed,
+        f"a list ({names})", (list,), (list,), classes, convert=as_list,
         read=lambda values: [read(value) for value in values],
         write=lambda values: [each.to_wire() for each in values],
         salvage=each_readable(salvage),

@@ -45,7 +45,7 @@ class Annotations(Wire):
 
 def _split(sizes: Any) -> Any:
     """Return sizes as a list. An early draft had all of them in one string."""
-    return sizes.split() if isinstance(sizes, str) else base.listed(sizes)
+    return sizes.split() if isinstance(sizes, str) else base.as_list(sizes)
 
 
 class Icon(Wire):

@@ -35,7 +35,7 @@ from .base import (
     MemberType,
     OptionalItems,
     Wire,
-    listed,
+    as_list,
     member,
     unit,
 )
@@ -359,7 +359,7 @@ def _write_blocks(blocks: list[Wire]) -> Any:
 def _as_blocks(content: Any) -> Any:
     if isinstance(content, str):
         return [Text(content)]
-    return [content] if isinstance(content, _CLASSES) else listed(content)
+    return [content] if isinstance(content, _CLASSES) else as_list(content)
 
 
 MEMBER_TYPES[list[SamplingContent]] = MemberType(
@@ -454,7 +454,7 @@ class ModelHint(Wire):
 
 
 def _as_hints(hints: Any) -> Any:
-    given = listed(hints)
+    given = as_list(hints)
     if not isinstance(given, list):
         return given
     return [ModelHint(hint) if isinstance(hint, str) else hint for hint in given]

@@ -8,12 +8,15 @@ import shlex
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Tuple
 
 import pytest
 
-from minimcp.cli import main
+from minimcp.cli import bundle, main, vendor
+from minimcp.cli.closure import Package
+from minimcp.cli.vendor import HEADER
 
 from ..support import ROOT, WAIT, outlives_the_test
 
@@ -107,6 +110,25 @@ def shop_url() -> Iterator[str]:
     """Where the shop is to be had without another process."""
     with served(SHOP) as url:
         yield url
+
+
+@lru_cache(maxsize=2)
+def _package(sources: Tuple[Tuple[str, bytes], ...]) -> Package:
+    return Package(dict(sources))
+
+
+def package_of(sources: Mapping[str, bytes]) -> Package:
+    """The imports of these modules, which are parsed once for all tests."""
+    return _package(tuple((path, sources[path].removeprefix(HEADER)) for path in sorted(sources)))
+
+
+@pytest.fixture(scope="module")
+def parsed_once() -> Iterator[None]:
+    """Let the commands that copy the package not parse it again, because it does not change."""
+    with pytest.MonkeyPatch.context() as patch:
+        for command in (vendor, bundle):
+            patch.setattr(command, "Package", package_of)
+        yield
 
 
 @pytest.fixture

@@ -493,6 +493,7 @@ def test_the_end_of_input_ends_all() -> None:
         client = connect(
             StdioServer(command_line("bridge", running.url), env={"PYTHONPATH": str(ROOT)}),
             timeout=WAIT,
+            probe_timeout=WAIT,
         )
         with client:
             assert client.revision == NEW and client.call_tool("add", {"a": 1, "b": 2}).text == "3"

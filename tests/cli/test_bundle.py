@@ -42,6 +42,9 @@ def ask() -> str:
 '''
 
 
+pytestmark = pytest.mark.usefixtures("parsed_once")
+
+
 @pytest.fixture
 def bakery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a server that imports modules of this folder, early and late."""
@@ -104,7 +107,7 @@ def test_a_bundle_runs_alone(bakery: Path, tmp_path: Path, run: Callable[..., Do
     }
     extensions = tmp_path / "installed" / "server" / "minimcp" / "extensions"
     assert "class Tasks" in (extensions / "tasks.py").read_text("utf-8")
-    assert "raise ImportError" in (extensions / "apps.py").read_text("utf-8")
+    assert "extensions.apps" in (extensions.parent / "left_out.py").read_text("utf-8")
     with minimcp.connect(StdioServer(command, cwd=os.sep), stderr=lambda line: None) as client:
         assert client.call_tool("count").value == 42
         assert client.get_prompt("ask").messages[0].content.text == "How many?"  # type: ignore[union-attr]

@@ -84,8 +84,10 @@ def test_check_ends_if_the_server_floods_at_once(kind: str) -> None:
     assert "flood: the server sent too much" in done.stdout
 
 
-@pytest.mark.parametrize("command", [["list"], ["call", "t"], ["ping"], ["read", "x:y"]])
-@pytest.mark.parametrize("kind", ["pings", "notifications", "noise", "pages"])
+@pytest.mark.parametrize(("command", "kind"), [
+    (["list"], "pings"), (["list"], "pages"), (["call", "t"], "notifications"), (["call", "t"], "pages"),
+    (["ping"], "noise"), (["ping"], "notifications"), (["read", "x:y"], "pings"), (["read", "x:y"], "noise"),
+])  # fmt: skip
 def test_other_commands_end(command: List[str], kind: str) -> None:
     done = run(command[0], server(kind), *command[1:], "--timeout", "2")
     assert done.returncode in (0, 1, 3, 4), done.stderr

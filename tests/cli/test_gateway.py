@@ -17,7 +17,7 @@ from minimcp.cli import gateway as module
 from minimcp.cli.gateway import Gateway
 from minimcp.client.config import read_servers
 
-from ..support import ROOT, WAIT
+from ..support import ROOT, WAIT, each_pair
 from .conftest import Done
 
 OLD, NEW = "2025-11-25", "2026-07-28"
@@ -96,9 +96,9 @@ def fronted(way: str, servers: Dict[str, Any], **options: Any) -> Iterator[Any]:
 
 WAYS = [
     (way, revision, behind)
-    for way in ("http", "memory")
-    for revision in (OLD, NEW)
-    for behind in ((OLD, OLD), (NEW, NEW), (OLD, NEW))
+    for behind, revision, way in each_pair(
+        [(OLD, OLD), (NEW, NEW), (OLD, NEW)], [OLD, NEW], ["http", "memory"]
+    )
 ]
 
 

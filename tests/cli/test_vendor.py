@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import sys
 from pathlib import Path
-from typing import Callable, List, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import pytest
 
 from minimcp import __version__ as VERSION
 from minimcp.cli import UsageError, vendor
-from minimcp.cli.closure import FEATURES, NEEDS_MORE, Package
+from minimcp.cli.closure import FEATURES, NEEDS_MORE
 from minimcp.cli.vendor import (
     HEADER,
+    IMPORT_LEFT_OUT,
+    LEFT_OUT,
     Role,
     differences,
     own_files,
@@ -24,9 +28,12 @@ from minimcp.cli.vendor import (
 )
 
 from ..support import ROOT, run_python
-from .conftest import PYTHON, Done, run_process
+from .conftest import PYTHON, Done, package_of, run_process
 
 PACKAGE = ROOT / "minimcp"
+
+
+pytestmark = pytest.mark.usefixtures("parsed_once")
 
 
 @pytest.fixture(autouse=True)
@@ -179,14 +186,30 @@ def test_a_whole_copy_holds_every_file_of_the_package() -> None:
         assert data == added + (PACKAGE / path).read_bytes()
 
 
+def hints_of(files: Mapping[str, bytes]) -> Dict[str, str]:
+    """Return the modules that a copy lacks, by path, each with the hint how to get it."""
+    names: Dict[str, Any] = {"__name__": "copy.left_out"}
+    before = list(sys.meta_path)
+    exec(files[LEFT_OUT], names)
+    sys.meta_path[:] = before
+    found = {}
+    for name, hint in names["HINTS"].items():
+        path = name.replace(".", "/")
+        found.update({f"{path}.py": hint, f"{path}/__init__.py": hint})
+    return found
+
+
 @pytest.mark.parametrize("role", ROLES, ids=str)
 def test_a_copy_for_a_role_holds_its_imports_and_names_omitted_features(role: Role) -> None:
     whole = own_files()
     part = own_files(role)
-    stubs = {path for path, data in part.items() if data.startswith(HEADER + b"raise ImportError(")}
-    modules = {path for path in part if path.endswith(".py")} - stubs
-    package = Package({path: data for path, data in whole.items() if path.endswith(".py")})
-    assert all(part[path] == whole[path] for path in set(part) - stubs)
+    hints = hints_of(part)
+    stubs = {path for path in whole if path in hints}
+    modules = {path for path in part if path.endswith(".py")} - {LEFT_OUT}
+    package = package_of({path: data for path, data in whole.items() if path.endswith(".py")})
+    assert not stubs & modules
+    assert part["__init__.py"] == whole["__init__.py"] + IMPORT_LEFT_OUT
+    assert all(part[path] == whole[path] for path in set(part) - {LEFT_OUT, "__init__.py"})
     assert {"py.typed", "LICENSE", "__init__.py", f"{role.only}/{role.only}.py"} <= set(part)
     # Every import leads to a module of the copy or to a stub.
     for path in modules:
@@ -204,7 +227,7 @@ def test_a_copy_for_a_role_holds_its_imports_and_names_omitted_features(role: Ro
 
 
 def test_each_feature_has_modules_and_a_role() -> None:
-    package = Package({path: data for path, data in own_files().items() if path.endswith(".py")})
+    package = package_of({path: data for path, data in own_files().items() if path.endswith(".py")})
     assert set(FEATURES) > NEEDS_MORE
     for name in NEEDS_MORE:
         assert any(package.modules_of(name, role) for role in ("server", "client")), name
@@ -353,6 +376,61 @@ except ImportError as error:
 print(json.dumps({"value": result.value, "reports": reports, "failure": failure, "left_out": left_out,
                   "here": sorted(sys.modules), "there": there}))
 """
+
+IMPORTS = """
+import importlib, json, sys
+sys.path.insert(0, sys.argv[1])
+found = {}
+for name in sys.argv[2:]:
+    try:
+        importlib.import_module(f"deep.mcp_copy.{name}")
+    except ImportError as error:
+        found[name] = [str(error), error.name]
+import deep.mcp_copy
+try:
+    deep.mcp_copy.Tasks
+except ImportError as error:
+    found["Tasks"] = [str(error), error.name]
+try:
+    import deep.mcp_copy.no_module_at_all
+except ModuleNotFoundError as error:
+    found["unknown"] = [str(error), error.name]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("one_file", [False, True])
+@pytest.mark.parametrize("role", ["server", "client"])
+def test_the_import_of_a_missing_module_says_how_to_get_it(
+    role: str, one_file: bool, tmp_path: Path
+) -> None:
+    place = tmp_path / "deep" / "mcp_copy"
+    place.parent.mkdir()
+    write_copy(str(place), Role(role))
+    if one_file:
+        root = str(shutil.make_archive(str(tmp_path / "all"), "zip", str(tmp_path), "deep"))
+        shutil.rmtree(str(place))
+    else:
+        root = str(tmp_path)
+    names = {
+        path[: -len(".py")].replace("/", "."): hint
+        for path, hint in hints_of(own_files(Role(role))).items()
+        if not path.endswith("__init__.py")
+    }
+    done = run_python(["-I", "-S", "-c", IMPORTS, root, *names], seconds=30)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    found = json.loads(done.stdout)
+    unknown = "deep.mcp_copy.no_module_at_all"
+    assert found.pop("unknown") == [f"No module named {unknown!r}", unknown]
+    extension = "deep.mcp_copy.extensions.tasks"
+    assert found.pop("Tasks") == [
+        f"{extension} is not in this copy: vendor it with --with tasks", extension
+    ]  # fmt: skip
+    assert found == {
+        name: [f"deep.mcp_copy.{name} is not in this copy: {hint}", f"deep.mcp_copy.{name}"]
+        for name, hint in names.items()
+    }
+
 
 NOT_LOADED = {"minimcp", "asyncio", "jsonschema", "requests", "pydantic"}
 

@@ -23,7 +23,7 @@ from minimcp.auth import discovery, signin, tokens
 from minimcp.auth.discovery import same_issuer
 
 from ..authorization_server import METADATA, AuthorizationServer, protected
-from ..support import WAIT, around
+from ..support import WAIT, around, each_pair
 from .test_authorization import call, sign_in
 
 requirement = pytest.mark.requirement
@@ -81,8 +81,15 @@ def refreshing(fault: Any) -> Callable[[Any], None]:
 
 
 @requirement("AUTH-66")
-@pytest.mark.parametrize("body", BODIES)
-@pytest.mark.parametrize("status", [*REJECTED, *PASSING])
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (status, body)
+        for number, status in enumerate([*REJECTED, *PASSING])
+        for other, body in enumerate(BODIES)
+        if status in (400, 401, 503) or (number + other) % 4 == 0
+    ],
+)
 def test_a_refresh_that_is_rejected_leads_to_a_sign_in_and_an_outage_does_not(
     issuer: AuthorizationServer, status: int, body: str
 ) -> None:
@@ -142,10 +149,10 @@ def test_a_refresh_without_a_response_of_the_endpoint_keeps_the_refresh_token(
         assert len(browser.opened) == 1
 
 
-@pytest.mark.parametrize("status", [200, 201, 202, 203, 206])
-@pytest.mark.parametrize("more", [
-    {}, {"token_type": None}, {"token_type": "BEARER"}, {"expires_in": "soon"}, {"expires_in": -1}, {"expires_in": None},
-    {"error": None}, {"scope": None}, {"refresh_token": None},
+@pytest.mark.parametrize(("status", "more"), [
+    (200, {}), (201, {}), (202, {"token_type": None}), (203, {"token_type": "BEARER"}), (206, {"expires_in": "soon"}),
+    (200, {"expires_in": -1}), (201, {"expires_in": None}), (202, {"error": None}), (203, {"scope": None}),
+    (206, {"refresh_token": None}), (200, {"refresh_token": None}),
 ])  # fmt: skip
 def test_any_successful_status_with_a_token_is_a_success(
     issuer: AuthorizationServer, status: int, more: Dict[str, Any]
@@ -183,9 +190,14 @@ def grants(issuer: AuthorizationServer) -> Dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("grant", ["code", "client credentials", "workload", "exchange"])
-@pytest.mark.parametrize("status", [200, 302, 400, 401, 408, 429, 500, 503])
-@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize(
+    ("body", "status", "grant"),
+    each_pair(
+        BODIES,
+        [200, 302, 400, 401, 408, 429, 500, 503],
+        ["code", "client credentials", "workload", "exchange"],
+    ),
+)
 def test_every_grant_fails_with_the_words_of_the_server_and_without_secrets(
     issuer: AuthorizationServer, grant: str, status: int, body: str
 ) -> None:

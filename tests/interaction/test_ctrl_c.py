@@ -34,11 +34,11 @@ def test_a_call_that_waits_is_cancelled_on_the_wire(method: str) -> None:
             lambda: [call.deadline for call in connection.calls.pending()] == [deadline]
         )
         with pytest.raises(KeyboardInterrupt):
-            connection.calls.wait(connection.calls.start(method, lambda id: {}), deadline)
+            connection.calls.wait(connection.calls.send(method, lambda id: {}), deadline)
         striking.result()
         assert len(connection.calls) == 0
         told = [] if method == "initialize" else ["notifications/cancelled"]
         assert [line["method"] for line in pipe.lines(1 + len(told))] == [method, *told]
-        call = connection.calls.start("work", lambda id: {})
+        call = connection.calls.send("work", lambda id: {})
         pipe.give(result(call.id, fine=1))
         assert connection.calls.wait(call, Deadline(WAIT)) == {"fine": 1}

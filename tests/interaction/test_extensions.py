@@ -180,7 +180,7 @@ class Clock(minimcp.Extension):
             raise ValueError("a day has 24 hours")
         self.heard.put(params)
 
-    def listing(self, kind: str, name: str, options: Any) -> Dict[str, Any]:
+    def entry_meta(self, kind: str, name: str, options: Any) -> Dict[str, Any]:
         return {"com.example/clock": f"{kind} {name}"}
 
     def follow(self, call: Any, method: str, params: Any, result: Any) -> Dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import closing, contextmanager
+from functools import partial
 from typing import Any, Callable, Iterator, List, Optional, Tuple
 
 import pytest
 
 import minimcp
 from minimcp import Context, RequestTimeout, Server
+from minimcp.features import heartbeat
 
 from ..support import WAIT, eventually
 
@@ -18,6 +20,23 @@ REVISIONS = pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
 WAYS = pytest.mark.parametrize("way", ["memory", "http"])
 
 Report = Tuple[float, Optional[float], Optional[str]]
+
+
+class Clock:
+    """The clock of the heartbeats, which advances only by the test.
+
+    Attributes:
+        now: The time in seconds.
+        reads: How often it was read.
+    """
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.reads = 0
+
+    def monotonic(self) -> float:
+        self.reads += 1
+        return self.now
 
 
 @contextmanager
@@ -76,23 +95,40 @@ def test_a_silent_tool_has_a_heartbeat(way: str, revision: str) -> None:
         assert all(one[0] < two[0] for one, two in zip(found, found[1:]))
         found = call(lambda ctx: ctx.progress(5), lambda ctx: ctx.progress(4), beats(1))
         assert [each[0] for each in found[:2]] == [5, 5 + 1e-6]  # 4 was dropped
-        assert call(lambda ctx: ctx.sleep(0.2), listens=False) == []
+        assert call(lambda ctx: ctx.sleep(0.1), listens=False) == []
 
-        def busy(ctx: Context) -> None:
-            for number in range(20):
-                ctx.progress(number)
-                ctx.sleep(0.01)
 
-        assert len(call(busy)) == 20
+def test_reports_of_the_handler_delay_the_next_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    monkeypatch.setattr(heartbeat, "time", clock)
+    server = Server("s")
+    reports: List[Report] = []
+
+    @server.tool(heartbeat=0.01)
+    def busy(ctx: Context) -> str:
+        for number in range(5):
+            ctx.progress(number)
+            clock.now += 0.009
+            assert eventually(lambda enough=clock.reads + 2: clock.reads > enough)
+        clock.now += 0.009
+        assert eventually(lambda: len(reports) > 5)
+        return "done"
+
+    take = lambda each: reports.append((each.progress, each.total, each.message))  # noqa: E731
+    with client_of(server, "memory", "2026-07-28", timeout=WAIT) as client:
+        assert client.call_tool("busy", on_progress=take).text == "done"
+    assert reports[:5] == [(number, None, None) for number in range(5)]
+    assert {each[2] for each in reports[5:]} == {"still running"}
 
 
 def test_heartbeats_end_with_the_call() -> None:
     server = Server("s")
     left = threading.Event()
+    reports: List[float] = []
 
     @server.tool(heartbeat=0.02)
     def fails(ctx: Context) -> str:
-        ctx.sleep(0.1)
+        assert eventually(lambda: len(reports) > 1)
         raise ValueError("no")
 
     @server.tool(heartbeat=0.02)
@@ -104,12 +140,10 @@ def test_heartbeats_end_with_the_call() -> None:
             left.set()
 
     with client_of(server, "memory", "2026-07-28", timeout=WAIT) as client:
-        reports: List[float] = []
         take = lambda each: reports.append(each.progress)  # noqa: E731
-        with pytest.raises(minimcp.ToolError):
+        with pytest.raises(minimcp.ToolError, match="no"):
             client.call_tool("fails", on_progress=take)
         count = len(reports)
-        assert count > 1
         time.sleep(0.1)
         assert len(reports) == count
         with pytest.raises(RequestTimeout):
@@ -128,14 +162,14 @@ def test_a_mounted_tool_keeps_its_heartbeat() -> None:
 
     @inner.tool(heartbeat=0.03)
     def slow(ctx: Context) -> str:
-        ctx.sleep(0.2)
+        assert eventually(lambda: len(reports) >= 2)
         return "done"
 
     outer.mount(inner, prefix="in")
     reports: List[float] = []
     with client_of(outer, "memory", "2026-07-28", timeout=WAIT) as client:
-        client.call_tool("in__slow", on_progress=lambda each: reports.append(each.progress))
-    assert len(reports) >= 2
+        take = lambda each: reports.append(each.progress)  # noqa: E731
+        assert client.call_tool("in__slow", on_progress=take).text == "done"
 
 
 # ------------------------------------------------------------ idle_timeout=
@@ -143,6 +177,11 @@ def test_a_mounted_tool_keeps_its_heartbeat() -> None:
 
 def long_server() -> Server:
     server = Server("long", extensions=[minimcp.Tasks()])
+
+    @server.tool
+    def quick() -> str:
+        """Return at once."""
+        return "done"
 
     @server.tool
     def silent(ctx: Context) -> str:
@@ -191,27 +230,37 @@ def test_a_silent_call_times_out_and_progress_extends_it(way: str, revision: str
         time.sleep(0.6)
         return {"name": "Ada"}
 
+    reports: List[float] = []
+    take = lambda each: reports.append(each.progress)  # noqa: E731
     options = {"idle_timeout": 0.4, "elicit": elicit, "timeout": None}
     with client_of(long_server(), way, revision, **options) as client:
-        began = time.monotonic()
-        with pytest.raises(RequestTimeout, match="'silent': silent for 0.4 s"):
-            client.call_tool("silent")
-        assert time.monotonic() - began < 0.9
-        assert client.call_tool("busy").text == "done"
-        assert client.call_tool("beating").text == "done"
-        assert client.call_tool("silent", idle_timeout=None).text == "done"
-        assert client.call_tool("asks").text == "Ada"
-        with pytest.raises(RequestTimeout, match="silent for 0.4 s"):
-            client.read_resource("slow://one")
-        with pytest.raises(RequestTimeout, match="no answer within 0.2 s"):
-            client.call_tool("busy", timeout=0.2)
-        results = client.call_tools(
-            [("busy", None), ("silent", None), ("beating", None)], return_exceptions=True
+        begun = partial(client.submit, client.call_tool)  # they wait at the same time
+        silent = begun("silent")
+        reading = client.submit(client.read_resource, "slow://one")
+        short = begun("busy", timeout=0.2)
+        several = client.submit(
+            client.call_tools,
+            [("busy", None), ("silent", None), ("beating", None)],
+            return_exceptions=True,
         )
-        assert [getattr(each, "text", None) for each in results[::2]] == ["done", "done"]
-        reports: List[float] = []
-        client.call_tool("busy", on_progress=lambda each: reports.append(each.progress))
+        done = [
+            begun("busy"),
+            begun("beating"),
+            begun("silent", idle_timeout=None),
+            begun("busy", on_progress=take),
+        ]
+        with pytest.raises(RequestTimeout, match="'silent': silent for 0.4 s"):
+            silent.result(WAIT)
+        with pytest.raises(RequestTimeout, match="silent for 0.4 s"):
+            reading.result(WAIT)
+        with pytest.raises(RequestTimeout, match="no answer within 0.2 s"):
+            short.result(WAIT)
+        assert [each.result(WAIT).text for each in done] == ["done"] * 4
         assert len(reports) == 20
+        busy, _, beating = several.result(WAIT)
+        assert (busy.text, beating.text) == ("done", "done")
+        # Alone, because a question may stop the clocks of all calls.
+        assert client.call_tool("asks").text == "Ada"
 
 
 def test_a_task_is_not_silent_between_two_polls() -> None:
@@ -247,7 +296,7 @@ def test_progress_is_asked_for_only_with_an_idle_timeout() -> None:
         sent.clear()
         trace = lambda arrow, text: sent.append(text) if arrow == "-->" else None  # noqa: E731
         with minimcp.connect(long_server(), trace=trace, **options) as client:
-            client.call_tools([("beating", None), ("beating", None)])
+            client.call_tools([("quick", None), ("quick", None)])
             client.list_tools()
         calls = [each for each in sent if "tools/" in each]
         assert ["progressToken" in each for each in calls] == [asks] * len(calls)

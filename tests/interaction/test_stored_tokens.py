@@ -106,37 +106,42 @@ def contents(folder: Path) -> List[Any]:
 
 
 @posix
-@pytest.mark.parametrize("way", ["connect", "list", "call", "check", "bridge"])
+@pytest.mark.parametrize("way", ["connect", "list", "call", "check"])
 def test_a_client_of_an_open_server_does_not_touch_the_file(
     state: Path, open_url: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = contents(state)
     touch: Callable[..., Any] = lambda *_: pytest.fail("the file of tokens is touched")  # noqa: E731
-    if way == "bridge":
-        ping = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
-        hello = {
-            "protocolVersion": "2025-11-25",
-            "capabilities": {},
-            "clientInfo": {"name": "x", "version": "1"},
-        }
-        begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
-        lines = "".join(json.dumps(each) + "\n" for each in (begin, ping))
-        done = subprocess.run(
-            [sys.executable, "-m", "minimcp", "bridge", open_url],
-            input=lines, capture_output=True, text=True, timeout=2 * WAIT, check=False,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-        )  # fmt: skip
-        assert '"echo"' in done.stdout, done.stderr
+    for name in ("_read", "lock", "put"):
+        monkeypatch.setattr(TokenFile, name, touch)
+    if way == "connect":
+        with minimcp.connect(open_url) as client:
+            assert client.call_tool("echo").text == "echo"
+    elif way == "check":
+        assert main(["check", open_url]) == 0
     else:
-        for name in ("_read", "lock", "put"):
-            monkeypatch.setattr(TokenFile, name, touch)
-        if way == "connect":
-            with minimcp.connect(open_url) as client:
-                assert client.call_tool("echo").text == "echo"
-        elif way == "check":
-            assert main(["check", open_url]) == 0
-        else:
-            assert main([way, open_url, *(["echo"] if way == "call" else [])]) == 0
+        assert main([way, open_url, *(["echo"] if way == "call" else [])]) == 0
+    assert contents(state) == before
+
+
+@posix
+@pytest.mark.parametrize("state", [unwritable, damaged], indirect=True)
+def test_a_bridge_to_an_open_server_does_not_touch_the_file(state: Path, open_url: str) -> None:
+    before = contents(state)
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+    hello = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "x", "version": "1"},
+    }
+    begin = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}
+    lines = "".join(json.dumps(each) + "\n" for each in (begin, ping))
+    done = subprocess.run(
+        [sys.executable, "-m", "minimcp", "bridge", open_url],
+        input=lines, capture_output=True, text=True, timeout=2 * WAIT, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert '"echo"' in done.stdout, done.stderr
     assert contents(state) == before
 
 

@@ -87,7 +87,7 @@ def test_a_reply_that_beats_the_write() -> None:
     ) as channel:
         wait_for(pipe.read)
         for _ in range(1000):
-            call = channel.calls.start("work", lambda id: {})
+            call = channel.calls.send("work", lambda id: {})
             assert call.outcome is not None
             assert channel.calls.wait(call, Deadline(WAIT)) == {"n": call.id}
         assert len(channel.calls) == 0

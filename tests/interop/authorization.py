@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional
 from urllib.parse import urljoin
 
-import requests
-
 import minimcp
 from minimcp import Bearer, Context, Server
 
@@ -164,6 +162,8 @@ class Person:
     came = ""
 
     def open(self, page: str) -> None:
+        import requests  # `python -m tests.interop --install` runs without it
+
         session = requests.Session()
         response = session.get(page, allow_redirects=False, timeout=SECONDS)
         for _ in range(20):

@@ -27,7 +27,7 @@ from minimcp.http.headers import Headers
 
 from ..authorization_server import METADATA, AuthorizationServer, protected
 from ..interaction.test_authorization import call, sign_in
-from ..support import WAIT
+from ..support import WAIT, each_pair
 from ..web import Heard, Peer, Wire
 
 TOKEN = "s3cr3t-token"
@@ -260,17 +260,22 @@ def repeating(status: int, kind: str, form: Callable[[str], str]) -> Callable[[H
     return say
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "way", ["token", "callable", "header", "authorization", "cookie", "AuthBase"]
-)
-@pytest.mark.parametrize(("status", "kind"), [
+REPEATS = [
     (401, "text/plain"), (403, "text/html"), (400, "application/json"), (500, "text/plain"), (429, "text/plain"),
     (200, "application/json"), (200, "text/plain"), (404, "text/plain"), (302, "text/plain"),
-])  # fmt: skip
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("reply", "way", "form"),
+    each_pair(
+        REPEATS, ["token", "callable", "header", "authorization", "cookie", "AuthBase"], [*FORMS]
+    ),
+)
 def test_secrets_that_a_server_repeats_are_masked(
-    status: int, kind: str, way: str, form: str, told: Told
+    reply: Tuple[int, str], way: str, form: str, told: Told
 ) -> None:
+    status, kind = reply
     say = repeating(status, kind, FORMS[form])
     with Peer({"tools/call": say, "notifications/cancelled": say}) as peer:
         given = WAYS[way]("s3cr3t/+&\"'-token" if way != "cookie" else "s3cr3t/+&'-token")
@@ -439,7 +444,7 @@ SECRET_NAME = re.compile(
 # Parameters with such a name that hold no secret of this program: data of a peer, and names of
 # header parameters of a tool.
 HARMLESS = {
-    ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.admit", "headers"), ("HttpRequest", "headers"),
+    ("AccessToken.of", "token"), ("Bearer.token_in", "headers"), ("Bearer.authenticate", "headers"), ("HttpRequest", "headers"),
     ("HttpResponse", "headers"), ("Progress", "progress_token"), ("Server.tool", "headers"), ("Server.add_tool", "headers"),
     ("tool", "headers"), ("StdioServer", "inherit_env"), ("HttpOptions", "trusted_proxies"),
 }  # fmt: skip
@@ -500,7 +505,7 @@ def introspecting(url: str) -> Any:
         authorization_servers=[url],
     )
     assert SENTINEL not in repr(bearer)
-    return bearer.admit(Headers({"Authorization": "Bearer a-token"}))
+    return bearer.authenticate(Headers({"Authorization": "Bearer a-token"}))
 
 
 def asked(make: Callable[[str], Any]) -> Any:

@@ -7,7 +7,7 @@ from typing import Any, Dict, Mapping, Optional
 
 from minimcp.engine.incoming import IncomingRequest, Route
 from minimcp.engine.limits import Limits
-from minimcp.protocol.lifecycle import Offer, Peer
+from minimcp.protocol.lifecycle import Peer, SupportedRevisions
 from minimcp.protocol.messages import Request
 from minimcp.protocol.versions import BY_NAME, REVISIONS
 from minimcp.server.registered import ServerConfig
@@ -25,7 +25,7 @@ def config(**options: Any) -> ServerConfig:
     made = ServerConfig(
         {"name": "unit", "version": "1", "title": "Unit"}, limits=Limits(**limits), **options
     )
-    Registry(made, Offer(REVISIONS))  # which adds the features
+    Registry(made, SupportedRevisions(REVISIONS))  # which adds the features
     return made
 
 
@@ -79,4 +79,4 @@ def answered(made: Any, method: str, params: Any = None, **options: Any) -> Dict
 
 def registry(**options: Any) -> Registry:
     """A registry of nothing yet, with options as for `config`."""
-    return Registry(config(**options), Offer(REVISIONS))
+    return Registry(config(**options), SupportedRevisions(REVISIONS))

@@ -12,7 +12,7 @@ from minimcp.engine.shares import ShareExceeded
 from minimcp.errors import InvalidRequest, MethodNotFound
 from minimcp.http.admission import Admission, Admitted
 from minimcp.http.headers import NAMED_BY, Headers, HttpError
-from minimcp.protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, Offer, Peer
+from minimcp.protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, Peer, SupportedRevisions
 from minimcp.protocol.messages import Notification, Request, Response
 from minimcp.protocol.versions import REVISIONS, WITHOUT_HEADER
 from minimcp.schema.header_params import HeaderParam
@@ -87,7 +87,7 @@ Make = Callable[..., Admission]
 def admission(sessions: Sessions) -> Make:
     def make(revisions: Any = REVISIONS, keeps_sessions: bool = True) -> Admission:
         return Admission(
-            Offer(revisions),
+            SupportedRevisions(revisions),
             keeps_sessions=keeps_sessions,
             find_session=sessions.find,
             make_session=sessions.make,

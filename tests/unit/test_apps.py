@@ -157,7 +157,7 @@ def test_origins_are_sources_of_a_policy(server: Server, origin: str) -> None:
         return ""
 
     server.add_app(other, "ui://a", csp={"frame_domains": [origin], "base_uri_domains": []})
-    shown = feature_of(server, "resources").table.items["ui://a"].listing
+    shown = feature_of(server, "resources").table.items["ui://a"].definition
     assert shown.meta == {"ui": {"csp": {"frameDomains": [origin], "baseUriDomains": []}}}
 
 

@@ -29,7 +29,7 @@ def sent(token: str = "t") -> Headers:
 
 def refusal(bearer: Bearer, headers: Headers) -> HttpError:
     with pytest.raises(HttpError) as caught:
-        bearer.admit(headers)
+        bearer.authenticate(headers)
     return caught.value
 
 
@@ -41,7 +41,7 @@ def challenge(bearer: Bearer, headers: Headers) -> str:
 
 @pytest.mark.requirement("AUTH-22", "M:AUTH-47")
 def test_a_verified_token_is_admitted_with_its_claims() -> None:
-    found = taking({**GOOD, "exp": time.time() + 60, "team": "x"}).admit(sent())
+    found = taking({**GOOD, "exp": time.time() + 60, "team": "x"}).authenticate(sent())
     assert (found.subject, found.client_id, found.issuer) == ("ada", "app", ISSUER)
     assert (found.scopes, found.audience, found.claims["team"]) == (
         {"read", "write"},
@@ -82,7 +82,7 @@ def test_a_token_that_is_not_for_this_server_now_is_refused(claims: Any, reason:
 @pytest.mark.requirement("M:AUTH-31")
 def test_a_scope_may_imply_others() -> None:
     options: Dict[str, Any] = {"scopes": ["read"], "implies": {"admin": ["read", "write"]}}
-    assert taking({**GOOD, "scope": "admin"}, **options).admit(sent()).scopes == {
+    assert taking({**GOOD, "scope": "admin"}, **options).authenticate(sent()).scopes == {
         "admin",
         "read",
         "write",
@@ -124,9 +124,9 @@ def test_the_well_known_part_is_between_host_and_path(resource: str, metadata: s
 @pytest.mark.parametrize("resource", ["https://a.example", "https://a.example/"])
 def test_a_server_without_a_path_is_the_same_with_a_slash(resource: str) -> None:
     for audience in ("https://a.example", "https://a.example/"):
-        assert taking({**GOOD, "aud": audience}, resource=resource).admit(sent()).audience == (
-            audience,
-        )
+        assert taking({**GOOD, "aud": audience}, resource=resource).authenticate(
+            sent()
+        ).audience == (audience,)
     assert (
         refusal(taking({**GOOD, "aud": "https://a.example//"}, resource=resource), sent()).status
         == 401
@@ -137,16 +137,16 @@ def test_fixed_tokens() -> None:
     bearer = Bearer.static(
         {"one": {"sub": "ada"}, "two": {"sub": "bob", "scope": "read", "aud": "x"}}
     )
-    assert bearer.admit(sent("one")).subject == "ada"
-    assert bearer.admit(sent("two")).scopes == {"read"}
+    assert bearer.authenticate(sent("one")).subject == "ada"
+    assert bearer.authenticate(sent("two")).scopes == {"read"}
     assert challenge(bearer, sent("three")).startswith(
         'Bearer error="invalid_token", error_description="'
     )
     assert challenge(bearer, Headers()) == 'Bearer realm="mcp"'
     assert bearer.metadata_paths == ()
     both = Bearer.static("one", scopes=["read"], **PUBLISHED)
-    assert both.admit(sent("one")).scopes == {"read"}
-    assert both.admit(sent("one")).audience == (RESOURCE,)
+    assert both.authenticate(sent("one")).scopes == {"read"}
+    assert both.authenticate(sent("one")).audience == (RESOURCE,)
     assert WELL_KNOWN in both.metadata_paths
 
 
@@ -243,7 +243,7 @@ def test_principals_are_distinguished() -> None:
 @pytest.mark.requirement("AUTH-20", "M:AUTH-34")
 def test_nothing_shows_a_token() -> None:
     bearer = Bearer.static({"kW9secret": {"sub": "ada", "email": "ada@example.com"}})
-    found = bearer.admit(sent("kW9secret"))
+    found = bearer.authenticate(sent("kW9secret"))
     for shown in (repr(bearer), repr(found), str(vars(found)), repr(sent("kW9secret"))):
         assert "kW9secret" not in shown
     assert "ada@example.com" not in repr(found)

@@ -106,7 +106,7 @@ def test_a_timeout_names_the_seconds_the_tool_and_other_output() -> None:
         many = client.call_tools([("a", None), ("b", None)], timeout=0.01, return_exceptions=True)
         assert ["'a': no answer" in str(many[0]), "'b': no answer" in str(many[1])] == [True, True]
         server.pipe.give(b"Listening on port 80")
-        assert eventually(lambda: connection_of(client).remark)
+        assert eventually(lambda: connection_of(client).invalid_line_note)
         with pytest.raises(
             minimcp.RequestTimeout,
             match="0.05 s; it wrote a line that is not a message: Listening on",

@@ -278,9 +278,15 @@ FILTERS: Any = [
 
 
 @pytest.mark.parametrize("members, offered", FILTERS)
-def test_offered_tools(members: Any, offered: Any, tmp_path: Path) -> None:
+def test_offered_tools(members: Any, offered: Any) -> None:
     offers = one_entry({"command": "x", **members}).offers
     assert [name for name in "abc" if offers is None or offers(name)] == offered
+
+
+@pytest.mark.parametrize(
+    "members, offered", [({"includeTools": ["a", "b"], "excludeTools": ["a"]}, ["b"]), FILTERS[-2]]
+)
+def test_clients_see_the_offered_tools(members: Any, offered: Any, tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     command = [sys.executable, "-m", "minimcp", "run", str(tmp_path / "server.py")]
     (tmp_path / "server.py").write_text(THREE_TOOLS)

@@ -60,7 +60,7 @@ def test_an_array_is_answered_by_an_array() -> None:
         def full(request: Any) -> None:
             raise InternalError("full")
 
-        role.serve("full", lambda request: {}, start=full)
+        role.serve("full", lambda request: {}, enqueue=full)
         role.serve("wait", lambda request: request.sleep(WAIT))
         items = [
             request(1, "work"), request(2, "initialize"), request(3, "nobody"), 5, notice("notifications/x"),
@@ -77,7 +77,7 @@ def test_an_array_is_answered_by_an_array() -> None:
         )
         assert found[3]["error"]["code"] == -32601 and found[5]["error"]["message"] == "full"
         assert found[None]["error"]["code"] == -32600 and len(role.notices) == 1
-        call = connection.calls.start("work", no_params)
+        call = connection.calls.send("work", no_params)
         pipe.give(dumps([result(call.id, n=1)]), dumps([]))
         assert connection.calls.wait(call, Deadline(WAIT)) == {"n": 1}
         assert "must not be empty" in pipe.lines(3)[2]["error"]["message"]
@@ -121,7 +121,7 @@ def test_a_server_responds_to_an_invalid_message_and_a_client_logs_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with open_channel() as (connection, pipe, _):
-        call = connection.calls.start("work", no_params)
+        call = connection.calls.send("work", no_params)
         pipe.give(b"{", {"jsonrpc": "2.0", "id": call.id, "result": 5}, {"jsonrpc": "2.0", "method": "notifications/x",
                                                                           "params": 5})  # fmt: skip
         with pytest.raises(ProtocolViolation):
@@ -131,7 +131,7 @@ def test_a_server_responds_to_an_invalid_message_and_a_client_logs_it(
     pipe.give(*[b"I am no server %d" % number for number in range(8)])
     pipe.give(request(0, "dropped"), {**request(1, "x"), "params": 5})
     assert pipe.lines(1)[0]["id"] == 1
-    late = connection.calls.start("work", no_params)
+    late = connection.calls.send("work", no_params)
     with pytest.raises(
         RequestTimeout, match="it wrote a line that is not a message: I am no server 7"
     ):
@@ -145,7 +145,7 @@ def test_a_server_responds_to_an_invalid_message_and_a_client_logs_it(
 
 def test_an_oversized_line_ends_the_call_that_it_answers_or_all() -> None:
     with open_channel() as (connection, pipe, _):
-        first, second = (connection.calls.start("work", no_params) for _ in range(2))
+        first, second = (connection.calls.send("work", no_params) for _ in range(2))
         pipe.give(TooLong(10, b'{"jsonrpc":"2.0","id":%d,"result":{' % first.id, b"}"))
         with pytest.raises(ProtocolViolation, match="longer than 10 bytes"):
             connection.calls.wait(first, Deadline(WAIT))
@@ -229,7 +229,7 @@ def test_a_cancellation_follows_its_queued_request() -> None:
     with open_channel(room=0) as (connection, pipe, _):
         connection.post(b'{"method":"stuck"}\n')
         wait_for(pipe.stuck)
-        call = connection.calls.start("work", no_params)
+        call = connection.calls.send("work", no_params)
         connection.calls.end(call, Cancelled("never mind"))
         pipe.take(None)
         methods = [each["method"] for each in pipe.lines(3)]
@@ -263,7 +263,9 @@ def test_responses_of_the_reader_are_written_by_the_writer() -> None:
             threads.append(threading.current_thread().name) or send(data, seconds)
         )  # type: ignore[method-assign]
         role.serve(
-            "full", lambda request: {}, start=lambda request: request.refuse(InternalError("full"))
+            "full",
+            lambda request: {},
+            enqueue=lambda request: request.refuse(InternalError("full")),
         )
         wrong = [b"{", dumps([]), TooLong(10, b'{"jsonrpc":"2.0","id":9,"method":"x",', b"}")]
         given = [
@@ -318,7 +320,7 @@ def test_a_sender_waits_with_a_deadline_for_a_slow_peer() -> None:
         assert connection.send(b'{"first":1}\n')
         assert not connection.send(b'{"second":2}\n', Deadline(0.01))
         sending = Task(connection.send, b'{"third":3}\n')
-        calling = connection.calls.start("work", no_params, deadline=Deadline(0.01))
+        calling = connection.calls.send("work", no_params, deadline=Deadline(0.01))
         with pytest.raises(RequestTimeout):
             connection.calls.wait(calling, NEVER)
         pipe.take(None)
@@ -343,7 +345,7 @@ def test_no_request_starts_while_the_peer_does_not_read_and_all_start_when_it_do
 
 def test_a_peer_that_reads_nothing_is_lost_in_time() -> None:
     with open_channel(room=0, write_timeout=0.02) as (connection, pipe, role):
-        waiting = Task(connection.calls.wait, connection.calls.start("work", no_params), NEVER)
+        waiting = Task(connection.calls.wait, connection.calls.send("work", no_params), NEVER)
         with pytest.raises(ConnectionLost, match="the peer accepted no bytes for 0.02 s"):
             waiting.result()
         assert connection.wait_until_ended(WAIT) and len(role.losses) == 1
@@ -390,7 +392,7 @@ def test_a_fork_refuses_everything_on_its_parents_connection() -> None:
     connection.renew_in_fork()
     assert connection.ended and connection.wait_until_ended(0)
     with pytest.raises(ConnectionLost, match="belongs to the parent process, not to its fork"):
-        connection.calls.start("work", no_params)
+        connection.calls.send("work", no_params)
 
 
 def test_a_failed_write_reports_the_cause_that_the_reader_knows() -> None:
@@ -400,7 +402,7 @@ def test_a_failed_write_reports_the_cause_that_the_reader_knows() -> None:
 
     pipe = Leaving()
     connection = Connection(pipe, ScriptedRole(), pool=Pool(None, "test"), name="test").open()
-    call = connection.calls.start("work", no_params)
+    call = connection.calls.send("work", no_params)
     pipe.failing = ConnectionLost("broken")
     pipe.failing.__cause__ = BrokenPipeError()
     sending = Task(connection.send, b"{}\n")
@@ -451,7 +453,7 @@ def test_close_cancels_calls_and_running_requests() -> None:
             request.on_cancel(lambda: reasons.append(request.token.reason)), begun.set(), request.sleep(WAIT)))  # fmt: skip
         pipe.give(request(1, "work"))
         wait_for(begun)
-        call = connection.calls.start("work", no_params)
+        call = connection.calls.send("work", no_params)
         for each in [Task(connection.close) for _ in range(3)]:
             each.result()
         with pytest.raises(ConnectionLost, match="test: closed"):
@@ -515,7 +517,7 @@ def test_threads_that_do_not_end_are_named(
 @pytest.mark.parametrize("thread", ["reader", "writer"])
 def test_a_fault_of_a_thread_ends_in_a_loss(thread: str) -> None:
     with open_channel() as (connection, pipe, role):
-        call = connection.calls.start("work", no_params)
+        call = connection.calls.send("work", no_params)
         if thread == "reader":
             role.noticed = lambda notification: {}["missing"]
             pipe.give(notice("notifications/x"))
@@ -585,7 +587,7 @@ UNREADABLE = [
 @for_each("line", UNREADABLE)
 def test_a_response_that_cannot_be_read_ends_the_one_call_whose_id_it_has(line: bytes) -> None:
     connection, pipe = client_channel()
-    first, second = (connection.calls.start("work", no_params) for _ in range(2))
+    first, second = (connection.calls.send("work", no_params) for _ in range(2))
     pipe.give(line % first.id)
     with pytest.raises(ProtocolViolation) as caught:
         connection.calls.wait(first, Deadline(WAIT))
@@ -615,7 +617,7 @@ UNCLEAR = [
 @for_each("line", UNCLEAR)
 def test_a_line_that_belongs_to_no_certain_call_ends_none(line: bytes) -> None:
     connection, pipe = client_channel()
-    calls = [connection.calls.start("work", no_params) for _ in range(2)]
+    calls = [connection.calls.send("work", no_params) for _ in range(2)]
     assert [call.id for call in calls] == [1, 2]
     pipe.give(line, {"jsonrpc": "2.0", "id": 2, "result": {"a": 1}})
     assert connection.calls.wait(calls[1], Deadline(WAIT)) == {"a": 1}
@@ -626,7 +628,7 @@ def test_a_line_that_belongs_to_no_certain_call_ends_none(line: bytes) -> None:
 @for_each("ending", [{"result": {"a": 1}}, {"error": {"code": 1, "message": "x"}}])
 def test_an_id_returned_as_text_means_the_number(ending: Any) -> None:
     connection, pipe = client_channel()
-    call = connection.calls.start("work", no_params)
+    call = connection.calls.send("work", no_params)
     for other in ("01", " 1", "+1", "1.0", "one", ""):
         pipe.give({"jsonrpc": "2.0", "id": other, **ending})
     pipe.give({"jsonrpc": "2.0", "id": str(call.id), **ending})
@@ -637,7 +639,7 @@ def test_an_id_returned_as_text_means_the_number(ending: Any) -> None:
 
 def test_null_next_to_a_result_or_an_error_counts_as_absent() -> None:
     connection, pipe = client_channel()
-    first, second, third = (connection.calls.start("work", no_params) for _ in range(3))
+    first, second, third = (connection.calls.send("work", no_params) for _ in range(3))
     failed = {"code": 1, "message": "x"}
     pipe.give(
         {"jsonrpc": "2.0", "id": first.id, "result": {"a": 1}, "error": None},

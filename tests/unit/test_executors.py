@@ -64,7 +64,7 @@ def kept() -> Kept:
 def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
     seen: List[Any] = []
     made = exchange(lambda exchange: seen.append((exchange, current_request())) or {"n": 1})  # type: ignore[func-returns-value]
-    kept.start(made)
+    kept.enqueue(made)
     (job,) = kept.jobs
     assert (repr(kept), seen) == ("<Kept 1 waiting>", [])
     assert [job(), job(), job()] == [True, False, False]
@@ -74,15 +74,15 @@ def test_a_request_is_run_once_where_its_job_is_run(kept: Kept) -> None:
 
 def test_a_rejected_request_is_not_queued(kept: Kept) -> None:
     made = exchange(limit=0)
-    kept.start(made)
+    kept.enqueue(made)
     assert "requests are already running" in answers(made)[0]["error"]["message"]
     assert kept.jobs == [] and repr(kept) == "<Kept 0 waiting>"
 
 
 def test_ctrl_c_in_a_handler_reaches_the_main_thread_after_the_response(kept: Kept) -> None:
     here, there = exchange(interrupt), exchange(interrupt)
-    kept.start(here)
-    kept.start(there)
+    kept.enqueue(here)
+    kept.enqueue(there)
     with pytest.raises(KeyboardInterrupt):
         kept.jobs[0]()
     assert Task(kept.jobs[1]).result() is True
@@ -123,14 +123,14 @@ def test_it_cannot_run_inside_itself() -> None:
     errors: List[str] = []
 
     def inside(_: IncomingRequest) -> Any:
-        other.start(exchange())
+        other.enqueue(exchange())
         assert other.pump() == 1, "another server's"
         with pytest.raises(RuntimeError) as caught:
             main.pump()
         errors.append(str(caught.value))
         return {}
 
-    main.start(exchange(inside))
+    main.enqueue(exchange(inside))
     assert main.pump() == 1 and main.pump() == 0
     assert errors == ["this thread is already pumping, and a pumped handler cannot pump"]
 
@@ -151,13 +151,13 @@ def test_a_request_that_nobody_pumps_is_logged_once(
     main = Main()
     expected = 'work waits for executor="main": call server.pump() again and again in your loop'
     first, second, third = [exchange() for _ in range(3)]
-    main.start(first)
-    main.start(second)
+    main.enqueue(first)
+    main.enqueue(second)
     assert eventually(lambda: first.sink.aside)
     time.sleep(0.2)
     assert told(first) == 1 and caplog.messages == [expected], "once, for both"
     assert main.pump() == 2
-    main.start(third)
+    main.enqueue(third)
     assert eventually(lambda: third.sink.aside), "again after a pump"
     assert told(third) == 1 and main.pump() == 1
 
@@ -172,10 +172,10 @@ def test_a_request_that_waits_for_a_pumped_handler_is_not_logged(
         begun.set()
         return {"n": goes_on.wait(WAIT)}
 
-    main.start(exchange(work))
+    main.enqueue(exchange(work))
     pumping = Task(main.pump, None)
     assert begun.wait(WAIT)
-    main.start(late)
+    main.enqueue(late)
     time.sleep(0.3)
     goes_on.set()
     assert pumping.result() == 1 and not late.sink.aside
@@ -191,22 +191,22 @@ def test_on_pump_needed_is_called_once_between_two_pumps(caplog: pytest.LogCaptu
 
     main = Main(ring)
     made = [exchange() for _ in range(3)]
-    main.start(made[0])
-    main.start(made[1])
+    main.enqueue(made[0])
+    main.enqueue(made[1])
     assert [told(each) for each in made] == [1, 0, 0] and rung == [1]
     assert caplog.messages == ["on_pump_needed failed: no window"]
     assert main.pump() == 2
-    main.start(made[2])
+    main.enqueue(made[2])
     assert told(made[2]) == 1 and rung == [1, 1]
     late = exchange()
-    main.start(exchange(lambda _: main.start(late)))
+    main.enqueue(exchange(lambda _: main.enqueue(late)))
     main.pump()
     assert told(late) == 1 and main.pump() == 1, "also of what comes while it pumps"
 
 
 def test_clear_cancels_queued_requests_and_wakes_waiting_threads() -> None:
     main, made = Main(), exchange()
-    main.start(made)
+    main.enqueue(made)
     main.clear("closing")
     assert made.token.reason == "closing" and main.pump() == 0 and "error" in answers(made)[0]
     task = Task(main.pump, None)
@@ -231,7 +231,7 @@ def run(executor: Any, work: Callable[[], object] = lambda: None, of: Any = CONF
         return {}
 
     made = exchange(handle, of=of)
-    executor.start(made)
+    executor.enqueue(made)
     wait_for(done)
     return made
 
@@ -250,7 +250,7 @@ def test_its_thread_ends_when_nothing_refers_to_it() -> None:
 def test_without_a_thread_a_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     serial, made = Serial(), exchange()
     with no_threads(monkeypatch, "minimcp-serial"):
-        serial.start(made)
+        serial.enqueue(made)
     assert answers(made)[0]["error"]["message"] and made.sink.requests.running == 0
     assert repr(serial) == "<Serial 0 waiting>"
     run(serial)
@@ -263,7 +263,7 @@ def test_a_fault_does_not_end_its_thread(caplog: pytest.LogCaptureFixture) -> No
 
     serial, made = Serial(), exchange()
     made.sink.deliver = fail
-    serial.start(made)
+    serial.enqueue(made)
     run(serial)
     serial.leave(CONFIG)
     assert eventually(lambda: not threads()) and caplog.messages == ["minimcp-serial: a fault"]
@@ -279,7 +279,7 @@ def test_one_that_begins_again_waits_for_the_thread_before() -> None:
         order.append("first")
         return {}
 
-    serial.start(exchange(slow))
+    serial.enqueue(exchange(slow))
     wait_for(first)
     serial.leave(CONFIG)
     later = Task(run, serial, lambda: order.append("second"))
@@ -300,7 +300,7 @@ def test_a_callable_gets_functions_and_runs_them_where_it_likes() -> None:
 
     executor, made = Submitting(submit), [exchange() for _ in range(4)]
     for each in made:
-        executor.start(each)
+        executor.enqueue(each)
     assert eventually(lambda: len(jobs) == 4)
     assert len(set(there)) == 1 and there[0] is not threading.current_thread(), (
         "one thread hands over what there is"
@@ -322,7 +322,7 @@ def test_a_callable_that_raises(caplog: pytest.LogCaptureFixture, runs_it: bool)
         raise SystemExit("closed")
 
     executor, made = Submitting(broken), exchange()
-    executor.start(made)
+    executor.enqueue(made)
     assert eventually(lambda: answers(made)) and ("result" in answers(made)[0]) is runs_it
     executor.leave(CONFIG)
     assert eventually(lambda: not threads("minimcp-submitting"))

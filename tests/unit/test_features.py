@@ -11,7 +11,8 @@ import pytest
 
 import minimcp
 from minimcp import InvalidParams, MethodNotFound, ResourceNotFound, Server
-from minimcp.server.feature import load
+from minimcp.server.feature import FEATURES, load
+from minimcp.server.registry import CAPABILITIES
 
 from ..answering import R4, R5, REVISIONS
 from ..support import ROOT, WAIT
@@ -29,7 +30,7 @@ class Guard(minimcp.Extension):
     def uses(self, entry: Any) -> bool:
         return entry.kind != "method"
 
-    def listed(self, entry: Any, request: Any) -> bool:
+    def is_listed(self, entry: Any, request: Any) -> bool:
         info: Dict[str, Any] = request.peer.info
         return "secret" not in entry.key or info.get("name") == "admin"
 
@@ -126,6 +127,12 @@ def test_features_that_are_not_offered_are_not_served(revision: str) -> None:
                 client.request(method, {"uri": "a:b"})
         server.add_prompt(lambda: "?", name="late")
         assert client.request("prompts/list")["prompts"][0]["name"] == "late"
+
+
+def test_the_capabilities_are_those_of_the_features() -> None:
+    features = [getattr(load(place.module), place.name) for place in FEATURES.values()]
+    found = {each.capability for each in features} - {None}
+    assert {"tools", *found} == {*CAPABILITIES}
 
 
 def test_only_modules_of_the_table_are_loaded_late() -> None:

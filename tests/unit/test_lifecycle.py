@@ -27,9 +27,9 @@ from minimcp.protocol.lifecycle import (
     VERSION_KEY,
     Handshake,
     Negotiation,
-    Offer,
     Peer,
     PerRequest,
+    SupportedRevisions,
     judge_probe,
     lacks,
     log_rank,
@@ -151,7 +151,7 @@ def test_log_levels_have_a_rank() -> None:
 
 
 def session(names: Optional[list[str]] = None, **options: Any) -> Negotiation:
-    return Negotiation(Offer(choose(names), **options))
+    return Negotiation(SupportedRevisions(choose(names), **options))
 
 
 def initialize(protocolVersion: Any = "2025-06-18", **changes: Any) -> Request:

@@ -61,8 +61,8 @@ def test_a_queue_drops_what_was_offered_and_keeps_what_was_put(
         if number == place:
             queue.put("END")
             queue.put("TOO")
-        queue.offer(number, 2)
-    queue.offer("large", 6)
+        queue.add(number, 2)
+    queue.add("large", 6)
     signals = [queue.get(block=False) for _ in range(queue.qsize())]
     assert [each for each in signals if isinstance(each, str)] == ["END", "TOO"]
     assert list(iter(queue.take, None)) == ([5, "large"] if most_bytes == math.inf else [4, 5])
@@ -72,10 +72,10 @@ def test_a_queue_drops_what_was_offered_and_keeps_what_was_put(
 def test_one_signal_wakes_the_thread_for_a_whole_batch() -> None:
     queue = BoundedQueue("items", 100, math.inf)
     for number in range(10):
-        queue.offer(number, 1)
+        queue.add(number, 1)
     assert queue.qsize() == 1 and queue.get(block=False) is BoundedQueue.SIGNAL
     assert list(iter(queue.take, None)) == list(range(10))
-    queue.offer("next", 1)
+    queue.add("next", 1)
     assert queue.qsize() == 1
 
 
@@ -90,7 +90,7 @@ def test_a_thread_that_takes_items_misses_none_and_drops_none() -> None:
     thread = threading.Thread(target=take)
     thread.start()
     for number in range(50_000):
-        queue.offer(number, 1)
+        queue.add(number, 1)
     queue.put(None)
     thread.join(WAIT)
     assert found == list(range(50_000))

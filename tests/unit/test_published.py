@@ -102,7 +102,7 @@ def test_a_tool_publishes_the_keyword_only_without_parameters_or_if_strict(stric
 
     server.add_tool(nothing)
     server.add_tool(node)
-    bare, full = (each.listing for each in registry_of(server).tools.items.values())
+    bare, full = (each.definition for each in registry_of(server).tools.items.values())
     assert bare.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
     for schema in (full.input_schema, full.output_schema):
         assert (False in keyword_values(schema)) == strict
@@ -112,7 +112,7 @@ def test_a_tool_publishes_the_keyword_only_without_parameters_or_if_strict(stric
         "properties": {"node": {}, "empty": {}},
     }
     server.add_tool(node, name="given", input_schema=given, output_schema=given)
-    last = registry_of(server).tools.items["given"].listing
+    last = registry_of(server).tools.items["given"].definition
     assert last.input_schema == last.output_schema == given  # which an author wrote
 
 

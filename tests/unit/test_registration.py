@@ -331,7 +331,7 @@ def test_descriptions_and_names_of_callables_that_are_not_functions() -> None:
         (functools.partial(Searcher(), limit=1), "Search, too."), (passing_on(search), "Search."),
     ]):  # fmt: skip
         server.add_tool(function, name=f"f{number}")
-        assert registry_of(server).tools.items[f"f{number}"].listing.description == text
+        assert registry_of(server).tools.items[f"f{number}"].definition.description == text
         with pytest.raises(ValueError, match="already exists: .*test_registration"):
             server.add_tool(search, name=f"f{number}")
     assert list(registry_of(server).tools.items)[0] == "search"

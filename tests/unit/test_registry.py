@@ -10,7 +10,7 @@ import pytest
 
 import minimcp
 from minimcp import Context, InvalidParams, MethodNotFound, RpcError, Server
-from minimcp.protocol.lifecycle import Offer
+from minimcp.protocol.lifecycle import SupportedRevisions
 from minimcp.protocol.versions import BY_NAME, REVISIONS as ALL
 from minimcp.server.registry import Registry
 from minimcp.server.tools import RegisteredTool
@@ -26,7 +26,7 @@ def echo(text: str = "") -> str:
 
 
 def registry(*, tools: bool = True, **options: Any) -> Registry:
-    made = Registry(config(**options), Offer(ALL))
+    made = Registry(config(**options), SupportedRevisions(ALL))
     if tools:
         made.add("tool", echo, {})
     return made
@@ -186,13 +186,13 @@ def five(**options: Any) -> Registry:
 def test_pages_are_made_once_for_each_revision_until_the_list_changes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made, looks, listed = five(), [], RegisteredTool.listed
+    made, looks, to_wire = five(), [], RegisteredTool.to_wire
 
     def look(tool: RegisteredTool, revision: Any) -> Any:
         looks.append(revision.name)
-        return listed(tool, revision)
+        return to_wire(tool, revision)
 
-    monkeypatch.setattr(RegisteredTool, "listed", look)
+    monkeypatch.setattr(RegisteredTool, "to_wire", look)
     first = served(made, "tools/list")
     assert served(made, "tools/list") == first and looks == [R4] * 5
     served(made, "tools/list", R1)

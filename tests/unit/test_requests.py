@@ -14,7 +14,7 @@ from minimcp.engine.asking import ask_peer, end_questions
 from minimcp.engine.batch import Batch, why_no_batch
 from minimcp.engine.calls import MAX_PAUSES, MAX_PROGRESS, PROGRESS_BYTES, Calls
 from minimcp.engine.cancel import CancelToken
-from minimcp.engine.dispatch import start
+from minimcp.engine.dispatch import accept
 from minimcp.engine.incoming import (
     DEFERRED,
     IncomingRequest,
@@ -82,7 +82,7 @@ class Wire:
         self.posted: List[Any] = []
         self.failing: Any = None
         self.room = True
-        self.calls = Calls("wire", self.send, self.post, remark=lambda: "; it is odd")
+        self.calls = Calls("wire", self.send, self.post, timeout_note=lambda: "; it is odd")
 
     def send(self, lines: bytes, deadline: Deadline) -> bool:
         if self.failing is not None:
@@ -105,7 +105,7 @@ def no_params(id: Any) -> Dict[str, Any]:
 
 
 def test_a_callback_that_raises_cancels_the_call(wire: Wire) -> None:
-    call = wire.calls.start("work", no_params, lambda item: {}["missing"])
+    call = wire.calls.send("work", no_params, lambda item: {}["missing"])
     wire.calls.progress({"progressToken": call.id}, 100)
     with pytest.raises(KeyError):
         wire.calls.wait(call, NEVER)
@@ -131,7 +131,7 @@ def test_a_call_ends_although_progress_arrives(wire: Wire, how: str) -> None:
             call.on_item = None  # as `Connection.close` does
             wire.calls.close(ConnectionLost("closed"))
 
-    call = wire.calls.start("work", no_params, slow)
+    call = wire.calls.send("work", no_params, slow)
     for number in range(900):
         wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
     ends = {
@@ -150,7 +150,7 @@ def test_a_deadline_does_not_drop_a_response_that_arrived_before(wire: Wire) -> 
         expired = True
 
     seen: List[int] = []
-    call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
+    call = wire.calls.send("work", no_params, lambda item: seen.append(item["progress"]))
     for number in range(3):
         wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
     wire.calls.settle(call.id, {"done": True})
@@ -161,13 +161,13 @@ def test_a_slow_callback_receives_the_newest_progress(
     wire: Wire, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: List[Any] = []
-    call = wire.calls.start("work", no_params, lambda item: seen.append(item["progress"]))
+    call = wire.calls.send("work", no_params, lambda item: seen.append(item["progress"]))
     for number in range(MAX_PROGRESS + 500):
         wire.calls.progress({"progressToken": call.id, "progress": number}, 100)
-    assert len(call.queue.offered) == MAX_PROGRESS
+    assert len(call.queue.queued) == MAX_PROGRESS
     for size in (500_000, 400_000, 2 * PROGRESS_BYTES):
         wire.calls.progress({"progressToken": call.id, "progress": number + 1}, size)
-    assert len(call.queue.offered) < MAX_PROGRESS and call.queue.bytes <= PROGRESS_BYTES
+    assert len(call.queue.queued) < MAX_PROGRESS and call.queue.bytes <= PROGRESS_BYTES
     wire.calls.settle(call.id, {})
     assert wire.calls.wait(call, NEVER) == {} and seen[-3:] == [number, number + 1, number + 1]
     assert call.queue.bytes == 0 and caplog.text.count("the oldest are dropped") == 1
@@ -177,7 +177,7 @@ def test_a_slow_callback_receives_the_newest_progress(
 @for_each("method", ["tools/call", "initialize", "server/discover"])
 def test_a_timeout_names_the_call_and_is_sent_once(method: str) -> None:
     wire = Wire()
-    call = wire.calls.start(method, lambda id: {"task": {"ttl": 1}})
+    call = wire.calls.send(method, lambda id: {"task": {"ttl": 1}})
     with pytest.raises(
         RequestTimeout, match=f"^wire: {method} 'deaf': no answer within 0.01 s; it is odd$"
     ):
@@ -197,32 +197,32 @@ def test_a_wait_continues_until_the_deadline_has_passed(wire: Wire) -> None:
                 wire.calls.settle(call.id, {})
             return 0.0
 
-    call = wire.calls.start("work", no_params)
+    call = wire.calls.send("work", no_params)
     assert wire.calls.wait(call, Early(None)) == {}
 
 
 def test_calls_that_cannot_be_sent_leave_nothing_behind(wire: Wire) -> None:
     with pytest.raises(TypeError):
-        wire.calls.start_all([("a", no_params), ("b", lambda id: {"x": object()})])
+        wire.calls.send_all([("a", no_params), ("b", lambda id: {"x": object()})])
     wire.failing = ConnectionLost("gone")
     with pytest.raises(ConnectionLost):
-        wire.calls.start("work", no_params)
+        wire.calls.send("work", no_params)
     assert wire.sent == wire.posted == [] and len(wire.calls) == 0
     wire.failing = KeyboardInterrupt()  # it may have been sent by then
     with pytest.raises(KeyboardInterrupt):
-        wire.calls.start("work", no_params)
+        wire.calls.send("work", no_params)
     assert [line["method"] for line in wire.posted] == ["notifications/cancelled"] and len(
         wire.calls
     ) == 0
 
 
 def test_a_loss_ends_all_calls_and_rejects_new_ones_with_one_cause(wire: Wire) -> None:
-    calls = [wire.calls.start(method, no_params) for method in ("work", "initialize")]
+    calls = [wire.calls.send(method, no_params) for method in ("work", "initialize")]
     other_lines: List[bytes] = []
     other = wire.calls.through(
         lambda line, deadline: bool(other_lines.append(line)) or True, other_lines.append
     )
-    calls.append(other.start("other", no_params))
+    calls.append(other.send("other", no_params))
     assert (
         wire.calls.cause is None
         and len(other) == len({call.id for call in calls}) == 3
@@ -234,7 +234,7 @@ def test_a_loss_ends_all_calls_and_rejects_new_ones_with_one_cause(wire: Wire) -
         calls[2].id,
     ]
     assert wire.calls.close(ConnectionLost("second")) == b""
-    for act in (lambda: wire.calls.wait(calls[0], NEVER), lambda: wire.calls.start("work", no_params),
+    for act in (lambda: wire.calls.wait(calls[0], NEVER), lambda: wire.calls.send("work", no_params),
                 lambda: other.wait(calls[2], NEVER)):  # fmt: skip
         with pytest.raises(ConnectionLost, match="first"):
             act()
@@ -248,13 +248,13 @@ def test_a_call_counts_as_use_of_the_connection_whichever_response_sent_it(
 ) -> None:
     sender = wire.calls.through(wire.send, wire.post) if by_view else wire.calls
     assert wire.calls.were_idle()
-    call = sender.start("work", no_params)
+    call = sender.send("work", no_params)
     sender.settle(call.id, {})
     assert not wire.calls.were_idle() and wire.calls.were_idle()
 
 
 def test_deadlines_are_paused_while_a_question_is_answered(wire: Wire) -> None:
-    calls = [wire.calls.start("work", no_params) for _ in range(3)]
+    calls = [wire.calls.send("work", no_params) for _ in range(3)]
     shared, own = Deadline(WAIT), Deadline(WAIT)
     waits = [
         Task(wire.calls.wait, call, deadline)
@@ -276,7 +276,7 @@ def test_deadlines_are_paused_while_a_question_is_answered(wire: Wire) -> None:
 
 def test_a_deadline_is_paused_even_before_a_thread_waits_for_the_response(wire: Wire) -> None:
     deadline = Deadline(WAIT)
-    wire.calls.start(
+    wire.calls.send(
         "work", no_params, deadline=deadline
     )  # the question may arrive before the thread of the call continues
     resume = wire.calls.pause_all()
@@ -286,7 +286,7 @@ def test_a_deadline_is_paused_even_before_a_thread_waits_for_the_response(wire: 
 
 
 def test_a_server_cannot_pause_a_deadline_forever_by_asking_questions(wire: Wire) -> None:
-    call = wire.calls.start("work", no_params)
+    call = wire.calls.send("work", no_params)
     call.deadline = Deadline(WAIT)
     for _ in range(MAX_PAUSES):
         wire.calls.pause_all()()
@@ -506,7 +506,7 @@ def test_unknown_requests_and_initialize_are_not_cancelled() -> None:
 def test_a_rejected_request_releases_its_place() -> None:
     sink = RecordingOutlet()
     places = CountedClient(Shares(Limits()), [("principal", "ada")])
-    sink.requests.reserve_place = lambda: places.admit("requests", 8)
+    sink.requests.reserve_place = lambda: places.reserve("requests", 8)
     first = incoming(sink)
     with pytest.raises(InvalidRequest):
         incoming(sink)
@@ -525,9 +525,9 @@ def test_a_request_above_the_share_of_its_client_has_a_time_to_retry() -> None:
     message, route = Request(1, "tools/call"), Route(lambda request: {})
     peer, sink = Peer(NEWEST_HANDSHAKE), RecordingOutlet()
     request = IncomingRequest(message, peer, route, sink, headers=Headers())
-    assert request.admit("tasks", 4) is not None and request.retry_after is None
+    assert request.reserve("tasks", 4) is not None and request.retry_after is None
     with pytest.raises(InternalError, match="its share of running tasks"):
-        request.admit("tasks", 4)
+        request.reserve("tasks", 4)
     assert request.retry_after == 1.0
 
 
@@ -537,7 +537,7 @@ def test_a_request_that_arrives_after_its_peer_has_left_is_cancelled() -> None:
     message, route = Request(1, "tools/call"), Route(lambda request: {})
     request = IncomingRequest(message, Peer(NEWEST_HANDSHAKE), route, sink)
     jobs: List[Any] = []
-    start(request, jobs.append)
+    accept(request, jobs.append)
     assert request.token.reason == "the peer has disconnected" and len(sink.requests) == 0
     jobs.pop()()
     assert sink.answers == []
@@ -825,13 +825,13 @@ def test_the_responses_of_an_array_are_sent_together_when_complete() -> None:
     stream = incoming(sink, lambda request: DEFERRED, id=4, batch=batch)
     long = incoming(sink, lambda request: {"x": "y" * 300}, id=5, batch=batch)
 
-    def start(request: Request) -> None:
+    def accept(request: Request) -> None:
         if request.id == 6:
             raise MethodNotFound("no work")
         if request.id in (1, 4):
             {1: first, 4: stream}[request.id].run()
 
-    batch.serve(start)
+    batch.serve(accept)
     sink.requests.cancel({"requestId": 4})  # it is not waited for
     long.run()
     assert sink.answers == []
@@ -844,7 +844,7 @@ def test_the_responses_of_an_array_are_sent_together_when_complete() -> None:
         "the answer is longer",
     ]
     batch.add(3, b"late\n")
-    Batch(sink, [], []).serve(start)  # of nothing but notifications
+    Batch(sink, [], []).serve(accept)  # of nothing but notifications
     assert len(sink.answers) == 1
 
 

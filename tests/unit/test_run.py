@@ -72,7 +72,7 @@ class Scene:
         self.run.serve(connect)
 
     def want_main(self, handle: Callable[[], object]) -> None:
-        self.main.start(exchange(lambda _: handle(), of=self.config))
+        self.main.enqueue(exchange(lambda _: handle(), of=self.config))
 
 
 def no_watcher() -> bool:

@@ -24,9 +24,9 @@ def shares(client: Optional[float] = 0.25, address: Optional[float] = 0.5, **mor
     return Shares(Limits(client_share=client, address_share=address), **more)
 
 
-def admit(counted: Shares, kind: str, most: Optional[int], names: Any, idle: Any = None) -> Place:
+def reserve(counted: Shares, kind: str, most: Optional[int], names: Any, idle: Any = None) -> Place:
     """Give a client one more place."""
-    return CountedClient(counted, names).admit(kind, most, idle)
+    return CountedClient(counted, names).reserve(kind, most, idle)
 
 
 def used_up(counted: Shares, names: Any, most: int = 8, kind: str = "requests") -> int:
@@ -34,7 +34,7 @@ def used_up(counted: Shares, names: Any, most: int = 8, kind: str = "requests") 
     places: List[Place] = []
     with pytest.raises(ShareExceeded):
         while True:
-            places.append(admit(counted, kind, most, names))
+            places.append(reserve(counted, kind, most, names))
     for place in places:
         place.leave()
     return len(places)
@@ -52,27 +52,27 @@ def test_each_name_of_a_client_counts() -> None:
     counted = shares()
     address = ("address", "192.0.2.1")
     for number in range(2):
-        admit(counted, "requests", 8, [ADA, ("session", number), address])
+        reserve(counted, "requests", 8, [ADA, ("session", number), address])
     with pytest.raises(
         ShareExceeded, match="this principal has used up its share of running requests"
     ):
-        admit(counted, "requests", 8, [ADA, ("session", 3), address])
+        reserve(counted, "requests", 8, [ADA, ("session", 3), address])
     for _ in range(2):
-        admit(counted, "requests", 8, [BOB, ("session", 4), address])
+        reserve(counted, "requests", 8, [BOB, ("session", 4), address])
     with pytest.raises(ShareExceeded, match=r"address .* 4 of 8 \(Limits.address_share\)"):
-        admit(counted, "requests", 8, [("principal", "cyd"), address])
-    assert admit(counted, "requests", 8, [("principal", "cyd"), ("address", "192.0.2.2")])
-    assert admit(counted, "streams", 8, [ADA]), "another kind is counted apart"
+        reserve(counted, "requests", 8, [("principal", "cyd"), address])
+    assert reserve(counted, "requests", 8, [("principal", "cyd"), ("address", "192.0.2.2")])
+    assert reserve(counted, "streams", 8, [ADA]), "another kind is counted apart"
 
 
 def test_a_place_that_is_left_is_free_again() -> None:
     counted = shares()
-    first, second = (admit(counted, "requests", 8, [ADA]) for _ in range(2))
+    first, second = (reserve(counted, "requests", 8, [ADA]) for _ in range(2))
     with pytest.raises(ShareExceeded):
-        admit(counted, "requests", 8, [ADA])
+        reserve(counted, "requests", 8, [ADA])
     first.leave()
     first.leave()
-    assert admit(counted, "requests", 8, [ADA])
+    assert reserve(counted, "requests", 8, [ADA])
     second.leave()
     assert counted.used("requests", ADA) == 1
 
@@ -80,7 +80,7 @@ def test_a_place_that_is_left_is_free_again() -> None:
 def test_nothing_is_kept_of_clients_that_have_left() -> None:
     counted = shares()
     for number in range(100):
-        admit(counted, "requests", 8, [("session", number), ("address", str(number))]).leave()
+        reserve(counted, "requests", 8, [("session", number), ("address", str(number))]).leave()
     assert "0 clients" in repr(counted)
 
 
@@ -92,24 +92,24 @@ def test_idle_places_make_room_oldest_first() -> None:
         return lambda: is_idle and not closed.append(name)
 
     for name, is_idle in (("busy", False), ("old", True), ("young", True), ("idle", True)):
-        admit(counted, "connections", 8, [ADA], idle(name, is_idle))
-    admit(counted, "connections", 8, [BOB], idle("of another", True))
+        reserve(counted, "connections", 8, [ADA], idle(name, is_idle))
+    reserve(counted, "connections", 8, [BOB], idle("of another", True))
     for _ in range(3):
-        admit(counted, "connections", 8, [ADA])
+        reserve(counted, "connections", 8, [ADA])
     assert closed == ["old", "young", "idle"]
     with pytest.raises(ShareExceeded):
-        admit(counted, "connections", 8, [ADA])
+        reserve(counted, "connections", 8, [ADA])
     assert closed == ["old", "young", "idle"] and counted.used("connections", ADA) == 4
 
 
 def test_a_place_changes_its_client_or_stays_as_it_was() -> None:
     counted = shares()
     address = ("address", "192.0.2.1")
-    place = admit(counted, "connections", 8, [address])
+    place = reserve(counted, "connections", 8, [address])
     CountedClient(counted, [ADA, address]).move(place, 8)
     assert (counted.used("connections", ADA), counted.used("connections", address)) == (1, 1)
     for _ in range(2):
-        admit(counted, "connections", 8, [BOB])
+        reserve(counted, "connections", 8, [BOB])
     with pytest.raises(ShareExceeded):
         CountedClient(counted, [BOB, address]).move(place, 8)
     assert counted.used("connections", ADA) == 1
@@ -119,19 +119,19 @@ def test_a_place_changes_its_client_or_stays_as_it_was() -> None:
 
 def test_without_a_limit_there_is_no_share() -> None:
     counted = shares()
-    assert all(admit(counted, "requests", None, [ADA]) for _ in range(1000))
+    assert all(reserve(counted, "requests", None, [ADA]) for _ in range(1000))
 
 
 def test_many_threads_get_no_more_than_one() -> None:
-    counted, admitted = shares(), []
+    counted, used = shares(), []
 
     def take() -> None:
         for _ in range(100):
             try:
-                place = admit(counted, "requests", 8, [ADA])
+                place = reserve(counted, "requests", 8, [ADA])
             except ShareExceeded:
                 continue
-            admitted.append(counted.used("requests", ADA))
+            used.append(counted.used("requests", ADA))
             place.leave()
 
     threads = [threading.Thread(target=take) for _ in range(8)]
@@ -139,7 +139,7 @@ def test_many_threads_get_no_more_than_one() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert admitted and max(admitted) <= 2 and counted.used("requests", ADA) == 0
+    assert used and max(used) <= 2 and counted.used("requests", ADA) == 0
 
 
 # ------------------------------------------------------------ names
@@ -315,7 +315,7 @@ def test_a_forked_process_begins_without_clients_in_the_same_object() -> None:
     server = Server("forked")
     endpoint = make_endpoint(server, max_streams=1)
     counted = endpoint.shares
-    admit(counted, "requests", 8, [ADA])
+    reserve(counted, "requests", 8, [ADA])
     with counted._lock:
         server.renew_in_fork()
     assert config_of(server).shares is counted is endpoint.shares
@@ -376,9 +376,9 @@ def test_every_bound_has_a_share_or_a_reason() -> None:
 
 
 def test_every_shared_kind_is_counted_somewhere() -> None:
-    """By the name of its kind, as an argument of `admit`."""
+    """By the name of its kind, as an argument of `reserve`."""
     sources = "".join(path.read_text("utf-8") for path in (ROOT / "minimcp").rglob("*.py"))
-    calls = set(re.findall(r'admit(?:, |\(\s*)"(\w+)"', sources))
+    calls = set(re.findall(r'reserve(?:, |\(\s*)"(\w+)"', sources))
     assert calls == RESOURCES.keys()
 
 
@@ -391,12 +391,12 @@ def test_counts_of_a_store_have_the_same_share() -> None:
 
 def test_a_place_that_stays_with_its_client_is_not_counted_again() -> None:
     ada = CountedClient(shares(), [ADA])
-    place, other = ada.admit("requests", 8), ada.admit("requests", 8)
+    place, other = ada.reserve("requests", 8), ada.reserve("requests", 8)
     ada.move(place, 8)
     with pytest.raises(ShareExceeded):
-        ada.admit("requests", 8)
+        ada.reserve("requests", 8)
     other.leave()
-    assert ada.admit("requests", 8).names == [ADA]
+    assert ada.reserve("requests", 8).names == [ADA]
 
 
 def test_the_cache_of_clients_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

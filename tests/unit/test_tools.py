@@ -137,9 +137,9 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     main = made.feature("executors").main
     made.add("tool", echo, {"timeout": 0.01, "executor": "main"})
     late, quick = (exchange(params={"name": "echo"}, of=made.config) for _ in range(2))
-    start = made.tools.items["echo"].route.start
-    assert start is not None
-    start(late)
+    enqueue = made.tools.items["echo"].route.enqueue
+    assert enqueue is not None
+    enqueue(late)
     assert eventually(lambda: answers(late))
     assert answers(late)[0]["result"]["content"][0]["text"] == "echo did not begin within 0.01 s"
     assert eventually(lambda: late.token.cancelled and "0 waiting" in repr(main)), (
@@ -148,8 +148,8 @@ def test_the_time_in_which_it_waits_to_begin_is_bounded_too() -> None:
     assert main.pump() == 0
     made.add("tool", echo, {"timeout": WAIT, "executor": "main", "replace": True})
     quick.route = made.tools.items["echo"].route
-    assert quick.route.start is not None
-    quick.route.start(quick)
+    assert quick.route.enqueue is not None
+    quick.route.enqueue(quick)
     assert main.pump() == 1 and not quick.token.cancelled
 
 

@@ -244,9 +244,9 @@ def test_metadata_of_other_packages_says_nothing() -> None:
         help = "What it is."
 
     server, _ = served(Annotated[str, Option(), annotated_types.Unit("m"), pydantic.Strict()])
-    assert registry_of(server).tools.items["note"].listing.input_schema["properties"]["value"] == {
-        "type": "string"
-    }
+    assert registry_of(server).tools.items["note"].definition.input_schema["properties"][
+        "value"
+    ] == {"type": "string"}
 
 
 # ------------------------------------------------------------ Field as a default

@@ -116,7 +116,7 @@ def signed(
 
 
 def admit(bearer: Bearer, token: str) -> AccessToken:
-    return bearer.admit(Headers({"Authorization": f"Bearer {token}"}))
+    return bearer.authenticate(Headers({"Authorization": f"Bearer {token}"}))
 
 
 def status_of(bearer: Bearer, token: str) -> int:

@@ -169,11 +169,23 @@ def test_a_child_ends_and_the_server_continues(
     assert served.stop(signal.SIGTERM) == 0
 
 
-@pytest.mark.parametrize(
-    "transport, how",
-    [("stdio", None), *[(each, stop) for each in ("stdio", "http") for stop in STOPS]],
-)
-@pytest.mark.parametrize("ways", [PLAIN + PROCESSES, POOLS + EXECUTORS], ids=["one", "pools"])
+# Every way to start a child with two endings, and some of the ways with each of the others.
+ENDS = [
+    *[
+        (transport, how, ways)
+        for transport, how in (("stdio", None), ("http", signal.SIGTERM))
+        for ways in (PLAIN + PROCESSES, POOLS + EXECUTORS)
+    ],
+    *[
+        (transport, how, ["subprocess", "fork", "fork, daemon", "fork Pool", EXECUTORS[0]])
+        for transport in ("stdio", "http")
+        for how in STOPS
+        if (transport, how) != ("http", signal.SIGTERM)
+    ],
+]
+
+
+@pytest.mark.parametrize("transport, how, ways", ENDS)
 def test_the_server_ends_though_its_children_do_not(
     serving: Serving, transport: str, how: Any, ways: List[str], tmp_path: Path, gone: List[int]
 ) -> None:
