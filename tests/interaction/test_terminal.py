@@ -22,7 +22,7 @@ from minimcp import ElicitRequest, terminal
 from ..support import ROOT, WAIT
 
 PROGRAM = """
-import os, sys, threading
+import concurrent.futures, os, sys, threading
 import minimcp
 from minimcp import terminal
 
@@ -46,6 +46,24 @@ if sys.argv[1] == "serve":
     server.run()
     sys.exit()
 
+def ask_forever():
+    "A server that never withdraws a question, and that ignores cancellations."
+    import json
+    for line in sys.stdin:
+        request = json.loads(line)
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "old", "version": "1"}}
+        reply = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
+        if request.get("method") == "tools/call":
+            question = {"message": "When?", "requestedSchema": FORM}
+            reply = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": question}
+        if "id" in request:
+            print(json.dumps(reply), flush=True)
+
+if sys.argv[1] == "ask-forever":
+    ask_forever()
+    sys.exit()
+
 def call(arguments, **options):
     return client.call_tool("book", arguments, on_progress=terminal.ProgressBar(), **options).text
 
@@ -54,7 +72,7 @@ def prompt():
     sys.stdout.flush()
     print("the program got", repr(input()))
 
-config = {"desk": [sys.executable, __file__, "serve"]}
+config = {"desk": [sys.executable, __file__, (sys.argv[3:] or ["serve"])[0]]}
 with minimcp.connect("desk", config=config, elicit=terminal.ask, revision=sys.argv[2]) as client:
     try:
         if sys.argv[1] == "submit":
@@ -64,6 +82,16 @@ with minimcp.connect("desk", config=config, elicit=terminal.ask, revision=sys.ar
             except KeyboardInterrupt:
                 future.cancel()
                 raise
+        elif sys.argv[1] == "token":
+            token = minimcp.CancelToken()
+            threading.Timer(0.5, token.cancel).start()
+            call({}, cancel=token)
+        elif sys.argv[1] == "future":
+            future = client.submit(call, {})
+            try:
+                future.result(timeout=0.5)
+            finally:
+                future.cancel()
         elif sys.argv[1] == "main":
             print(terminal.ask(minimcp.ElicitRequest("Sure?", FORM)).action)
         else:
@@ -72,6 +100,8 @@ with minimcp.connect("desk", config=config, elicit=terminal.ask, revision=sys.ar
         print("interrupted")
     except minimcp.ConnectionLost:
         print("lost")
+    except (minimcp.Cancelled, concurrent.futures.TimeoutError):
+        print("given up")
     prompt()
 """
 
@@ -232,6 +262,34 @@ def test_a_form_ends_when_its_server_dies(
     screen.until("the question is no longer open")
     screen.types("next\n")
     screen.until("the program got 'next'")
+
+
+@pytest.mark.parametrize(
+    ("way", "revision", "server"),
+    [
+        *[
+            (way, revision, "serve")
+            for way in ("call", "token", "future", "die")
+            for revision in REVISIONS
+        ],
+        *[(way, "2025-11-25", "ask-forever") for way in ("call", "token", "future")],
+    ],
+)
+def test_a_form_ends_before_its_call_raises(
+    open_screen: Callable[..., Screen], way: str, revision: str, server: str
+) -> None:
+    """So nothing is printed below the program's next prompt, and the form reads nothing more."""
+    screen = open_screen(way, revision, server)
+    screen.until("when (date): ")
+    screen.types("2026-0")  # half a line
+    if way == "call":
+        screen.types("\x03")
+    screen.until("\r\nthe question is no longer open\r\n")
+    screen.until("\r\n> ")
+    time.sleep(0.3)  # the form's own thread has time to print or to read
+    screen.types("next\n")
+    screen.until("the program got 'next'\r\n")
+    assert screen.seen == "next\r\n"
 
 
 def test_without_a_terminal_a_question_is_declined(capfd: Any) -> None:
