@@ -339,7 +339,7 @@ def _fill(form: _Form, given: Mapping[str, Any]) -> Answer:
         for name in fields:
             if name not in given:
                 values[name] = _ask_field(name, schema, values.get(name), form)
-        filled = {name: value for name, value in values.items() if value is not None}
+        filled = {name: values[name] for name in fields if values.get(name) is not None}
         action = _review(form, schema, filled)
         if action != "edit":
             return Answer(action, filled if action == "accept" else None)
@@ -384,8 +384,10 @@ def _ask_field(name: str, schema: Mapping[str, Any], default: Any, form: _Form) 
     for number, (value, title) in enumerate(choices, 1):
         shown = _shown(value)
         form.show(f"    {number}. {one_line(shown if title == shown else f'{title} ({shown})')}")
-    hint = one_line(kind(field))
-    if choices:
+    hint = one_line(kind(field) + _bounds(field))
+    if field.get("type") == "boolean":
+        hint = "yes or no"
+    elif choices:
         hint = f"1 to {len(choices)}, several with commas" if is_list else f"1 to {len(choices)}"
     prompt = f"{_label(name, schema)} ({hint})"
     if default is not None:
@@ -399,13 +401,16 @@ def _ask_field(name: str, schema: Mapping[str, Any], default: Any, form: _Form) 
         texts = [text]
         if is_list and not text.startswith("["):
             texts = [item.strip() for item in text.split(",")]
-        chosen = [_chosen(each, choices) for each in texts]
         try:
-            if choices and None not in chosen:
+            if choices and not (is_list and text.startswith("[")):
+                chosen = [_chosen(each, choices) for each in texts]
                 return chosen if is_list else chosen[0]
             return check_format(name, _value(name, texts, schema), field)
         except ValueError as error:
-            form.show(f"  {one_line(str(error))}")
+            problem = str(error)
+            if problem.startswith(f"{name}:"):  # the user knows the field by its label
+                problem = f"{_label(name, schema)}{problem[len(name) :]}"
+            form.show(f"  {one_line(problem)}")
 
 
 def _choices(name: str, form: Mapping[str, Any]) -> list[tuple[Any, str]]:
@@ -430,14 +435,15 @@ def _choices(name: str, form: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 
 def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
-    """Return the choice that a text names by its value, title or number, or None."""
+    """Return the choice that a text names by its value, title or number. Raise ValueError if there
+    is none."""
     for value, _ in choices:
         if text == _shown(value):
             return value
     for number, (value, title) in enumerate(choices, 1):
         if text.casefold() == title.casefold() or text == str(number):
             return value
-    return None
+    raise ValueError(f"{text!r:.60} is not a choice: type a number from 1 to {len(choices)}")
 
 
 def _shown(value: Any, choices: Sequence[tuple[Any, str]] = ()) -> str:
@@ -446,6 +452,8 @@ def _shown(value: Any, choices: Sequence[tuple[Any, str]] = ()) -> str:
             return title
     if isinstance(value, list):
         return ", ".join(_shown(each, choices) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
