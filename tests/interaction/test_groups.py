@@ -541,3 +541,34 @@ def test_a_question_that_no_call_waits_for(is_of_task: bool) -> None:
         assert void.is_set() is not is_of_task
         may_end.set()
         assert lines.get(timeout=WAIT) == 'got {"action": "cancel"}'
+
+
+DIES_IN_LISTS = """
+import os, sys
+import minimcp
+server = minimcp.Server("dies")
+
+@server.tool
+def wait() -> None:
+    "Wait."
+
+@server.middleware(lists=True)
+def die(ctx, call_next):
+    print("no database", file=sys.stderr)
+    print("  at line\\x1b[2J 5", file=sys.stderr, flush=True)
+    os._exit(3)
+
+server.run()
+"""
+
+
+def test_the_end_of_stderr_is_readable_in_a_log_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = tmp_path / "dies.py"
+    server.write_text(DIES_IN_LISTS)
+    with minimcp.connect_all({"a": [sys.executable, str(server)]}, stderr=str) as group:
+        assert group.list_tools() == []
+    (message,) = caplog.messages
+    assert message.startswith("the tools of 'a' are left out: ")
+    assert message.endswith(" | its stderr ended with: | no database | at line\\x1b[2J 5")
