@@ -311,7 +311,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "list: another file": [["list", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
     "run: another file": [["run", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
     "run: a file without server": [["run", "none.py"], 'none.py has no server object: write  server = Server("name")'],
-    "list: a file without server": [["list", "none.py"], "a server runs until its stdin ends: does this program call"],
+    "list: a file without server": [["list", "none.py"], "the target is 'python3 -m minimcp run FILE' in quotes"],
     "list: a file that is like another in its ending": [["list", "notes_server.py"],
         "there is no file 'notes_server.py' in {folder}\n"],
     "list: a file that is not there": [["list", "nosuch.py"], "there is no file 'nosuch.py' in {folder}\n"],
