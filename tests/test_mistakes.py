@@ -507,7 +507,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "acts, then asks, over HTTP": [replayed,
         "INFO ... settle (written.py:5), runs again from the top: put actions that must not happen twice into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
-        "needs a client with sampling, such as connect("],
+        "such as connect(..., sample=f); a server that can do without tests ctx.client.supports('sampling')"],
     "a guard as middleware": [does("", A_GUARD), "no token: middleware cannot protect a server ... auth=minimcp.Bearer"],
     # actions of a caller
     "another tool": [client_does(lambda c: c.call_tool("delte")),
