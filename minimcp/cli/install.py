@@ -188,7 +188,7 @@ def _path_of(host: HostFile, options: Any) -> str:
             raise UsageError(f"{host.title} has no file for projects: leave out --project")
         _refuse_links(host.project)
         return os.path.abspath(host.project)
-    if not options.dry_run:
+    if not options.dry_run and not host.user_path.endswith(".yaml"):
         _require_folder(host)
     return host.user_path
 
@@ -404,8 +404,10 @@ def with_member(text: str, path: Sequence[str], value: Any) -> str:
         start = found.value
     assert found is not None
     if value is not None:
-        indent = _indent_at(text, found.start)
-        return text[: found.value] + _json_text(value, text, indent) + text[found.end :]
+        written = _json_text(value, text, _indent_at(text, found.start))
+        if "\n" not in text.strip():
+            written = json.dumps(value, ensure_ascii=False)
+        return text[: found.value] + written + text[found.end :]
     index = members.index(found)
     if index + 1 < len(members):
         return text[: found.start] + text[members[index + 1].start :]
@@ -482,8 +484,7 @@ def _unit(text: str) -> str:
 
 def _json_text(value: Any, text: str, indent: str) -> str:
     """Return the JSON of a value for a place with this indentation in a text."""
-    is_one_line = "\n" not in text.strip()
-    written = json.dumps(value, indent=None if is_one_line else _unit(text), ensure_ascii=False)
+    written = json.dumps(value, indent=_unit(text), ensure_ascii=False)
     line = "\r\n" if "\r\n" in text else "\n"
     return written.replace("\n", line + indent)
 

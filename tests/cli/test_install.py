@@ -264,6 +264,8 @@ def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
         assert changed_text("f", new, "servers", name, entry, True) == new
         gone = changed_text("f", new, "servers", name, None, True)
         plain = text.lstrip("\ufeff")
+        if text in ("", "{}"):
+            assert new.startswith('{\n  "servers": {\n    "'), new
         if name == "new" and expected["servers"]:
             assert gone == plain  # also spaces and line ends
         assert json.loads(gone)["servers"] == {
@@ -550,8 +552,11 @@ def test_names_in_toml_before_python_3_11(
 def test_what_to_paste_is_printed_for_goose(
     home: Path, shop: str, shop_url: str, minimcp: Callable[..., Done]
 ) -> None:
+    path = Path(HOSTS["goose"].user_path)
+    install = ("install", shop, "--client", "goose", "--env", "A=b")
+    assert minimcp(*install) == minimcp(*install, "--dry-run")  # also where Goose is not installed
     path = _file("goose", "extensions: {}\n")
-    done = minimcp("install", shop, "--client", "goose", "--env", "A=b")
+    done = minimcp(*install)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         f"{path} cannot be written by this command. Paste into it:\n\n"
