@@ -588,7 +588,10 @@ class Link(Host):
             questions = answer.get("inputRequests") or {}
             outcome = ask_peer(
                 incoming,
-                [(each["method"], each.get("params", {})) for each in questions.values()],
+                [
+                    (each["method"], self.as_asked(each["method"], each.get("params", {})))
+                    for each in questions.values()
+                ],
                 None,
             )
             if isinstance(outcome, Failure):
@@ -695,11 +698,16 @@ class Link(Host):
         if calls:
             wait_until_initialized(calls[-1])
         channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
+        params = self.as_asked(*question.request[1:])
 
         def notify(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
 
-        return respond(question, exchange(question, channel, question.request.params, notify))
+        return respond(question, exchange(question, channel, params, notify))
+
+    def as_asked(self, method: str, params: Result) -> Result:
+        """Return the params of a server's question as the client sees them."""
+        return params
 
     def _ask_by_result(self, call: IncomingRequest, question: IncomingRequest) -> Result:
         """Answer a stateless call with a question, and wait for the request with the answer."""
@@ -708,7 +716,7 @@ class Link(Host):
         _, method, params = question.request
         result = {
             "resultType": INPUT_REQUIRED,
-            "inputRequests": {"1": {"method": method, "params": params}},
+            "inputRequests": {"1": {"method": method, "params": self.as_asked(method, params)}},
         }
         self._replies[state] = call, replies
         latest = call.answering

@@ -150,12 +150,28 @@ class Part(Link):
         return made
 
     def as_seen(self, answer: Result) -> Result:
-        """Return a result with the URIs that the client can use."""
+        """Return a result with the URIs that the client can use, and questions of this server."""
         made = dict(answer)
+        if isinstance(made.get("inputRequests"), dict):
+            made["inputRequests"] = {
+                key: self._question(each) for key, each in made["inputRequests"].items()
+            }
         for member in ("content", "contents", "messages"):
             if isinstance(made.get(member), list):
                 made[member] = [self._block(each) for each in made[member]]
         return made
+
+    def _question(self, question: Json) -> Json:
+        if not isinstance(question, dict) or not isinstance(question.get("params"), dict):
+            return question
+        asked = self.as_asked(question.get("method"), question["params"])
+        return {**question, "params": asked}
+
+    def as_asked(self, method: Json, params: Result) -> Result:
+        """Begin the text of a question with the name of the server, so that the user knows it."""
+        if method != "elicitation/create" or not isinstance(params.get("message"), str):
+            return params
+        return {**params, "message": f"{self.name}: {params['message']}"}
 
     def _block(self, block: Json) -> Json:
         if not isinstance(block, dict):

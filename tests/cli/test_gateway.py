@@ -107,9 +107,10 @@ class Host:
         self.changed, self.updated = threading.Event(), threading.Event()
         self.logged: List[library.LogMessage] = []
         self.uris: List[str] = []
+        self.asked: List[str] = []
 
     def elicit(self, request: library.ElicitRequest) -> Dict[str, str]:
-        assert request.message == "Who?"
+        self.asked.append(request.message)
         return {"guest": "Ada"}
 
     def on_log(self, message: library.LogMessage) -> None:
@@ -162,6 +163,7 @@ def test_calls_reach_the_server_that_is_named(client: Any) -> None:
     for server, name in (("inn", "inn"), ("grand__inn", "grand")):
         reports: List[Progress] = []
         assert opened.call_tool(f"{server}__book", {"nights": 2}).text == f"{name} Ada"
+        assert host.asked.pop() == f"{server}: Who?"
         opened.call_tool(f"{server}__steps", on_progress=reports.append)
         assert [(each.progress, each.message) for each in reports[:2]] == [
             (1, "step 1"),
