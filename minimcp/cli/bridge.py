@@ -200,6 +200,10 @@ def with_meta(
 # ------------------------------------------------------------ the server behind
 
 
+class Unreachable(InternalError):
+    """The server behind did not respond. The log has the reason."""
+
+
 class Link(Host):
     """A connection to the server behind, for one session in front or for stateless clients.
 
@@ -423,13 +427,13 @@ class Link(Host):
         except Cancelled:
             raise
         except McpError as error:
-            log.warning("%s: %s", incoming.request.method, error)
+            self.report(incoming.request.method, error)
             # Show the details only to the user of the bridge, on this machine.
             if self._bridge.is_local:
                 details = str(error)
             else:
                 details = f"{type(error).__name__}, see the log of the bridge"
-            raise InternalError(
+            raise Unreachable(
                 "no answer from the server behind the bridge (the next call opens a new "
                 f"connection): {details}"
             ) from None
@@ -440,6 +444,10 @@ class Link(Host):
                 incoming.on_cancel(partial(self._finish, incoming))
             else:
                 self._finish(incoming)
+
+    def report(self, method: str, error: McpError) -> None:
+        """Log why the server behind did not respond to a request."""
+        log.warning("%s: %s", method, error)
 
     def _serve(self, incoming: IncomingRequest, opened: ClientSubscriptions, params: Result) -> Any:
         """Serve a request over one connection to the server behind."""
