@@ -201,6 +201,10 @@ def with_meta(
 # ------------------------------------------------------------ the server behind
 
 
+class Unreachable(InternalError):
+    """The server behind did not respond. The log has the reason."""
+
+
 class Link(Host):
     """A connection to the server behind, for one session in front or for stateless clients.
 
@@ -424,13 +428,13 @@ class Link(Host):
         except Cancelled:
             raise
         except McpError as error:
-            log.warning("%s: %s", incoming.request.method, error)
+            self.report(incoming.request.method, error)
             # Show the details only to the user of the bridge, on this machine.
             if self._bridge.is_local:
                 details = str(error)
             else:
                 details = f"{type(error).__name__}, see the log of the bridge"
-            raise InternalError(
+            raise Unreachable(
                 "no answer from the server behind the bridge (the next call opens a new "
                 f"connection): {details}"
             ) from None
@@ -441,6 +445,10 @@ class Link(Host):
                 incoming.on_cancel(partial(self._finish, incoming))
             else:
                 self._finish(incoming)
+
+    def report(self, method: str, error: McpError) -> None:
+        """Log why the server behind did not respond to a request."""
+        log.warning("%s: %s", method, error)
 
     def _serve(self, incoming: IncomingRequest, opened: ClientSubscriptions, params: Result) -> Any:
         """Serve a request over one connection to the server behind."""
@@ -589,7 +597,10 @@ class Link(Host):
             questions = answer.get("inputRequests") or {}
             outcome = ask_peer(
                 incoming,
-                [(each["method"], each.get("params", {})) for each in questions.values()],
+                [
+                    (each["method"], self.as_asked(each["method"], each.get("params", {})))
+                    for each in questions.values()
+                ],
                 None,
             )
             if isinstance(outcome, Failure):
@@ -696,11 +707,16 @@ class Link(Host):
         if calls:
             wait_until_initialized(calls[-1])
         channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
+        params = self.as_asked(*question.request[1:])
 
         def notify(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
 
-        return respond(question, exchange(question, channel, question.request.params, notify))
+        return respond(question, exchange(question, channel, params, notify))
+
+    def as_asked(self, method: str, params: Result) -> Result:
+        """Return the params of a server's question as the client sees them."""
+        return params
 
     def _ask_by_result(self, call: IncomingRequest, question: IncomingRequest) -> Result:
         """Answer a stateless call with a question, and wait for the request with the answer."""
@@ -709,7 +725,7 @@ class Link(Host):
         _, method, params = question.request
         result = {
             "resultType": INPUT_REQUIRED,
-            "inputRequests": {"1": {"method": method, "params": params}},
+            "inputRequests": {"1": {"method": method, "params": self.as_asked(method, params)}},
         }
         self._replies[state] = call, replies
         # If the call or the connection to the server ends, nobody needs the answer any more.

@@ -273,6 +273,11 @@ def add_web(
         help=f"{token}. Other users can see it in the list of processes; to avoid that, set the "
         f"environment variable {TOKEN_VARIABLE} instead",
     )
+    add_network(parser)
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `network_of` reads."""
     for name, settings in NETWORK:
         parser.add_argument(name, **settings)
 
@@ -366,7 +371,7 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     if options.card:
         from .card import found_card, lines_of
 
-        card = found_card(options.target, options.prog)
+        card = found_card(options.target, options.prog, network_of(options))
     for name, _, capability, fetch in SECTIONS:
         try:
             if capability in client.capabilities:
@@ -650,7 +655,7 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
 
             domain = domain_in(arguments)
             if domain is not None:
-                return list_catalog(domain, prog, as_data="json" in arguments)
+                return list_catalog(domain, arguments, prog)
         size = "show the bytes and the estimated tokens of each tool in the list, and the total"
         card = "show the card of a server with a URL, too"
         more = (

@@ -31,7 +31,17 @@ from ..protocol.messages import Failure, Json, Notification, Result
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 from ..server.server import Server
 from . import Parser, UsageError, clean, one_line, print_error, print_stderr, split_command
-from .bridge import CONNECT_SECONDS, MAX_LINKS, PER_REQUEST, Bridge, Front, Link, respond, with_meta
+from .bridge import (
+    CONNECT_SECONDS,
+    MAX_LINKS,
+    PER_REQUEST,
+    Bridge,
+    Front,
+    Link,
+    Unreachable,
+    respond,
+    with_meta,
+)
 from .commands import TOKEN_VARIABLE, add_web, web_of
 from .run import address
 
@@ -102,6 +112,12 @@ class Part(Link):
             return True
         return entry.offers(str(item.get("name")))
 
+    def report(self, method: str, error: McpError) -> None:
+        if method in MERGED:
+            self._switch.gateway.leave_out(self.name, error)
+        else:
+            log.warning("%s: %s: %s", self.name, method, error)
+
     def describe(self) -> Optional[str]:
         """Connect, and return the server's instructions."""
         return self._open().session.era.instructions
@@ -150,12 +166,28 @@ class Part(Link):
         return made
 
     def as_seen(self, answer: Result) -> Result:
-        """Return a result with the URIs that the client can use."""
+        """Return a result with the URIs that the client can use, and questions of this server."""
         made = dict(answer)
+        if isinstance(made.get("inputRequests"), dict):
+            made["inputRequests"] = {
+                key: self._question(each) for key, each in made["inputRequests"].items()
+            }
         for member in ("content", "contents", "messages"):
             if isinstance(made.get(member), list):
                 made[member] = [self._block(each) for each in made[member]]
         return made
+
+    def _question(self, question: Json) -> Json:
+        if not isinstance(question, dict) or not isinstance(question.get("params"), dict):
+            return question
+        asked = self.as_asked(question.get("method"), question["params"])
+        return {**question, "params": asked}
+
+    def as_asked(self, method: Json, params: Result) -> Result:
+        """Begin the text of a question with the name of the server, so that the user knows it."""
+        if method != "elicitation/create" or not isinstance(params.get("message"), str):
+            return params
+        return {**params, "message": f"{self.name}: {params['message']}"}
 
     def _block(self, block: Json) -> Json:
         if not isinstance(block, dict):
@@ -389,9 +421,12 @@ class Switch(Link):
                 continue
             error = future.exception()
             if error is None:
+                self.gateway.reasons.pop(name, None)
                 yield name, future.result()
+            elif isinstance(error, Unreachable):
+                pass  # `report` has logged the reason
             elif isinstance(error, (McpError, OSError)):
-                log.warning("%s is left out: %s", name, error)
+                self.gateway.leave_out(name, error)
             else:
                 raise error
 
@@ -407,6 +442,8 @@ class Gateway(Bridge):
 
     def __init__(self, front: Server, config: Servers, **options: Any) -> None:
         super().__init__(front, None, **options)
+        # For each server that is left out: the reason that was logged.
+        self.reasons: dict[str, str] = {}
         self.servers: dict[str, Target] = {}
         for name in config.names:
             try:
@@ -417,6 +454,13 @@ class Gateway(Bridge):
             if target.is_web and not target.object.has_auth:
                 target = target._replace(object=with_stored_token(target.object))
             self.servers[name] = target
+
+    def leave_out(self, name: str, error: Exception) -> None:
+        """Log why a server is left out of a list, once for each reason."""
+        reason = str(error)
+        if self.reasons.get(name) != reason:
+            self.reasons[name] = reason
+            log.warning("%s is left out: %s", name, reason)
 
     def new_link(self, opening: Result, shakes_hands: bool) -> Link:
         return Switch(self, opening, shakes_hands)

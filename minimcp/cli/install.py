@@ -86,8 +86,10 @@ SETTINGS = (".claude.json", "settings.json", "config.toml")
 # Time limit for the server to answer before it is written into a config file.
 CHECK_SECONDS = 30.0
 
-# Suffix of the backup, which has the file's content before this command changed it.
+# Suffixes of the backups: the file before this command changed it for the first time, which is never
+# overwritten, and the file before the newest of several changes.
 BACKUP = ".before-minimcp"
+LAST_BACKUP = ".before-minimcp.last"
 
 
 def install_command(arguments: Sequence[str], prog: str) -> int:
@@ -163,11 +165,18 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
             old.splitlines(True), new.splitlines(True), path, f"{path} with this change"
         )
         print(clean("".join(lines)).rstrip("\n"), flush=True)
+        # Fail where the command would fail without --dry-run.
         if not options.project:
-            _require_folder(host)  # without --dry-run, nothing would be written
+            _require_folder(host)
+        _require_access(path)
     else:
+        if entry is None:
+            action = f"removed {', '.join(names)} from"
+        else:
+            action = f"added {names[0]} to"
+            if changed is changed_text and names[0] in _servers_in(old, host.table):
+                action = f"replaced {names[0]} in"
         backup = _write(path, new)
-        action = f"added {names[0]} to" if entry else f"removed {', '.join(names)} from"
         copy = f" (backup: {backup})" if backup else ""
         print(one_line(f"{action} {path}{copy}: restart {host.title}"))
     return 0
@@ -179,7 +188,7 @@ def _path_of(host: HostFile, options: Any) -> str:
             raise UsageError(f"{host.title} has no file for projects: leave out --project")
         _refuse_links(host.project)
         return os.path.abspath(host.project)
-    if not options.dry_run:
+    if not options.dry_run and not host.user_path.endswith(".yaml"):
         _require_folder(host)
     return host.user_path
 
@@ -199,6 +208,19 @@ def _require_folder(host: HostFile) -> None:
             f"{host.title} does not seem to be installed: there is no folder {folder}. Start it "
             f"once{hint}"
         )
+
+
+def _require_access(path: str) -> None:
+    """Check that this user may write a file, whose folder need not exist.
+
+    Raises:
+        UsageError: The user may not.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written: the folder {folder} is not writable")
 
 
 def _refuse_links(path: str) -> None:
@@ -351,10 +373,121 @@ def changed_text(
         del servers[name]
     else:
         servers[name] = entry
-    indentation = re.search(r"\n([ \t]+)\S", plain)
-    indent = indentation[1] if indentation else 2
-    written = json.dumps(whole, indent=indent, ensure_ascii=False) + "\n"
-    return written.replace("\n", "\r\n") if "\r\n" in text else written
+    return with_member(plain if plain.strip() else "{}\n", (table, name), entry)
+
+
+def _servers_in(text: str, table: str) -> Mapping[str, Any]:
+    """Return the servers in the text of a JSON config that was already checked."""
+    plain = text.lstrip("\ufeff")
+    return read_json(plain).get(table, {}) if plain.strip() else {}
+
+
+def with_member(text: str, path: Sequence[str], value: Any) -> str:
+    """Return a JSON text in which one member is set, or removed if the value is None.
+
+    Everything else stays as it is written, with its indentation, line breaks and number formats.
+
+    Args:
+        text: Valid JSON, an object.
+        path: The names of nested members. Missing objects are added.
+        value: The value of the last one.
+    """
+    start = len(text) - len(text.lstrip())
+    for depth, name in enumerate(path):
+        members = _members(text, start)
+        found = next((each for each in members if each.name == name), None)
+        if found is None:
+            if value is None:
+                return text
+            for missing in reversed(path[depth + 1 :]):
+                value = {missing: value}
+            return _with_new_member(text, start, members, name, value)
+        start = found.value
+    assert found is not None
+    if value is not None:
+        written = _json_text(value, text, _indent_at(text, found.start))
+        if "\n" not in text.strip():
+            written = json.dumps(value, ensure_ascii=False)
+        return text[: found.value] + written + text[found.end :]
+    index = members.index(found)
+    if index + 1 < len(members):
+        return text[: found.start] + text[members[index + 1].start :]
+    begin = members[index - 1].end if index else found.start
+    end = found.end
+    if not index:  # the only member: leave "{}"
+        begin = text.rindex("{", 0, begin) + 1
+        end = text.index("}", end)
+    return text[:begin] + text[end:]
+
+
+class _Member(NamedTuple):
+    """A member of an object in a JSON text: its name, and where it, its value and its end are."""
+
+    name: str
+    start: int
+    value: int
+    end: int
+
+
+def _members(text: str, start: int) -> list[_Member]:
+    """Return the members of the object that begins at `start`."""
+    decoder = json.JSONDecoder()
+    blank = re.compile(r"[ \t\r\n]*[,:]?[ \t\r\n]*")
+    members: list[_Member] = []
+    position = _after(blank, text, start + 1)
+    while text[position] != "}":
+        begin = position
+        name, position = decoder.raw_decode(text, position)
+        value = _after(blank, text, position)
+        end = decoder.raw_decode(text, value)[1]
+        members.append(_Member(name, begin, value, end))
+        position = _after(blank, text, end)
+    return members
+
+
+def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    return position if found is None else found.end()
+
+
+def _with_new_member(
+    text: str, start: int, members: Sequence[_Member], name: str, value: Any
+) -> str:
+    """Return a JSON text with a member at the end of the object that begins at `start`."""
+    key = json.dumps(name, ensure_ascii=False)
+    line = "\r\n" if "\r\n" in text else "\n"
+    if members:
+        last = members[-1]
+        between = text[members[-2].end if len(members) > 1 else start + 1 : last.start]
+        if "\n" not in between:  # all in one line
+            added = f", {key}: {json.dumps(value, ensure_ascii=False)}"
+        else:
+            indent = _indent_at(text, last.start)
+            added = f",{line}{indent}{key}: {_json_text(value, text, indent)}"
+        return text[: last.end] + added + text[last.end :]
+    outer = _indent_at(text, start)
+    indent = outer + _unit(text)
+    added = f"{line}{indent}{key}: {_json_text(value, text, indent)}{line}{outer}"
+    return text[: start + 1] + added + text[text.index("}", start) :]
+
+
+def _indent_at(text: str, position: int) -> str:
+    """Return the indentation of the line at a position."""
+    begin = text.rfind("\n", 0, position) + 1
+    return text[begin : _after(re.compile(r"[ \t]*"), text, begin)]
+
+
+def _unit(text: str) -> str:
+    """Return the indentation of the first indented line."""
+    found = re.search(r"\n([ \t]+)\S", text)
+    return found[1] if found else "  "
+
+
+def _json_text(value: Any, text: str, indent: str) -> str:
+    """Return the JSON of a value for a place with this indentation in a text."""
+    written = json.dumps(value, indent=_unit(text), ensure_ascii=False)
+    line = "\r\n" if "\r\n" in text else "\n"
+    return written.replace("\n", line + indent)
 
 
 # ------------------------------------------------------------ Codex and Goose
@@ -493,33 +626,38 @@ def _taken(path: str, name: str) -> UsageError:
 
 
 def _write(path: str, text: str) -> Optional[str]:
-    """Replace a file's content atomically.
-
-    The first time, keep a backup of the file. Return the path of the backup if this call made it.
-    """
+    """Replace a file's content atomically. Return the path of its backup; None if it is new."""
     path = os.path.realpath(path)
     backup: Optional[str] = None
-    if os.path.exists(path) and not os.path.lexists(path + BACKUP):
-        backup = path + BACKUP
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.exists(path):
+        backup = path + (LAST_BACKUP if os.path.lexists(path + BACKUP) else BACKUP)
+        with open(path, "rb") as old:
+            _replace(backup, old.read(), like=path)
+    _replace(path, text.encode(), like=path if backup else None)
+    return backup
+
+
+def _replace(path: str, data: bytes, like: Optional[str]) -> None:
+    """Write a file atomically. If the path is a link, replace the link itself.
+
+    Args:
+        path: The file.
+        data: Its content.
+        like: A file whose permissions and times it gets, or None.
+    """
     descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path))
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        if os.path.exists(path):
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        if like == path:
             shutil.copymode(path, name)
-        if backup is not None:
-            with (
-                open(path, "rb") as source,
-                open(backup, "xb") as copy,
-            ):  # "x" does not follow links
-                shutil.copyfileobj(source, copy)
-            shutil.copystat(path, backup)
+        elif like is not None:
+            shutil.copystat(like, name)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
-    return backup
 
 
 def _installed(path: str, text: str, table: str, file: str) -> list[str]:

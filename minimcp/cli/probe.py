@@ -431,7 +431,7 @@ class Probe:
         reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
         if reply.status == 401:
             raise ConnectionFailed(
-                "the server requires a token: use --token, or sign in with 'minimcp login URL'"
+                "the server requires a token: use --token, or sign in with 'python3 -m minimcp login URL'"
             )
         self.opening = _result("initialize", reply)
         self.session = reply.headers.get("Mcp-Session-Id")

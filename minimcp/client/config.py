@@ -75,7 +75,7 @@ are), and what a host displays."""
 UNSUPPORTED = {
     **dict.fromkeys(
         ("oauth", "auth", "authProviderType", "oauth_resource", "scopes"),
-        "sign in with minimcp login URL, or pass auth=SignIn(...)",
+        "sign in with python3 -m minimcp login URL, or pass auth=SignIn(...)",
     ),
     **dict.fromkeys(("targetAudience", "targetServiceAccount"), "write the token into headers"),
     "headersHelper": "write the headers into headers",

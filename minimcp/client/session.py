@@ -12,7 +12,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.calls import Calls, PendingCall
+from ..engine.calls import Calls, PendingCall, cancel_with
 from ..engine.cancel import CancelToken
 from ..engine.connection import Connection, ConnectionRole
 from ..engine.incoming import IncomingRequest, Route, current_trace_context
@@ -55,6 +55,9 @@ log = logger("minimcp.client")
 
 # Maximum memory of a notification of a change, in bytes. Larger ones are dropped.
 MAX_CHANGE_BYTES = 8 * 1024
+
+# The member of a question's `_meta` that names the task of the server that asks.
+RELATED_TASK = "io.modelcontextprotocol/related-task"
 
 # How often a request is retried because the server was busy, and the minimum pause before that.
 # The call's deadline limits all retries together.
@@ -445,10 +448,17 @@ class ClientSession(ConnectionRole):
     def _serve(self, request: IncomingRequest) -> Result:
         """Answer a question, and pause the deadline of its call until then.
 
-        If the call is unknown, the deadlines of all calls are paused.
+        If the call is unknown, the deadlines of all calls are paused. When the program gives up
+        the call, or over stdio all calls that were pending, the answer is no longer needed. The
+        question of a task outlives its call.
         """
-        resume = self.calls.pause_all(*getattr(request.sink, "asked_by", ()))
+        known = getattr(request.sink, "asked_by", None)
+        resume = self.calls.pause_all(*(known or ()))
         request.on_cancel(resume)
+        meta = request.request.params.get("_meta")
+        forget: Callable[[], object] = int
+        if not (isinstance(meta, dict) and RELATED_TASK in meta):
+            forget = cancel_with(self.calls.pending() if known is None else known, request.token)
         try:
             return self.host.serve(request)
         except InternalError as error:
@@ -458,6 +468,7 @@ class ClientSession(ConnectionRole):
                 self.calls.end(asking[0], error.__cause__)
             raise
         finally:
+            forget()
             resume()
 
     def notified(self, notification: Notification) -> None:

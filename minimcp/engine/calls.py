@@ -26,6 +26,7 @@ from ..protocol.messages import (
     readable_ids,
 )
 from ..text import one_line
+from .cancel import CancelToken
 from .limits import BoundedQueue
 from .pool import waiting
 from .timer import NEVER, Deadline
@@ -85,6 +86,8 @@ class PendingCall:
     stays_open = False
     # How often the deadline was paused.
     pauses = 0
+    # Cancelled when this side gives the call up; None if nothing depends on that.
+    given_up: Optional[CancelToken] = None
 
     def __init__(
         self,
@@ -114,6 +117,11 @@ class PendingCall:
         """Set the outcome. Only the thread that removed the call from the table may call this."""
         self.outcome = outcome
         self.queue.put(self)
+
+    def give_up(self) -> None:
+        """End what depends on the call, before its caller gets an exception."""
+        if self.given_up is not None:
+            self.given_up.cancel()
 
 
 class Calls:
@@ -393,6 +401,7 @@ class Calls:
             notify: Whether to send a cancellation to the peer.
         """
         call.on_item = None
+        call.give_up()
         if not self.settle(call.id, outcome):
             return False
         if notify and call.sent and not self._causes and call.method not in NEVER_CANCELLED:
@@ -412,6 +421,8 @@ class Calls:
         Return the lines that cancel the calls.
         """
         self._causes.append(cause)
+        for call in self.pending():
+            call.give_up()
         ended = [call for call in self.pending() if self.settle(call.id, self._causes[0])]
         return b"".join(
             [_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED]
@@ -439,6 +450,30 @@ class Calls:
                     call.queue.put(WAKE)
 
         return resume
+
+
+def cancel_with(calls: Sequence[PendingCall], token: CancelToken) -> Callable[[], None]:
+    """Cancel a token as soon as this side has given up these calls, unless the peer answered all.
+
+    Return a function that undoes this.
+    """
+
+    # `setdefault` is atomic, so two threads share one token.
+    tokens = [vars(call).setdefault("given_up", CancelToken()) for call in calls]
+
+    def look() -> None:
+        if all(
+            call.outcome is not None or given_up.cancelled for call, given_up in zip(calls, tokens)
+        ):
+            token.cancel("the call has ended")
+
+    undo = [given_up.on_cancel(look) for given_up in tokens]
+
+    def forget() -> None:
+        for each in undo:
+            each()
+
+    return forget
 
 
 def queue_for(on_item: OnItem) -> Any:

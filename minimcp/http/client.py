@@ -1028,7 +1028,7 @@ class _AnswerSink(Sink):
 def how_to_sign_in(url: str) -> str:
     """Return the end of a message that says that a server requires a token."""
     way = (
-        f"sign in with 'minimcp login {url}', or in a program with "
+        f"sign in with 'python3 -m minimcp login {url}', or in a program with "
         "connect(..., auth=minimcp.SignIn())"
     )
     given = "pass your token with --token TOKEN, or connect(..., auth=TOKEN)"

@@ -194,7 +194,9 @@ def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
     else:
         described = name
         option = DECLARING.get(name.partition(".")[0])
-    advice = f", such as connect(..., {option})" if option else ""
+    advice = f"; a server that can do without tests ctx.client.supports({name!r})"
+    if option:
+        advice = f", such as connect(..., {option}){advice}"
     having = [each.name for each in REVISIONS if each.has(name)]
     if having and not revision.has(name):
         advice = f": {revision.name} has none, {', '.join(having)} have"

@@ -77,6 +77,12 @@ _ANYTHING = Kind({}, lambda value: value, write_any, "any value", JSON_TYPES, ha
 
 @lru_cache(maxsize=512)
 def _writer_of(cls: Any) -> Convert:
+    if issubclass(cls, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            "bytes have no JSON form: convert them, as in data.hex() or "
+            "base64.b64encode(data).decode(), or return Image(data, mime_type), Audio or "
+            "EmbeddedResource"
+        )
     if cls is object:
         raise TypeError(
             "a bare object has no JSON form: return a str, a number, a list, a dict or a dataclass"

@@ -107,9 +107,10 @@ class Host:
         self.changed, self.updated = threading.Event(), threading.Event()
         self.logged: List[library.LogMessage] = []
         self.uris: List[str] = []
+        self.asked: List[str] = []
 
     def elicit(self, request: library.ElicitRequest) -> Dict[str, str]:
-        assert request.message == "Who?"
+        self.asked.append(request.message)
         return {"guest": "Ada"}
 
     def on_log(self, message: library.LogMessage) -> None:
@@ -162,6 +163,7 @@ def test_calls_reach_the_server_that_is_named(client: Any) -> None:
     for server, name in (("inn", "inn"), ("grand__inn", "grand")):
         reports: List[Progress] = []
         assert opened.call_tool(f"{server}__book", {"nights": 2}).text == f"{name} Ada"
+        assert host.asked.pop() == f"{server}: Who?"
         opened.call_tool(f"{server}__steps", on_progress=reports.append)
         assert [(each.progress, each.message) for each in reports[:2]] == [
             (1, "step 1"),
@@ -308,7 +310,9 @@ def test_the_command(config: Path) -> None:
     lines: List[str] = []
     command = [sys.executable, "-m", "minimcp", "bridge", str(config)]
     with connect(command, timeout=WAIT, connect_timeout=WAIT, stderr=lines.append) as client:
-        assert [tool.name for tool in client.list_tools()] == ["a__pid", "a__die", "b__pid"]
+        for _ in range(3):
+            listed = client.list_tools(cache="refresh")
+            assert [tool.name for tool in listed] == ["a__pid", "a__die", "b__pid"]
         with pytest.raises(InvalidParams, match="Unknown tool: b__die"):
             client.call_tool("b__die")
         first = client.call_tool("a__pid").value
@@ -319,6 +323,10 @@ def test_the_command(config: Path) -> None:
         assert client.call_tool("a__pid").value not in (first, other)
     assert "[a] bad luck" in lines
     assert any("wrong is left out" in line and "comand" in line for line in lines)
+    (reason,) = [line for line in lines if "no-such-program" in line]  # once, not for each list
+    assert reason.endswith(
+        "dead is left out: cannot start no-such-program: there is no such program"
+    )
 
 
 def test_the_command_over_http(config: Path) -> None:

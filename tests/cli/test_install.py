@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict
 import pytest
 
 from minimcp.cli import UsageError
-from minimcp.cli.install import BACKUP, HOSTS, changed_text, toml_servers
+from minimcp.cli.install import BACKUP, HOSTS, LAST_BACKUP, changed_text, toml_servers
 
 from .conftest import Done
 
@@ -243,6 +243,7 @@ def test_servers_that_cannot_be_installed(
         '{"other": 1}',
         '{"servers": {}}',
         '{"servers": {"b": {}}}',
+        '{"a": 1e2,\n "servers": {"b": {}, "near": {}},\n "c": [1,  2]}',
         PLAIN,
         "\ufeff{}",
         '{\r\n    "servers": {\r\n        "b": {}\r\n    }\r\n}',
@@ -262,9 +263,69 @@ def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
         assert ("\r\n" in text) == ("\r\n" in new) and new.count("\n") >= new.count("\r\n")
         assert changed_text("f", new, "servers", name, entry, True) == new
         gone = changed_text("f", new, "servers", name, None, True)
+        plain = text.lstrip("\ufeff")
+        if text in ("", "{}"):
+            assert new.startswith('{\n  "servers": {\n    "'), new
+        if name == "new" and expected["servers"]:
+            assert gone == plain  # also spaces and line ends
         assert json.loads(gone)["servers"] == {
             key: each for key, each in expected["servers"].items() if key != name
         }
+
+
+WRITTEN_BY_HAND = """\
+{
+    "theme": "dark", "sizes": [1, 2, 3],
+    "mcpServers": {
+        "near": {"command": "npx", "args": ["-y", "thing"]}
+    },
+    "zoom": 1.50
+}"""
+
+
+def test_only_the_entry_changes_in_a_file_that_was_written_by_hand(
+    shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("claude", WRITTEN_BY_HAND)
+    first, last = Path(f"{path}{BACKUP}"), Path(f"{path}{LAST_BACKUP}")
+    install = ["install", shop, "--client", "claude", "--no-check"]
+    done = minimcp(*install)
+    assert f"added shop to {path} (backup: {first}): restart" in done.out
+    file = json.dumps(os.path.abspath(shop))
+    added = f""",
+        "shop": {{
+            "command": {json.dumps(sys.executable)},
+            "args": [
+                {file}
+            ]
+        }}"""
+    near = WRITTEN_BY_HAND.index("\n    },\n")
+    expected = WRITTEN_BY_HAND[:near] + added + WRITTEN_BY_HAND[near:]
+    assert path.read_text("utf-8") == expected
+    assert first.read_text("utf-8") == WRITTEN_BY_HAND and not last.exists()
+    done = minimcp(*install, "--env", "A=1", "--force")
+    assert f"replaced shop in {path} (backup: {last}): restart" in done.out
+    assert last.read_text("utf-8") == expected
+    env = """,
+            "env": {
+                "A": "1"
+            }"""
+    replaced = path.read_text("utf-8")
+    assert replaced == expected.replace(f"{file}\n            ]", f"{file}\n            ]{env}")
+    done = minimcp("install", shop, "--client", "claude", "--remove")
+    assert f"removed shop from {path} (backup: {last}): restart" in done.out
+    assert path.read_text("utf-8") == WRITTEN_BY_HAND
+    assert last.read_text("utf-8") == replaced
+    assert first.read_text("utf-8") == WRITTEN_BY_HAND  # the first state is never lost
+
+
+def test_a_dry_run_fails_where_the_file_cannot_be_written(
+    shop: str, home: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _file("cursor")
+    monkeypatch.setattr("os.access", lambda folder, mode: folder != str(path.parent))
+    done = minimcp("install", shop, "--client", "cursor", "--dry-run")
+    assert done.code == 2 and f"the folder {path.parent} is not writable" in done.err
 
 
 @pytest.mark.parametrize(
@@ -491,8 +552,11 @@ def test_names_in_toml_before_python_3_11(
 def test_what_to_paste_is_printed_for_goose(
     home: Path, shop: str, shop_url: str, minimcp: Callable[..., Done]
 ) -> None:
+    path = Path(HOSTS["goose"].user_path)
+    install = ("install", shop, "--client", "goose", "--env", "A=b")
+    assert minimcp(*install) == minimcp(*install, "--dry-run")  # also where Goose is not installed
     path = _file("goose", "extensions: {}\n")
-    done = minimcp("install", shop, "--client", "goose", "--env", "A=b")
+    done = minimcp(*install)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
         f"this command cannot write {path}. Paste this into it:\n\n"

@@ -361,7 +361,7 @@ def test_times(members: Any, call: Any, start: Any, tmp_path: Path) -> None:
         ({"enabled": "no"}, "enabled: must be true or false"),
         ({"timeouts": 5}, "timeouts: is not a known member: write timeout"),
         ({"allowTools": []}, "allowTools: is not a known member: write allowedTools"),
-        ({"oauth": {"clientId": "x"}}, "oauth: is not supported: sign in with minimcp login URL"),
+        ({"oauth": {"clientId": "x"}}, "oauth: is not supported: sign in with python3 -m minimcp login URL"),
         ({"headersHelper": "x"}, "headersHelper: is not supported: write the headers into headers"),
         ({"authProviderType": "google_credentials"}, "authProviderType: is not supported: sign in"),
         ({"sandboxEnabled": True}, "sandboxEnabled: is not supported: start the sandbox in command"),
