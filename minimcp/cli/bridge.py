@@ -728,7 +728,7 @@ class Link(Host):
             "inputRequests": {"1": {"method": method, "params": self.as_asked(method, params)}},
         }
         self._replies[state] = call, replies
-        # If the call or the connection to the server ends, nobody needs the answer any more.
+        # If the call or the connection to the server ends, nobody needs the answer.
         for request in (call, question):
             request.token.on_cancel(partial(replies.put, None))
         latest = call.answering
