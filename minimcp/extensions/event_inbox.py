@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 from ..auth.shared import check_url
 from ..client.calls import DEFAULT, Call
 from ..engine.cancel import CancelToken
+from ..engine.pool import Pool, renewed_in_fork
 from ..errors import AuthorizationError, McpError
 from ..http.framing import REASONS
 from ..http.headers import HttpRequest, HttpResponse
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..stores.base import MemoryStore, Store, read_record, store_key
+from ..stores.base import RENEW_SECONDS, Lease, MemoryStore, Store, read_record, store_key
 from ..text import describe
 from .client_events import ask, list_types, params_of
 from .event_types import (
@@ -71,8 +72,8 @@ class EventInbox:
         store: Where subscriptions and events are kept; None uses a `MemoryStore`. It holds the
             secrets of the subscriptions.
         on_event: Function that is called with an `Occurrence` and the id of the subscription, on
-            one thread, after the event was stored and acknowledged. After a crash it is called
-            again. None calls nothing.
+            one thread of one of the processes that share the store, after the event was stored and
+            acknowledged. After a crash it is called again. None calls nothing.
         tolerance: Maximum age of a signature, in seconds.
         body_bytes: Maximum size of a body, in bytes.
         well_known: Whether to serve ``/.well-known/mcp-webhook-receiver.json``, with which servers
@@ -100,13 +101,29 @@ class EventInbox:
         self._well_known = well_known
         self._events_key = self._key("inbox-events")
         self._done_key = self._key("inbox-done")
-        self._lock = threading.Lock()
+        self._on_event = on_event
         self._closed = CancelToken()
-        self._thread = threading.Thread(
-            target=self._call_for_each, args=(on_event,), name="minimcp-inbox", daemon=True
-        )
-        if on_event is not None:
-            self._thread.start()
+        self._pool = Pool(1, "minimcp-inbox")
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+        self._start()
+
+    def renew_in_fork(self) -> None:
+        """Forget the thread, which belongs to the parent process."""
+        self._lock = threading.Lock()
+        self._thread: Optional[threading.Thread] = None
+        # The thread on which `on_event` runs.
+        self._caller: Optional[threading.Thread] = None
+        self._lease = Lease(self._store, self._key("inbox-lease"))
+
+    def _start(self) -> None:
+        """Start the thread that calls `on_event`, if it does not run."""
+        with self._lock:
+            if self._on_event is not None and self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._call_for_each, name="minimcp-inbox", daemon=True
+                )
+                self._thread.start()
 
     def _key(self, kind: str, *parts: str) -> str:
         return store_key((), self._url, kind, *parts)
@@ -352,6 +369,7 @@ class EventInbox:
             raise AuthorizationError(str(error)) from None
         record = {"id": id, "missed": row.get("missed", False), "event": message}
         self._store.append(self._events_key, to_json(record).encode(), None, MAX_STORED)
+        self._start()  # after a fork
         self._update(key, event.cursor, {"missed": False})
 
     # ------------------------------------------------------------ events
@@ -370,8 +388,9 @@ class EventInbox:
     def close(self) -> None:
         """Stop calling `on_event`. Idempotent. Blocks until it has returned, at most 2 s."""
         self._closed.cancel()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(CLOSE_SECONDS)
+        thread = self._thread
+        if thread is not None and threading.current_thread() is not self._caller:
+            thread.join(CLOSE_SECONDS)
 
     def _stored(self, number: int) -> Iterable[tuple[int, Occurrence, str]]:
         for each, data in self._store.read(self._events_key, number):
@@ -381,22 +400,45 @@ class EventInbox:
                 event.missed = record["missed"]
                 yield each, event, record["id"]
 
-    def _call_for_each(self, on_event: Any) -> None:
+    def _call_for_each(self) -> None:
+        """Call `on_event` for each new event, while this process has the lease."""
         while not self._closed.cancelled:
             try:
-                entry = self._store.get(self._done_key)
-                done = 0 if entry is None else int(entry.value)
-                for number, event, id in self._stored(done):
-                    try:
-                        on_event(event, id)
-                    except Exception as error:
-                        log.error("on_event failed: %s", describe(error), exc_info=error)
-                    done = number
-                    self._store.put(self._done_key, str(done).encode())
-                self._store.wait([self._events_key], done, LOOK_SECONDS, self._closed)
+                self._store.put(self._events_key, b"", None, expect=0)  # a key that can be awaited
+                entry = self._store.get(self._events_key)
+                newest = 0 if entry is None else entry.version
+                if self._lease.hold():
+                    self._call_for_new()
+                self._store.wait([self._events_key], newest, LOOK_SECONDS, self._closed)
             except Exception as error:
                 log.error("events are delayed: %s", describe(error))
                 time.sleep(LOOK_SECONDS)
+        with suppress(Exception):  # if the store is unavailable, the lease expires
+            self._lease.release()
+
+    def _call_for_new(self) -> None:
+        entry = self._store.get(self._done_key)
+        for number, event, id in self._stored(0 if entry is None else int(entry.value)):
+            done = threading.Event()
+            self._pool.submit(partial(self._call, event, id, done))
+            while not done.wait(RENEW_SECONDS) and not self._closed.cancelled:
+                self._lease.hold()
+            if not done.is_set():
+                return
+            self._store.put(self._done_key, str(number).encode())
+            if self._closed.cancelled:
+                return
+
+    def _call(self, event: Occurrence, id: str, done: threading.Event) -> None:
+        self._caller = threading.current_thread()
+        try:
+            assert self._on_event is not None
+            self._on_event(event, id)
+        except Exception as error:
+            log.error("on_event failed: %s", describe(error), exc_info=error)
+        finally:
+            self._caller = None
+            done.set()
 
 
 def _server_of(client: Client) -> str:

@@ -28,7 +28,7 @@ from ..engine.pool import Pool, renewed_in_fork, waiting
 from ..errors import InvalidParams
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..stores.base import owner_of, read_record
+from ..stores.base import Lease, owner_of, read_record
 from ..text import describe
 from .event_log import Caller, EventKind
 from .event_types import ENDED, GAP, VERIFICATION, EventError, text_or_none, write_time
@@ -43,10 +43,6 @@ from .webhooks import (
 )
 
 log = logger("minimcp.events")
-
-# Seconds after which a process that has not renewed its lease stops delivering.
-LEASE_SECONDS = 10.0
-RENEW_SECONDS = 3.0
 
 # Maximum seconds between two scans of the subscriptions.
 LOOK_SECONDS = 1.0
@@ -129,7 +125,6 @@ class Deliverer:
         self._pool = Pool(WORKERS, "minimcp-webhooks")
         self._prefix = events._key("event-subscription", "")
         self._changes_key = events._key("event-changes")
-        self._lease_key = events._key("event-lease")
         self.renew_in_fork()
         renewed_in_fork.add(self)
         if self._store.shared:  # deliver what an earlier process has left
@@ -144,8 +139,7 @@ class Deliverer:
         self._forget_lease()
 
     def _forget_lease(self) -> None:
-        self._lease = token_hex(16)
-        self._renewed_at = 0.0
+        self._lease = Lease(self._store, self._events._key("event-lease"))
         self._subscriptions: dict[str, _Subscription] = {}
         self._seen = -1
         self._busy: Counter[str] = Counter()
@@ -390,8 +384,7 @@ class Deliverer:
 
     def _release_lease(self) -> None:
         with self._pass_lock:
-            if self._renewed_at:
-                self._store.delete(self._lease_key)
+            if self._lease.release():
                 self._forget_lease()
 
     def _versions(self) -> dict[str, int]:
@@ -402,25 +395,11 @@ class Deliverer:
             **{each.key: each.position for each in logs if each.position},
         }
 
-    def _holds_lease(self) -> bool:
-        """Return whether this process delivers. Renew its lease if necessary."""
-        now = time.monotonic()
-        if now - self._renewed_at < RENEW_SECONDS:
-            return True
-        found = self._store.get(self._lease_key)
-        version = 0 if found is None else found.version
-        lease = self._lease.encode()
-        is_own = found is None or found.value == lease
-        if not is_own or not self._store.put(self._lease_key, lease, LEASE_SECONDS, version):
-            self._forget_lease()
-            return False
-        self._renewed_at = now
-        return True
-
     def _look(self, run: Callable[[Callable[[], object]], object]) -> bool:
         """Read what has changed, and send what is due. Return whether something was sent."""
         with self._pass_lock:
-            if not self._holds_lease():
+            if not self._lease.hold():
+                self._forget_lease()
                 return False
             self._load_changes()
             now = self._events.clock()
