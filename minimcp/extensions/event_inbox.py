@@ -51,6 +51,10 @@ MAX_STORED = 10_000
 # Seconds for which the id of an event is remembered, to drop duplicates.
 REMEMBERED_SECONDS = 2 * 86400.0
 
+# The value of its entry once it is stored, and seconds for which another one is refused until then.
+STORED = b"stored"
+CLAIM_SECONDS = 60.0
+
 # Maximum seconds between two refreshes of a subscription, also if it never expires.
 REFRESH_SECONDS = 3600.0
 
@@ -349,17 +353,24 @@ class EventInbox:
             return _answer(200, {"challenge": message.get("challenge")})
         name = message.get("eventId") if kind is None else headers[ID_HEADER]
         seen = self._key("inbox-seen", token, str(name))
-        if self._store.get(seen) is not None:
+        if self._store.put(seen, b"", CLAIM_SECONDS, expect=0) is None:
+            entry = self._store.get(seen)
+            if entry is None or entry.value != STORED:  # another thread or process stores it now
+                return _answer(503)
             log.info("a webhook was dropped: %.100r was received before", name)
             return _answer(200)
-        if kind == GAP:
-            self._update(key, text_or_none(message.get("cursor")), {"missed": True})
-        elif kind == ENDED:
-            log.warning("the server ended the subscription to %s", row["name"])
-            self._update(key, None, {"ended": message.get("error"), "refresh_at": 0})
-        elif kind is None:
-            self._add(key, row, id, message)
-        self._store.put(seen, b"", REMEMBERED_SECONDS)
+        try:
+            if kind == GAP:
+                self._update(key, text_or_none(message.get("cursor")), {"missed": True})
+            elif kind == ENDED:
+                log.warning("the server ended the subscription to %s", row["name"])
+                self._update(key, None, {"ended": message.get("error"), "refresh_at": 0})
+            elif kind is None:
+                self._add(key, row, id, message)
+            self._store.put(seen, STORED, REMEMBERED_SECONDS)
+        except Exception:
+            self._store.delete(seen)
+            raise
         return _answer(200)
 
     def _add(self, key: str, row: Mapping[str, Any], id: str, message: dict[str, Json]) -> None:

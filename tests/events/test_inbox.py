@@ -183,6 +183,32 @@ def test_a_duplicate_is_acknowledged_and_dropped(
     assert '"n"' not in caplog.text
 
 
+@pytest.mark.requirement("EV-126", "EV-127")
+def test_a_duplicate_that_arrives_at_the_same_time(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored once, and acknowledged only when it is stored."""
+    entered, release = threading.Event(), threading.Event()
+    append = inbox.store.append
+
+    def slow(*rest: Any) -> int:
+        entered.set()
+        release.wait(WAIT)
+        return append(*rest)
+
+    monkeypatch.setattr(inbox.store, "append", slow)
+    found: List[int] = []
+    first = threading.Thread(target=lambda: found.append(inbox.post(event("1")).status))
+    first.start()
+    assert entered.wait(WAIT)
+    assert inbox.post(event("1")).status == 503
+    release.set()
+    first.join()
+    assert found == [200]
+    assert inbox.post(event("1")).status == 200
+    assert len(inbox.inbox.events()) == 1
+
+
 @pytest.mark.requirement("EV-124", "EV-125")
 @pytest.mark.parametrize(
     "options", [{"secret": SECRET}, {"at": -400}, {"at": 400}, {"subscription": "sub_2"}]
