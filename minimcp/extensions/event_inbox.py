@@ -402,6 +402,7 @@ class EventInbox:
         thread = self._thread
         if thread is not None and threading.current_thread() is not self._caller:
             thread.join(CLOSE_SECONDS)
+        self._pool.close()
 
     def _stored(self, number: int) -> Iterable[tuple[int, Occurrence, str]]:
         for each, data in self._store.read(self._events_key, number):

@@ -381,6 +381,7 @@ class Deliverer:
         """End the thread. Another process takes over at once."""
         self._release_lease()
         self._nudge.cancel()
+        self._pool.close()
 
     def _release_lease(self) -> None:
         with self._pass_lock:
