@@ -213,5 +213,5 @@ def begin_gap_for(events: Any, id: str) -> str:
         ]
         deliverer._add_gap(found)
         cursor = str(found.waiting[-1].wire["cursor"])
-    deliverer._nudge.cancel()
+    deliverer.watcher.wake()
     return cursor

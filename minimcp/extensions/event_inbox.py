@@ -9,21 +9,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ..auth.shared import check_url
 from ..client.calls import DEFAULT, Call
-from ..engine.cancel import CancelToken
 from ..engine.pool import Pool, renewed_in_fork
 from ..errors import AuthorizationError, McpError
 from ..http.framing import REASONS
 from ..http.headers import HttpRequest, HttpResponse
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..stores.base import RENEW_SECONDS, Lease, MemoryStore, Store, read_record, store_key
+from ..stores.base import MemoryStore, Store, read_record, store_key
+from ..stores.watcher import RENEW_SECONDS, Lease, Watcher
 from ..text import describe
 from .client_events import ask, list_types, params_of
 from .event_types import (
@@ -106,28 +106,26 @@ class EventInbox:
         self._events_key = self._key("inbox-events")
         self._done_key = self._key("inbox-done")
         self._on_event = on_event
-        self._closed = CancelToken()
+        self._is_closed = False
         self._pool = Pool(1, "minimcp-inbox")
         self.renew_in_fork()
         renewed_in_fork.add(self)
-        self._start()
+        self._watcher = Watcher(
+            self._store,
+            "minimcp-inbox",
+            self._is_idle,
+            self._versions,
+            self._call_for_new,
+            LOOK_SECONDS,
+        )
+        self._watcher.start()
 
     def renew_in_fork(self) -> None:
-        """Forget the thread, which belongs to the parent process."""
+        """Forget the lease, which belongs to the parent process."""
         self._lock = threading.Lock()
-        self._thread: Optional[threading.Thread] = None
         # The thread on which `on_event` runs.
         self._caller: Optional[threading.Thread] = None
         self._lease = Lease(self._store, self._key("inbox-lease"))
-
-    def _start(self) -> None:
-        """Start the thread that calls `on_event`, if it does not run."""
-        with self._lock:
-            if self._on_event is not None and self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._call_for_each, name="minimcp-inbox", daemon=True
-                )
-                self._thread.start()
 
     def _key(self, kind: str, *parts: str) -> str:
         return store_key((), self._url, kind, *parts)
@@ -380,7 +378,7 @@ class EventInbox:
             raise AuthorizationError(str(error)) from None
         record = {"id": id, "missed": row.get("missed", False), "event": message}
         self._store.append(self._events_key, to_json(record).encode(), None, MAX_STORED)
-        self._start()  # after a fork
+        self._watcher.start()  # after a fork
         self._update(key, event.cursor, {"missed": False})
 
     # ------------------------------------------------------------ events
@@ -398,8 +396,9 @@ class EventInbox:
 
     def close(self) -> None:
         """Stop calling `on_event`. Idempotent. Blocks until it has returned, at most 2 s."""
-        self._closed.cancel()
-        thread = self._thread
+        self._is_closed = True
+        self._watcher.wake()
+        thread = self._watcher.thread
         if thread is not None and threading.current_thread() is not self._caller:
             thread.join(CLOSE_SECONDS)
         self._pool.close()
@@ -412,33 +411,31 @@ class EventInbox:
                 event.missed = record["missed"]
                 yield each, event, record["id"]
 
-    def _call_for_each(self) -> None:
-        """Call `on_event` for each new event, while this process has the lease."""
-        while not self._closed.cancelled:
-            try:
-                self._store.put(self._events_key, b"", None, expect=0)  # a key that can be awaited
-                entry = self._store.get(self._events_key)
-                newest = 0 if entry is None else entry.version
-                if self._lease.hold():
-                    self._call_for_new()
-                self._store.wait([self._events_key], newest, LOOK_SECONDS, self._closed)
-            except Exception as error:
-                log.error("events are delayed: %s", describe(error))
-                time.sleep(LOOK_SECONDS)
-        with suppress(Exception):  # if the store is unavailable, the lease expires
+    def _is_idle(self) -> bool:
+        is_idle = self._is_closed or self._on_event is None
+        if is_idle:
             self._lease.release()
+        return is_idle
+
+    def _versions(self) -> dict[str, int]:
+        self._store.put(self._events_key, b"", None, expect=0)  # a key that can be awaited
+        entry = self._store.get(self._events_key)
+        return {self._events_key: 0 if entry is None else entry.version}
 
     def _call_for_new(self) -> None:
+        """Call `on_event` for each new event, if this process has the lease."""
+        if not self._lease.hold():
+            return
         entry = self._store.get(self._done_key)
         for number, event, id in self._stored(0 if entry is None else int(entry.value)):
             done = threading.Event()
             self._pool.submit(partial(self._call, event, id, done))
-            while not done.wait(RENEW_SECONDS) and not self._closed.cancelled:
+            while not done.wait(RENEW_SECONDS) and not self._is_closed:
                 self._lease.hold()
             if not done.is_set():
                 return
             self._store.put(self._done_key, str(number).encode())
-            if self._closed.cancelled:
+            if self._is_closed:
                 return
 
     def _call(self, event: Occurrence, id: str, done: threading.Event) -> None:

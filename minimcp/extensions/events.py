@@ -18,7 +18,6 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
-from ..engine.cancel import CancelToken
 from ..engine.incoming import DEFERRED, IncomingRequest, Route
 from ..engine.limits import check_number
 from ..engine.pool import renewed_in_fork
@@ -31,7 +30,8 @@ from ..protocol.versions import Revision
 from ..schema.mismatch import plain_json
 from ..server.context import Context
 from ..server.feature import Destination
-from ..stores.base import MemoryStore, StoreUnavailable, store_key
+from ..stores.base import MemoryStore, store_key
+from ..stores.watcher import Watcher
 from ..text import describe
 from .event_log import PAGE_EVENTS, Caller, EventKind, EventLog, LoggedKind, Reading, SourceKind
 from .event_types import (
@@ -67,7 +67,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Bytes of the cursor that a delivery adds to an occurrence.
 CURSOR_BYTES = 64
 
-# Seconds between two scans of the streams, and until the next attempt after a failure of the store.
+# Maximum seconds between two scans of the streams.
 LOOK_SECONDS = 1.0
 
 # The options that are numbers, and whether each is whole.
@@ -172,13 +172,11 @@ class Events(Extension):
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
-        """Forget the streams and the thread, which belong to the parent process."""
+        """Forget the streams, which belong to the parent process."""
         self._lock = threading.RLock()
         self.open_streams: list[PushStream] = []
         # How many streams and webhooks each name with arguments has.
         self._begun: dict[tuple[str, str], int] = {}
-        self._nudge = CancelToken()
-        self._has_thread = False
         for kind in self._kinds.values() if self.server is not None else ():
             self._attach(kind)  # another thread may have held the lock of a log
 
@@ -187,6 +185,14 @@ class Events(Extension):
         super().install(server)
         self.store = MemoryStore() if self._config.store is None else self._config.store
         renewed_in_fork.add(self)
+        self.watcher = Watcher(
+            self.store,
+            "minimcp-events",
+            lambda: not self.open_streams,
+            self._positions,
+            self._look,
+            min(LOOK_SECONDS, self.limits["heartbeat"] / 4),
+        )
         for kind in self._kinds.values():
             self._attach(kind)
         if self._webhooks is not None:
@@ -369,7 +375,7 @@ class Events(Extension):
         subjects = [to] if isinstance(to, str) else to
         kind.log.append(wire, None if subjects is None else list(subjects), self.clock())
         if self.deliverer is not None:
-            self.deliverer.start()
+            self.deliverer.watcher.start()
         return str(made.id)
 
     def terminate(self, id_or_name: str, error: Optional[EventError] = None) -> None:
@@ -530,7 +536,6 @@ class Events(Extension):
         return self._finalized(result, incoming)
 
     def _stream(self, incoming: IncomingRequest) -> Any:
-        self._start()
         return PushStream.open(self, incoming)
 
     def _subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
@@ -560,39 +565,13 @@ class Events(Extension):
 
     # ------------------------------------------------------------ the thread of the streams
 
-    def _start(self) -> None:
-        """Start the thread that waits for occurrences, if it does not run."""
-        with self._lock:
-            if not self._has_thread:
-                self._has_thread = True
-                threading.Thread(target=self._run, name="minimcp-events", daemon=True).start()
-
-    def _wake(self) -> None:
-        """Make the thread look at the streams. Never blocks."""
-        self._nudge.cancel()
-
-    def _run(self) -> None:
-        """Wait for occurrences, until no stream is open."""
-        while True:
-            with self._lock:
-                if not self.open_streams:
-                    self._has_thread = False
-                    return
-            self._nudge = CancelToken()
-            try:
-                before = self._positions()
-                self._advance_streams()
-                positions = self._positions()
-                if positions == before:  # otherwise, more may have been logged since
-                    newest = max(positions.values(), default=0)
-                    seconds = min(LOOK_SECONDS, self.limits["heartbeat"] / 4)
-                    self.store.wait(positions, newest, seconds, self._nudge)
-            except Exception as error:
-                is_known = isinstance(error, StoreUnavailable)
-                log.error("events are delayed: %s", error, exc_info=None if is_known else error)
-                for stream in list(self.open_streams):
-                    stream.report(self._error("ResourceExhausted", "events are delayed"))
-                time.sleep(LOOK_SECONDS)
+    def _look(self) -> None:
+        try:
+            self._advance_streams()
+        except Exception:
+            for stream in list(self.open_streams):
+                stream.report(self._error("ResourceExhausted", "events are delayed"))
+            raise
 
     def _positions(self) -> dict[str, int]:
         """Return the positions of the logs that streams read, by key."""
@@ -685,8 +664,8 @@ class PushStream:
         if incoming.token.cancelled:
             stream._forget()
         stream._post(stream._line(ACTIVE, cursor=stream._cursor(), truncated=gap))
-        events._start()
-        events._wake()
+        events.watcher.start()
+        events.watcher.wake()
         return DEFERRED
 
     @property
@@ -712,7 +691,7 @@ class PushStream:
         self._lines = []
         self._sent_at = time.monotonic()
         if self.is_due():
-            self._events._wake()
+            self._events.watcher.wake()
         return b"".join(lines)
 
     def is_due(self) -> bool:

@@ -22,13 +22,13 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, NamedTuple, Optional
 
 from ..auth.bearer import AccessToken
-from ..engine.cancel import CancelToken
 from ..engine.incoming import IncomingRequest
 from ..engine.pool import Pool, renewed_in_fork, waiting
 from ..errors import InvalidParams
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..stores.base import Lease, owner_of, read_record
+from ..stores.base import owner_of, read_record
+from ..stores.watcher import Lease, Watcher
 from ..text import describe
 from .event_log import Caller, EventKind
 from .event_types import ENDED, GAP, VERIFICATION, EventError, text_or_none, write_time
@@ -127,15 +127,21 @@ class Deliverer:
         self._changes_key = events._key("event-changes")
         self.renew_in_fork()
         renewed_in_fork.add(self)
+        self.watcher = Watcher(
+            self._store,
+            "minimcp-webhooks",
+            self._is_idle,
+            self._versions,
+            lambda: self._look(self._pool.submit),
+            LOOK_SECONDS,
+        )
         if self._store.shared:  # deliver what an earlier process has left
-            self._pool.spawn(self.start)
+            self._pool.spawn(self.watcher.start)
 
     def renew_in_fork(self) -> None:
-        """Forget the thread and the lease, which belong to the parent process."""
+        """Forget the lease, which belongs to the parent process."""
         self._lock = threading.RLock()
         self._pass_lock = threading.Lock()
-        self._has_thread = False
-        self._nudge = CancelToken()
         self._forget_lease()
 
     def _forget_lease(self) -> None:
@@ -196,7 +202,7 @@ class Deliverer:
         row["ended"] = None
         row["expires"] = None if ttl is None else now + ttl
         self._save(key, row)
-        self.start()
+        self.watcher.start()
         result: dict[str, Json] = {
             "id": _id_of(key),
             "refreshBefore": None if ttl is None else _time(now + ttl),
@@ -331,7 +337,7 @@ class Deliverer:
     def _announce(self, key: str) -> None:
         """Notify the process that delivers of a changed subscription."""
         self._store.append(self._changes_key, key.encode(), None, MAX_CHANGES)
-        self._nudge.cancel()
+        self.watcher.wake()
 
     def terminate(self, id_or_name: str, error: EventError) -> None:
         """End subscriptions, and notify their receivers."""
@@ -339,48 +345,26 @@ class Deliverer:
             row = self._load(entry.key)
             if row is not None and id_or_name in (row["name"], _id_of(entry.key)):
                 self._save(entry.key, {**row, "ended": error.to_wire()})
-        self.start()
+        self.watcher.start()
 
     # ------------------------------------------------------------ the thread
 
-    def start(self) -> None:
-        """Start the thread that delivers, if it does not run and there are subscriptions."""
-        with self._lock:
-            if not (self._has_thread or self._events.is_closed) and self._store.list(
-                self._prefix, limit=1
-            ):
-                self._has_thread = True
-                threading.Thread(target=self._run, name="minimcp-webhooks", daemon=True).start()
+    def _is_idle(self) -> bool:
+        """Return whether there is nothing to deliver to. Then another process may deliver."""
+        is_idle = self._events.is_closed or not self._store.list(self._prefix, limit=1)
+        if is_idle:
+            self._release_lease()
+        return is_idle
 
     def run_now(self) -> None:
         """Deliver everything that is due, on this thread."""
         while self._look(run=lambda job: job()):
             pass
 
-    def _run(self) -> None:
-        while True:
-            self._nudge = CancelToken()
-            try:
-                before = self._versions()
-                self._look(self._pool.submit)
-                after = self._versions()
-                with self._lock:
-                    is_idle = not self._store.list(self._prefix, limit=1)
-                    if is_idle or self._events.is_closed:
-                        self._has_thread = False
-                        self._release_lease()
-                        return
-                if before == after:
-                    newest = max(after.values())
-                    self._store.wait(after, newest, LOOK_SECONDS, self._nudge)
-            except Exception as error:
-                log.error("webhooks are delayed: %s", describe(error), exc_info=error)
-                time.sleep(LOOK_SECONDS)
-
     def close(self) -> None:
         """End the thread. Another process takes over at once."""
         self._release_lease()
-        self._nudge.cancel()
+        self.watcher.wake()
         self._pool.close()
 
     def _release_lease(self) -> None:
@@ -581,7 +565,7 @@ class Deliverer:
         with self._lock:
             self._busy[origin] -= 1
             self._settle(subscription, delivery, found)
-        self._nudge.cancel()
+        self.watcher.wake()
 
     def _covered(self, subscription: _Subscription, delivery: _Delivery) -> Optional[str]:
         """Return the cursor after an event, or the watermark while earlier events are waiting."""

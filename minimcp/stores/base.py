@@ -4,7 +4,6 @@ process."""
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from itertools import count
@@ -18,10 +17,6 @@ from ..log import logger
 from ..protocol.messages import read_json
 
 log = logger("minimcp.stores")
-
-# Seconds after which a process that has not renewed a `Lease` loses it, and between two renewals.
-LEASE_SECONDS = 10.0
-RENEW_SECONDS = 3.0
 
 # Seconds between two searches for expired keys.
 SWEEP_SECONDS = 10.0
@@ -137,45 +132,6 @@ def has_members(
 def is_number(value: Any) -> bool:
     """Return whether a value is an integer that can be the number of an event."""
     return type(value) is int and 0 <= value <= MAX_NUMBER
-
-
-class Lease:
-    """A right that one of several processes has at a time, such as to deliver. Not thread-safe.
-
-    Args:
-        store: The store that the processes share.
-        key: The key of the lease.
-    """
-
-    def __init__(self, store: Store, key: str) -> None:
-        self._store = store
-        self._key = key
-        self._holder = os.urandom(16).hex().encode()
-        self._renewed_at: Optional[float] = None
-
-    def hold(self) -> bool:
-        """Return whether this process has the lease. Take or renew it if possible.
-
-        A process that does not call this method for `LEASE_SECONDS` loses the lease.
-        """
-        now = time.monotonic()
-        if self._renewed_at is not None and now - self._renewed_at < RENEW_SECONDS:
-            return True
-        found = self._store.get(self._key)
-        version = 0 if found is None else found.version
-        is_free = found is None or found.value == self._holder
-        if is_free and self._store.put(self._key, self._holder, LEASE_SECONDS, version):
-            self._renewed_at = now
-            return True
-        self._renewed_at = None
-        return False
-
-    def release(self) -> bool:
-        """End the lease, so that another process can take it at once. Return False without one."""
-        if self._renewed_at is None:
-            return False
-        self._renewed_at = None
-        return self._store.delete(self._key)
 
 
 class Store:

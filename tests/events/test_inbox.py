@@ -359,8 +359,8 @@ def test_one_of_several_processes_calls_the_function(
     open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("minimcp.extensions.event_inbox.RENEW_SECONDS", 0.05)
-    monkeypatch.setattr("minimcp.stores.base.RENEW_SECONDS", 0.05)
-    monkeypatch.setattr("minimcp.stores.base.LEASE_SECONDS", 0.5)
+    monkeypatch.setattr("minimcp.stores.watcher.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("minimcp.stores.watcher.LEASE_SECONDS", 0.5)
     got: List[Any] = []
 
     def function(each: Occurrence, subscription: str) -> None:
@@ -415,9 +415,9 @@ def test_after_a_fork_the_child_calls_the_function(tmp_path: Path) -> None:
     """A host that forks its workers later, and whose parent has ended."""
     program = """
 import os, sys, threading, time
-import minimcp.stores.base
+import minimcp.stores.watcher
 from minimcp import EventInbox, SqliteStore
-minimcp.stores.base.LEASE_SECONDS = 1.0
+minimcp.stores.watcher.LEASE_SECONDS = 1.0
 inbox = EventInbox("https://x.example.com", store=SqliteStore("a.db"), on_event=lambda each, id: print(each.id))
 if os.fork():
     os._exit(0)
