@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Any, Optional, Union
@@ -22,7 +22,7 @@ from ..http.framing import REASONS
 from ..http.headers import HttpRequest, HttpResponse
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..stores.base import MemoryStore, Store, read_record, store_key
+from ..stores.base import MemoryStore, Store, StoreUnavailable, read_record, store_key
 from ..stores.watcher import RENEW_SECONDS, Lease, Watcher
 from ..text import describe
 from .client_events import ask, list_types, params_of
@@ -402,6 +402,8 @@ class EventInbox:
         if thread is not None and threading.current_thread() is not self._caller:
             thread.join(CLOSE_SECONDS)
         self._pool.close()
+        with suppress(StoreUnavailable):  # the lease expires
+            self._lease.release()
 
     def _stored(self, number: int) -> Iterable[tuple[int, Occurrence, str]]:
         for each, data in self._store.read(self._events_key, number):
@@ -412,10 +414,7 @@ class EventInbox:
                 yield each, event, record["id"]
 
     def _is_idle(self) -> bool:
-        is_idle = self._is_closed or self._on_event is None
-        if is_idle:
-            self._lease.release()
-        return is_idle
+        return self._is_closed or self._on_event is None
 
     def _versions(self) -> dict[str, int]:
         self._store.put(self._events_key, b"", None, expect=0)  # a key that can be awaited
@@ -424,7 +423,7 @@ class EventInbox:
 
     def _call_for_new(self) -> None:
         """Call `on_event` for each new event, if this process has the lease."""
-        if not self._lease.hold():
+        if self._is_closed or not self._lease.hold():
             return
         entry = self._store.get(self._done_key)
         for number, event, id in self._stored(0 if entry is None else int(entry.value)):

@@ -31,7 +31,7 @@ from ..stores.base import owner_of, read_record
 from ..stores.watcher import Lease, Watcher
 from ..text import describe
 from .event_log import Caller, EventKind
-from .event_types import ENDED, GAP, VERIFICATION, EventError, text_or_none, write_time
+from .event_types import ENDED, GAP, VERIFICATION, EventError, read_time, text_or_none, write_time
 from .webhooks import (
     Posted,
     PrivateAddress,
@@ -65,6 +65,9 @@ CONSENT_SECONDS = 86400.0
 
 # Seconds for which deliveries are also signed with the previous secret.
 ROTATION_SECONDS = 3600.0
+
+# Seconds of failures after which a subscription without an end is dropped.
+DEAD_SECONDS = 7 * 86400.0
 
 # The responses after which an event is not sent again.
 FINAL_STATUSES = (410, 413)
@@ -132,7 +135,7 @@ class Deliverer:
             "minimcp-webhooks",
             self._is_idle,
             self._versions,
-            lambda: self._look(self._pool.submit),
+            lambda: self._events.is_closed or self._look(self._pool.submit),
             LOOK_SECONDS,
         )
         if self._store.shared:  # deliver what an earlier process has left
@@ -350,11 +353,7 @@ class Deliverer:
     # ------------------------------------------------------------ the thread
 
     def _is_idle(self) -> bool:
-        """Return whether there is nothing to deliver to. Then another process may deliver."""
-        is_idle = self._events.is_closed or not self._store.list(self._prefix, limit=1)
-        if is_idle:
-            self._release_lease()
-        return is_idle
+        return self._events.is_closed or not self._store.list(self._prefix, limit=1)
 
     def run_now(self) -> None:
         """Deliver everything that is due, on this thread."""
@@ -363,14 +362,11 @@ class Deliverer:
 
     def close(self) -> None:
         """End the thread. Another process takes over at once."""
-        self._release_lease()
-        self.watcher.wake()
-        self._pool.close()
-
-    def _release_lease(self) -> None:
         with self._pass_lock:
             if self._lease.release():
                 self._forget_lease()
+        self.watcher.wake()
+        self._pool.close()
 
     def _versions(self) -> dict[str, int]:
         """Return the newest known versions of the keys that the thread waits for."""
@@ -389,6 +385,8 @@ class Deliverer:
             self._load_changes()
             now = self._events.clock()
             subscriptions = list(self._subscriptions.values())
+            if not subscriptions:
+                self._lease.release()
             for kind in {each.kind for each in subscriptions if each.kind is not None}:
                 kind.refresh(now)
             size = sum(item.size for each in subscriptions for item in each.waiting)
@@ -588,6 +586,11 @@ class Deliverer:
                 delivery.due = now + pause * uniform(0.8, 1.2)
                 return
             log.warning("an event for %s was given up: %s", origin_of(row["url"]), found.error)
+            failing_since = read_time(row["status"]["failedSince"]).timestamp()
+            if row["expires"] is None and failing_since < now - DEAD_SECONDS:
+                row["ended"] = self._events._error(
+                    "CallbackEndpointError", "no delivery has succeeded", reason=found.error
+                ).to_wire()
         delivery.is_settled = True
         if delivery.wire.get("type") == ENDED:
             self._store.delete(subscription.key)

@@ -60,7 +60,8 @@ class Lease:
         if self._renewed_at is None:
             return False
         self._renewed_at = None
-        return self._store.delete(self._key)
+        found = self._store.get(self._key)
+        return found is not None and found.value == self._holder and self._store.delete(self._key)
 
 
 class Watcher:
@@ -116,13 +117,13 @@ class Watcher:
         while True:
             self._nudge = CancelToken()
             try:
+                before = self._keys()
+                self._look()
+                after = self._keys()
                 with self._lock:
                     if self._is_idle():
                         self.thread = None
                         return
-                before = self._keys()
-                self._look()
-                after = self._keys()
                 if before == after:  # otherwise, more may have changed since
                     newest = max(after.values(), default=0)
                     self._store.wait(after, newest, self._seconds, self._nudge)
