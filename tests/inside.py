@@ -211,7 +211,7 @@ def begin_gap_for(events: Any, id: str) -> str:
         [found] = [
             each for key, each in deliverer._subscriptions.items() if key.rpartition(":")[2] == id
         ]
-        deliverer._add_gap(found)
+        deliverer._add_gap(found, found.reader.position)
         cursor = str(found.waiting[-1].wire["cursor"])
     deliverer.watcher.wake()
     return cursor

@@ -194,6 +194,9 @@ class EventKind:
 
     log: EventLog
 
+    # Seconds between two calls of the function of a source for the same subscription.
+    every = 0.0
+
     def __init__(
         self,
         name: str,
@@ -276,6 +279,46 @@ class EventKind:
     ) -> Reading:
         """Return events after a position. The author's function runs on this thread."""
         raise NotImplementedError
+
+
+class EventReader:
+    """Reads the events of one subscription, step by step. Not thread-safe.
+
+    Args:
+        kind: The type.
+        values: The arguments for the author's function.
+        caller: The receiver.
+        position: The position after which to begin.
+
+    Attributes:
+        has_more: Whether more events can be read at once.
+    """
+
+    def __init__(
+        self, kind: EventKind, values: Mapping[str, Any], caller: Caller, position: Any
+    ) -> None:
+        self.kind = kind
+        self._values = values
+        self._caller = caller
+        self.position = position
+        self.has_more = False
+        self.read_at = 0.0
+
+    @property
+    def cursor(self) -> Optional[str]:
+        """The cursor of the position."""
+        return self.kind.cursor(self.position)
+
+    def read(self, now: float, most: int = PAGE_EVENTS) -> Reading:
+        """Return the next events. A source is not called again before its `every`."""
+        if now < self.read_at:
+            return Reading([], self.position)
+        found = self.kind.read(self.position, self._caller, self._values, most)
+        self.position = found.position
+        self.has_more = found.more
+        if not found.more:
+            self.read_at = now + self.kind.every
+        return found
 
 
 class LoggedKind(EventKind):

@@ -33,7 +33,16 @@ from ..server.feature import Destination
 from ..stores.base import MemoryStore, store_key
 from ..stores.watcher import Watcher
 from ..text import describe
-from .event_log import PAGE_EVENTS, Caller, EventKind, EventLog, LoggedKind, Reading, SourceKind
+from .event_log import (
+    PAGE_EVENTS,
+    Caller,
+    EventKind,
+    EventLog,
+    EventReader,
+    LoggedKind,
+    Reading,
+    SourceKind,
+)
 from .event_types import (
     ACTIVE,
     CODES,
@@ -525,7 +534,7 @@ class Events(Extension):
         if params.get("cursor") is not None:
             page = int(min(most or PAGE_EVENTS, PAGE_EVENTS))
             found = kind.read(position, self._caller_of(incoming), values, page)
-        pause = kind.every if isinstance(kind, SourceKind) else self.limits["poll_seconds"]
+        pause = kind.every or self.limits["poll_seconds"]
         result: dict[str, Json] = {
             "events": [event for _, event in found.events],
             "cursor": kind.cursor(found.position),
@@ -602,35 +611,29 @@ class PushStream:
     Args:
         events: The extension.
         incoming: The request.
-        kind: The type.
         arguments: The arguments as they were sent.
-        values: The arguments for the author's function.
+        reader: Reads its events.
     """
 
     def __init__(
         self,
         events: Events,
         incoming: IncomingRequest,
-        kind: EventKind,
         arguments: Mapping[str, Json],
-        values: Mapping[str, Any],
+        reader: EventReader,
     ) -> None:
         self._events = events
         self.incoming = incoming
-        self.kind = kind
+        self.kind = reader.kind
         self._arguments = arguments
-        self._values = values
-        self._caller = events._caller_of(incoming)
+        self._reader = reader
         self._context = Context(incoming)
         self._meta: dict[str, Json] = {"_meta": {SUBSCRIPTION_KEY: incoming.request.id}}
-        self._position: Any = None
         self._sent_at = time.monotonic()
         self._checked_at = time.monotonic()
-        self._read_at = 0.0
         self._lines: list[bytes] = []
         # Held while a step is read. `_lines` belongs to the thread that takes it.
         self._lock = threading.Lock()
-        self._has_more = False
         self._is_counted = False
 
     @classmethod
@@ -643,9 +646,9 @@ class PushStream:
         if len(str(incoming.request.id)) > MAX_ID_CHARACTERS:
             raise InvalidRequest(f"the id must have at most {MAX_ID_CHARACTERS} characters")
         kind, arguments, values = events._subscription(incoming, "push")
-        stream = cls(events, incoming, kind, arguments, values)
         position, gap = events._begin_at(kind, values, incoming.request.params)
-        stream._position = position
+        reader = EventReader(kind, values, events._caller_of(incoming), position)
+        stream = cls(events, incoming, arguments, reader)
         with events._lock:
             others = [each for each in events.open_streams if each.client == stream.client]
             for name, count, most in (
@@ -663,7 +666,7 @@ class PushStream:
         stream._is_counted = True
         if incoming.token.cancelled:
             stream._forget()
-        stream._post(stream._line(ACTIVE, cursor=stream._cursor(), truncated=gap))
+        stream._post(stream._line(ACTIVE, cursor=reader.cursor, truncated=gap))
         events.watcher.start()
         events.watcher.wake()
         return DEFERRED
@@ -671,10 +674,7 @@ class PushStream:
     @property
     def client(self) -> object:
         """The client that the stream counts for: a principal, or a connection."""
-        return self._caller.principal or self.incoming.sink
-
-    def _cursor(self) -> Optional[str]:
-        return self.kind.cursor(self._position)
+        return self.incoming.principal or self.incoming.sink
 
     def _line(self, method: str, **params: Json) -> bytes:
         return encode(Notification(method, {**params, **self._meta}))
@@ -697,9 +697,10 @@ class PushStream:
     def is_due(self) -> bool:
         """Return whether `advance` may have something to do."""
         now = time.monotonic()
-        is_read = getattr(self.kind, "log", None) and self._position == self.kind.log.position
+        log = getattr(self.kind, "log", None)
+        is_read = log is not None and self._reader.position == log.position
         return not self._lines and (
-            self._has_more
+            self._reader.has_more
             or not is_read
             or now - self._sent_at >= self._events.limits["heartbeat"]
             or now - self._checked_at >= self._events.limits["recheck"]
@@ -713,14 +714,14 @@ class PushStream:
             self._recheck()
             lines = self._next_lines()
             if not lines and time.monotonic() - self._sent_at >= self._events.limits["heartbeat"]:
-                lines = [self._line(HEARTBEAT, cursor=self._cursor())]
+                lines = [self._line(HEARTBEAT, cursor=self._reader.cursor)]
             if lines:
                 self._post(*lines)
         except EventError as error:
             self.end(error)
         except Exception as error:
             log.error("%s failed: %s", self.kind.owner, describe(error), exc_info=error)
-            self._read_at = time.monotonic() + self._events.limits["heartbeat"]
+            self._reader.read_at = time.monotonic() + self._events.limits["heartbeat"]
             self.report(self._events._error("ResourceExhausted", "the events cannot be read now"))
         finally:
             self._lock.release()
@@ -731,22 +732,15 @@ class PushStream:
             self._events._check_allowed(self._context, self.kind.name, self._arguments)
 
     def _next_lines(self) -> list[bytes]:
-        if time.monotonic() < self._read_at:
-            return []
-        found = self.kind.read(self._position, self._caller, self._values)
-        every = getattr(self.kind, "every", 0.0)
-        if every and not found.more:
-            self._read_at = time.monotonic() + every
-        self._has_more = found.more
+        found = self._reader.read(time.monotonic())
         lines = []
         if found.gap is not None:
-            self._position = found.gap
-            lines.append(self._line(ACTIVE, cursor=self._cursor(), truncated=True))
+            cursor = self.kind.cursor(found.gap)
+            lines.append(self._line(ACTIVE, cursor=cursor, truncated=True))
         lines += [
             self._line(EVENT, **event, cursor=self.kind.cursor(position))
             for position, event in found.events
         ]
-        self._position = found.position
         if found.error:
             lines.append(self._error_line(self._events._error("ResourceExhausted", found.error)))
         return lines

@@ -30,7 +30,7 @@ from ..protocol.messages import Json, to_json
 from ..stores.base import owner_of, read_record
 from ..stores.watcher import Lease, Watcher
 from ..text import describe
-from .event_log import Caller, EventKind
+from .event_log import Caller, EventReader
 from .event_types import ENDED, GAP, VERIFICATION, EventError, read_time, text_or_none, write_time
 from .webhooks import (
     Posted,
@@ -100,17 +100,11 @@ class _Subscription:
     def __init__(self, key: str, row: dict[str, Any]) -> None:
         self.key = key
         self.row = row
-        self.kind: Optional[EventKind] = None
-        self.values: dict[str, Any] = {}
-        self.position: Any = None
+        # None as long as this process does not know the type.
+        self.reader: Optional[EventReader] = None
         self.waiting: list[_Delivery] = []
         self.checked_at = 0.0
-        self.read_at = 0.0
         self.is_changed = False
-
-    @property
-    def caller(self) -> Caller:
-        return Caller(self.row["principal"], self.row["claims"].get("sub"))
 
 
 class Deliverer:
@@ -370,7 +364,7 @@ class Deliverer:
 
     def _versions(self) -> dict[str, int]:
         """Return the newest known versions of the keys that the thread waits for."""
-        logs = {each.kind.log for each in list(self._subscriptions.values()) if each.kind}
+        logs = {each.reader.kind.log for each in list(self._subscriptions.values()) if each.reader}
         return {
             self._changes_key: self._seen,
             **{each.key: each.position for each in logs if each.position},
@@ -387,7 +381,7 @@ class Deliverer:
             subscriptions = list(self._subscriptions.values())
             if not subscriptions:
                 self._lease.release()
-            for kind in {each.kind for each in subscriptions if each.kind is not None}:
+            for kind in {each.reader.kind for each in subscriptions if each.reader}:
                 kind.refresh(now)
             size = sum(item.size for each in subscriptions for item in each.waiting)
             jobs = []
@@ -441,7 +435,7 @@ class Deliverer:
         row = subscription.row
         try:
             kind = self._events._kind_of(row["name"])
-            subscription.values = kind.values(row["arguments"])
+            values = kind.values(row["arguments"])
         except InvalidParams:
             row["ended"] = self._events._error(
                 "Unsupported",
@@ -452,17 +446,17 @@ class Deliverer:
             return
         except EventError:  # this process may not know the type yet
             return
-        subscription.kind = kind
         kind.refresh(self._events.clock())
-        position, gap = kind.resume(subscription.values, row["cursor"], None)
-        subscription.position = position
+        position, gap = kind.resume(values, row["cursor"], None)
+        caller = Caller(row["principal"], row["claims"].get("sub"))
+        subscription.reader = EventReader(kind, values, caller, position)
         if gap:
-            self._add_gap(subscription)
+            self._add_gap(subscription, position)
 
-    def _add_gap(self, subscription: _Subscription) -> None:
-        assert subscription.kind is not None
-        cursor = subscription.kind.cursor(subscription.position)
-        self._add(subscription, {"type": GAP, "cursor": cursor}, subscription.position)
+    def _add_gap(self, subscription: _Subscription, position: Any) -> None:
+        assert subscription.reader is not None
+        cursor = subscription.reader.kind.cursor(position)
+        self._add(subscription, {"type": GAP, "cursor": cursor}, position)
 
     def _add(self, subscription: _Subscription, envelope: dict[str, Json], position: Any) -> None:
         id = f"msg_{envelope['type']}_{token_hex(8)}"
@@ -476,28 +470,24 @@ class Deliverer:
                 subscription.waiting = []
                 self._add(subscription, {"type": ENDED, "error": row["ended"]}, None)
             return 0
-        if subscription.kind is None:
+        if subscription.reader is None:
             self._resume(subscription)
-        kind = subscription.kind
-        if kind is None or now < subscription.read_at:
+        reader = subscription.reader
+        if reader is None:
             return 0
         if len(subscription.waiting) >= MAX_WAITING or not self._is_allowed(subscription, now):
             return 0
         room = MAX_WAITING - len(subscription.waiting)
-        found = kind.read(subscription.position, subscription.caller, subscription.values, room)
-        if not found.more:
-            subscription.read_at = now + getattr(kind, "every", 0.0)
+        found = reader.read(now, room)
         if found.gap is not None:
-            subscription.position = found.gap
-            self._add_gap(subscription)
+            self._add_gap(subscription, found.gap)
         for position, wire in found.events:
             id = str(wire["eventId"])
             if self._options.webhook_id == "message":
                 id = f"msg_{token_hex(12)}"
             subscription.waiting.append(_Delivery(id, wire, position))
-        subscription.position = found.position
-        if not subscription.waiting and row["cursor"] != kind.cursor(found.position):
-            row["cursor"] = kind.cursor(found.position)
+        if not subscription.waiting and row["cursor"] != reader.cursor:
+            row["cursor"] = reader.cursor
             subscription.is_changed = subscription.is_changed or bool(found.events)
         return sum(each.size for each in subscription.waiting)
 
@@ -569,8 +559,8 @@ class Deliverer:
         """Return the cursor after an event, or the watermark while earlier events are waiting."""
         if subscription.waiting and subscription.waiting[0] is not delivery:
             return text_or_none(subscription.row["cursor"])
-        assert subscription.kind is not None
-        return subscription.kind.cursor(delivery.position)
+        assert subscription.reader is not None
+        return subscription.reader.kind.cursor(delivery.position)
 
     def _settle(self, subscription: _Subscription, delivery: _Delivery, found: Posted) -> None:
         """Note the outcome of an attempt. The caller holds the lock."""
@@ -598,8 +588,8 @@ class Deliverer:
             return
         while subscription.waiting and subscription.waiting[0].is_settled:
             position = subscription.waiting.pop(0).position
-            if subscription.kind is not None:
-                row["cursor"] = subscription.kind.cursor(position)
+            if subscription.reader is not None:
+                row["cursor"] = subscription.reader.kind.cursor(position)
 
     def _note(self, subscription: _Subscription, found: Posted, now: float) -> None:
         """Note an attempt in the status."""

@@ -65,23 +65,22 @@ class Fixture:
         tokens = {RUNNER: {"sub": "runner"}, **{f"as-{each}": {"sub": each} for each in TENANTS}}
         hooks = Webhooks(allow_origins=self._origins, endless=True, retries=(1, 1, 1), timeout=2)
         store = SqliteStore(self._path)
-        self.events = Events(webhooks=hooks, keep=KEEP, per_client=PER_CLIENT, **self._options)
+        events = Events(webhooks=hooks, keep=KEEP, per_client=PER_CLIENT, **self._options)
         self.server = Server(
             "events-fixture",
             version="1.0.0",
-            extensions=[self.events],
+            extensions=[events],
             store=store,
             auth=Bearer.static(tokens),
             page_size=2,
         )
         self._made += [self.server, store]
-        self._add_types()
+        self._add_types(events)
         self._add_controls()
+        self.events = events  # events are emitted to it from now on
         self._app = self.server.wsgi("/mcp", max_streams=None)
 
-    def _add_types(self) -> None:
-        events = self.events
-
+    def _add_types(self, events: Events) -> None:
         @events.type(MESSAGE)
         def messages(message: Message, channel: Optional[str] = None) -> bool:
             """A message was sent."""
