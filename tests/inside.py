@@ -3,9 +3,9 @@ attributes, and a renamed attribute is changed only here."""
 
 from __future__ import annotations
 
+import json
 from typing import Any, Dict, List
 
-from minimcp import Webhooks
 from minimcp.client import client as client_module
 from minimcp.http import client_sse
 
@@ -188,30 +188,11 @@ def exchange_of(entry: Any) -> Any:
 
 def webhook_rows(events: Any) -> Dict[str, Any]:
     """The webhook subscriptions of an `Events`, by id."""
-    deliverer = events.deliverer
-    found = {}
-    for entry in events.store.list(deliverer._prefix):
-        row = deliverer._load(entry.key)
-        if row is not None:
-            found[entry.key.rpartition(":")[2]] = row
-    return found
+    found = events.store.list(events.deliverer.prefix)
+    return {entry.key.rpartition(":")[2]: json.loads(entry.value) for entry in found}
 
 
 def allow_private_callbacks(events: Any) -> None:
     """Let the webhooks of a running `Events` reach this machine."""
     deliverer = events.deliverer
-    members = {**vars(deliverer._options), "private_addresses": True}
-    deliverer._options = Webhooks(**members)
-
-
-def begin_gap_for(events: Any, id: str) -> str:
-    """Send the envelope of a gap to one webhook subscription, and return its cursor."""
-    deliverer = events.deliverer
-    with deliverer._pass_lock:
-        [found] = [
-            each for key, each in deliverer._subscriptions.items() if key.rpartition(":")[2] == id
-        ]
-        deliverer._add_gap(found, found.reader.position)
-        cursor = str(found.waiting[-1].wire["cursor"])
-    deliverer.watcher.wake()
-    return cursor
+    deliverer._options = deliverer._options.replace(private_addresses=True)

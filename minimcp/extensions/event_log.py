@@ -8,6 +8,7 @@ to which occurrences are lost.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -279,6 +280,11 @@ class EventKind:
     ) -> Reading:
         """Return events after a position. The author's function runs on this thread."""
         raise NotImplementedError
+
+
+def canonical(value: Json) -> str:
+    """Return the canonical JSON of a value, which does not depend on the order of members."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 class EventReader:

@@ -42,6 +42,7 @@ from .event_log import (
     LoggedKind,
     Reading,
     SourceKind,
+    canonical,
 )
 from .event_types import (
     ACTIVE,
@@ -777,13 +778,6 @@ class PushStream:
         if self._is_counted:
             self._events._count(self.kind.name, self._arguments, -1)
         return True
-
-
-def canonical(value: Any) -> str:
-    """Return the canonical JSON of a value, which does not depend on the order of members."""
-    import json
-
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def number_of(params: Mapping[str, Json], name: str, least: float = 0) -> Optional[float]:

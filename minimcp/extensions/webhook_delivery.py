@@ -30,7 +30,7 @@ from ..protocol.messages import Json, to_json
 from ..stores.base import owner_of, read_record
 from ..stores.watcher import Lease, Watcher
 from ..text import describe
-from .event_log import Caller, EventReader
+from .event_log import Caller, EventReader, canonical
 from .event_types import ENDED, GAP, VERIFICATION, EventError, read_time, text_or_none, write_time
 from .webhooks import (
     Posted,
@@ -120,7 +120,7 @@ class Deliverer:
         self._options = options
         self._store = events.store
         self._pool = Pool(WORKERS, "minimcp-webhooks")
-        self._prefix = events._key("event-subscription", "")
+        self.prefix = events._key("event-subscription", "")
         self._changes_key = events._key("event-changes")
         self.renew_in_fork()
         renewed_in_fork.add(self)
@@ -233,9 +233,8 @@ class Deliverer:
         """Return the key of a subscription in the store. It ends in the id."""
         params = incoming.request.params
         arguments = {} if params.get("arguments") is None else params["arguments"]
-        parts = [incoming.principal, url, params.get("name"), arguments]
-        text = json.dumps(parts, sort_keys=True)
-        id = "sub_" + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        text = canonical([incoming.principal, url, params.get("name"), arguments])
+        id = "sub_" + sha256(text.encode()).hexdigest()[:32]
         return str(self._events._key("event-subscription", owner_of(incoming.principal), id))
 
     def _check_room(self, owner: str) -> None:
@@ -246,7 +245,7 @@ class Deliverer:
         limits = self._events.limits
         if time.monotonic() - self._counted_at > COUNT_SECONDS:
             self._counted_at = time.monotonic()
-            self._count = len(self._store.sizes(self._prefix))
+            self._count = len(self._store.sizes(self.prefix))
         most = limits["subscriptions"]
         if self._count < most:
             most = limits["per_client"]
@@ -338,7 +337,7 @@ class Deliverer:
 
     def terminate(self, id_or_name: str, error: EventError) -> None:
         """End subscriptions, and notify their receivers."""
-        for entry in self._store.list(self._prefix):
+        for entry in self._store.list(self.prefix):
             row = self._load(entry.key)
             if row is not None and id_or_name in (row["name"], _id_of(entry.key)):
                 self._save(entry.key, {**row, "ended": error.to_wire()})
@@ -347,7 +346,7 @@ class Deliverer:
     # ------------------------------------------------------------ the thread
 
     def _is_idle(self) -> bool:
-        return self._events.is_closed or not self._store.list(self._prefix, limit=1)
+        return self._events.is_closed or not self._store.list(self.prefix, limit=1)
 
     def run_now(self) -> None:
         """Deliver everything that is due, on this thread."""
@@ -404,7 +403,7 @@ class Deliverer:
         """Read the subscriptions that have changed; all of them after taking over the lease."""
         changes = self._store.read(self._changes_key, max(self._seen, 0))
         if self._seen < 0 or len(changes) >= MAX_CHANGES:
-            keys = {entry.key for entry in self._store.list(self._prefix)}
+            keys = {entry.key for entry in self._store.list(self.prefix)}
             keys.update(self._subscriptions)
         else:
             keys = {key.decode("ascii", "replace") for _, key in changes}

@@ -18,7 +18,7 @@ from wsgiref.simple_server import WSGIServer, make_server
 
 from minimcp import Bearer, Events, HttpRequest, Server, SqliteStore, Webhooks
 
-from ..inside import allow_private_callbacks, begin_gap_for, webhook_rows
+from ..inside import allow_private_callbacks, webhook_rows
 
 PREFIX = "events_conformance_"
 RUNNER = "token-of-the-runner"
@@ -199,8 +199,8 @@ class Fixture:
         return json.dumps({"name": MESSAGE, "max": PER_CLIENT})
 
     def webhook_gap(self, id: str) -> str:
-        """Send the envelope of a gap to a subscription, and return its cursor."""
-        return begin_gap_for(self.events, id)
+        """Lose events of a subscription, which gets the envelope of a gap."""
+        return self.yield_gap(webhook_rows(self.events)[id]["name"])
 
     def webhook_terminate(self, id: str) -> str:
         """End one webhook subscription."""

@@ -401,11 +401,18 @@ def test_a_function_may_close_the_inbox() -> None:
     inbox.client.close()
 
 
-def test_an_inbox_without_events_waits() -> None:
-    inbox = EventInbox("https://me.example.com/hooks", on_event=lambda each, subscription: None)
+def test_an_inbox_without_events_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
     reads: List[str] = []
-    get = inbox._store.get
-    inbox._store.get = lambda *rest, **more: reads.append("") or get(*rest, **more)  # type: ignore
+    get = store.get
+
+    def counted(key: str, renew: bool = False) -> Any:
+        reads.append(key)
+        return get(key, renew)
+
+    monkeypatch.setattr(store, "get", counted)
+    url = "https://me.example.com/hooks"
+    inbox = EventInbox(url, store=store, on_event=lambda each, subscription: None)
     time.sleep(0.5)
     inbox.close()
     assert len(reads) < 20
