@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from contextlib import suppress
 from typing import Callable, Mapping, Optional
 
 from ..engine.cancel import CancelToken
@@ -103,9 +104,13 @@ class Watcher:
         self.thread: Optional[threading.Thread] = None
 
     def start(self) -> None:
-        """Start the thread, if it does not run and has something to do."""
+        """Start the thread, if it does not run and has something to do. Never raises."""
         with self._lock:
-            if self.thread is None and not self._is_idle():
+            is_idle = False
+            if self.thread is None:
+                with suppress(Exception):  # the thread reports it, and tries again
+                    is_idle = self._is_idle()
+            if self.thread is None and not is_idle:
                 self.thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self.thread.start()
 
@@ -130,6 +135,9 @@ class Watcher:
             except Exception as error:
                 is_known = isinstance(error, StoreUnavailable)
                 log.error(
-                    "%s: %s", self._name, describe(error), exc_info=None if is_known else error
+                    "%s will try again: %s",
+                    self._name,
+                    describe(error),
+                    exc_info=None if is_known else error,
                 )
                 time.sleep(RETRY_SECONDS)
