@@ -37,8 +37,8 @@ UNKNOWN_URI = "minimcp-check://no/such/resource"
 # Maximum seconds of silence on a stream of events: 30, and some time for the network.
 MAX_SILENCE_SECONDS = 32.0
 
-# Maximum number of resources that the rule "cache" reads.
-MAX_COMPARED = 20
+# Maximum number of resources that the rule "cache" reads, and of its requests for pages of lists.
+MAX_COMPARED = 50
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -1031,6 +1031,7 @@ def _cache(probe: Probe) -> str:
         raise NotApplicable("--token was not given twice")
     requests: list[tuple[str, dict[str, Any]]] = [(method, {}) for method in _lists(probe)]
     if "resources" in probe.capabilities:
+        requests.append((TEMPLATES, {}))
         listed = probe.listed("resources/list")[:MAX_COMPARED]
         requests += [("resources/read", {"uri": each.get("uri")}) for each in listed]
     requests.append(("server/discover", {}))
@@ -1041,6 +1042,13 @@ def _cache(probe: Probe) -> str:
                 other.open()
             found = [each.request(method, params) for each in (probe, other)]
             results = [_shown(each) for each in found]
+            cursor = results[0].get("nextCursor")
+            if (
+                isinstance(cursor, str)
+                and len(requests) < MAX_COMPARED
+                and other is probe.others[0]
+            ):
+                requests.append((method, {"cursor": cursor}))
             if results[0] == results[1]:
                 continue
             if _shown(probe.request(method, params)) != results[0]:

@@ -254,6 +254,22 @@ def test_a_public_result_that_differs_is_found(
     assert "payroll" in found["evidence"]
 
 
+def test_later_pages_are_compared(minimcp: Callable[..., Done]) -> None:
+    def answer(heard: Heard, wire: Wire) -> None:
+        is_second = "cursor" in heard.message["params"]
+        is_first_caller = heard.headers["authorization"] == "Bearer a"
+        names = ["payroll"] if is_second and is_first_caller else ["clock"]
+        tools = [{"name": each, "inputSchema": {"type": "object"}} for each in names]
+        more = {} if is_second else {"nextCursor": "2"}
+        wire.result({**DISCOVERED, "cacheScope": "public", "tools": tools, **more})
+
+    with Peer({"tools/list": answer}) as peer:
+        done = minimcp("check", peer.url, *CACHE, "--token", "a", "--token", "b")
+    [found] = json.loads(done.out)
+    assert (done.code, found["outcome"]) == (1, "fail"), done
+    assert "payroll" in found["evidence"]
+
+
 def same(heard: Heard, wire: Wire) -> None:
     wire.result({**DISCOVERED, "cacheScope": "public", "tools": []})
 
