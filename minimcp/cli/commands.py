@@ -254,12 +254,14 @@ NETWORK: Sequence[tuple[str, dict[str, Any]]] = (
 def add_web(
     parser: argparse.ArgumentParser,
     token: str = "send this bearer token with every request to a URL",
+    action: str = "store",
 ) -> None:
     """Add the options for a server with a URL, which `web_of` reads.
 
     Args:
         parser: The command's parser.
         token: The first sentence of the help of ``--token``.
+        action: "append" if ``--token`` may be repeated; then the option is a list.
     """
     parser.add_argument(
         "--header",
@@ -270,6 +272,7 @@ def add_web(
     )
     parser.add_argument(
         "--token",
+        action=action,
         help=f"{token}. Other users can see it in the list of processes; to avoid that, set the "
         f"environment variable {TOKEN_VARIABLE} instead",
     )
@@ -292,8 +295,13 @@ def network_of(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the parameters that name a server, which `config_of` and `web_of` read."""
+def add_target(parser: argparse.ArgumentParser, **web: str) -> None:
+    """Add the parameters that name a server, which `config_of` and `web_of` read.
+
+    Args:
+        parser: The command's parser.
+        web: The arguments of `add_web`.
+    """
     parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
     parser.add_argument(
         "--config",
@@ -301,7 +309,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         help="look up TARGET, which must be a server's name, in this file (default: "
         f"{CONFIG_FILE} in this folder, if it lists that server)",
     )
-    add_web(parser)
+    add_web(parser, **web)
 
 
 def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:

@@ -9,20 +9,21 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ..auth.shared import check_url
 from ..client.calls import DEFAULT, Call
-from ..engine.cancel import CancelToken
+from ..engine.pool import Pool, renewed_in_fork
 from ..errors import AuthorizationError, McpError
 from ..http.framing import REASONS
 from ..http.headers import HttpRequest, HttpResponse
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..stores.base import MemoryStore, Store, read_record, store_key
+from ..stores.base import MemoryStore, Store, StoreUnavailable, read_record, store_key
+from ..stores.watcher import RENEW_SECONDS, Lease, Watcher
 from ..text import describe
 from .client_events import ask, list_types, params_of
 from .event_types import (
@@ -50,6 +51,10 @@ MAX_STORED = 10_000
 # Seconds for which the id of an event is remembered, to drop duplicates.
 REMEMBERED_SECONDS = 2 * 86400.0
 
+# The value of its entry once it is stored, and seconds for which another one is refused until then.
+STORED = b"stored"
+CLAIM_SECONDS = 60.0
+
 # Maximum seconds between two refreshes of a subscription, even if it never expires.
 REFRESH_SECONDS = 3600.0
 
@@ -71,8 +76,8 @@ class EventInbox:
         store: Where subscriptions and events are kept; None uses a `MemoryStore`. It holds the
             secrets of the subscriptions.
         on_event: Function that is called with an `Occurrence` and the id of the subscription, on
-            one thread, after the event was stored and acknowledged. After a crash it is called
-            again. None calls nothing.
+            one thread of one of the processes that share the store, after the event was stored and
+            acknowledged. After a crash it is called again. None calls nothing.
         tolerance: Maximum age of a signature, in seconds.
         body_bytes: Maximum size of a body, in bytes.
         well_known: Whether to serve ``/.well-known/mcp-webhook-receiver.json``, so that servers
@@ -100,13 +105,27 @@ class EventInbox:
         self._well_known = well_known
         self._events_key = self._key("inbox-events")
         self._done_key = self._key("inbox-done")
-        self._lock = threading.Lock()
-        self._closed = CancelToken()
-        self._thread = threading.Thread(
-            target=self._call_for_each, args=(on_event,), name="minimcp-inbox", daemon=True
+        self._on_event = on_event
+        self._is_closed = False
+        self._pool = Pool(1, "minimcp-inbox")
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+        self._watcher = Watcher(
+            self._store,
+            "minimcp-inbox",
+            self._is_idle,
+            self._versions,
+            self._call_for_new,
+            LOOK_SECONDS,
         )
-        if on_event is not None:
-            self._thread.start()
+        self._watcher.start()
+
+    def renew_in_fork(self) -> None:
+        """Forget the lease, which belongs to the parent process."""
+        self._lock = threading.Lock()
+        # The thread on which `on_event` runs.
+        self._caller: Optional[threading.Thread] = None
+        self._lease = Lease(self._store, self._key("inbox-lease"))
 
     def _key(self, kind: str, *parts: str) -> str:
         return store_key((), self._url, kind, *parts)
@@ -335,17 +354,24 @@ class EventInbox:
             return _answer(200, {"challenge": message.get("challenge")})
         name = message.get("eventId") if kind is None else headers[ID_HEADER]
         seen = self._key("inbox-seen", token, str(name))
-        if self._store.get(seen) is not None:
+        if self._store.put(seen, b"", CLAIM_SECONDS, expect=0) is None:
+            entry = self._store.get(seen)
+            if entry is None or entry.value != STORED:  # another thread or process stores it now
+                return _answer(503)
             log.info("a webhook was dropped: %.100r was received before", name)
             return _answer(200)
-        if kind == GAP:
-            self._update(key, text_or_none(message.get("cursor")), {"missed": True})
-        elif kind == ENDED:
-            log.warning("the server ended the subscription to %s", row["name"])
-            self._update(key, None, {"ended": message.get("error"), "refresh_at": 0})
-        elif kind is None:
-            self._add(key, row, id, message)
-        self._store.put(seen, b"", REMEMBERED_SECONDS)
+        try:
+            if kind == GAP:
+                self._update(key, text_or_none(message.get("cursor")), {"missed": True})
+            elif kind == ENDED:
+                log.warning("the server ended the subscription to %s", row["name"])
+                self._update(key, None, {"ended": message.get("error"), "refresh_at": 0})
+            elif kind is None:
+                self._add(key, row, id, message)
+            self._store.put(seen, STORED, REMEMBERED_SECONDS)
+        except Exception:
+            self._store.delete(seen)
+            raise
         return _answer(200)
 
     def _add(self, key: str, row: Mapping[str, Any], id: str, message: dict[str, Json]) -> None:
@@ -355,6 +381,7 @@ class EventInbox:
             raise AuthorizationError(str(error)) from None
         record = {"id": id, "missed": row.get("missed", False), "event": message}
         self._store.append(self._events_key, to_json(record).encode(), None, MAX_STORED)
+        self._watcher.start()  # after a fork
         self._update(key, event.cursor, {"missed": False})
 
     # ------------------------------------------------------------ events
@@ -372,9 +399,14 @@ class EventInbox:
 
     def close(self) -> None:
         """Stop calling `on_event`. Idempotent. Blocks until it has returned, at most 2 s."""
-        self._closed.cancel()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(CLOSE_SECONDS)
+        self._is_closed = True
+        self._watcher.wake()
+        thread = self._watcher.thread
+        if thread is not None and threading.current_thread() is not self._caller:
+            thread.join(CLOSE_SECONDS)
+        self._pool.close()
+        with suppress(StoreUnavailable):  # the lease expires
+            self._lease.release()
 
     def _stored(self, number: int) -> Iterable[tuple[int, Occurrence, str]]:
         for each, data in self._store.read(self._events_key, number):
@@ -384,22 +416,40 @@ class EventInbox:
                 event.missed = record["missed"]
                 yield each, event, record["id"]
 
-    def _call_for_each(self, on_event: Any) -> None:
-        while not self._closed.cancelled:
-            try:
-                entry = self._store.get(self._done_key)
-                done = 0 if entry is None else int(entry.value)
-                for number, event, id in self._stored(done):
-                    try:
-                        on_event(event, id)
-                    except Exception as error:
-                        log.error("on_event failed: %s", describe(error), exc_info=error)
-                    done = number
-                    self._store.put(self._done_key, str(done).encode())
-                self._store.wait([self._events_key], done, LOOK_SECONDS, self._closed)
-            except Exception as error:
-                log.error("events are delayed: %s", describe(error))
-                time.sleep(LOOK_SECONDS)
+    def _is_idle(self) -> bool:
+        return self._is_closed or self._on_event is None
+
+    def _versions(self) -> dict[str, int]:
+        self._store.put(self._events_key, b"", None, expect=0)  # a key that can be awaited
+        entry = self._store.get(self._events_key)
+        return {self._events_key: 0 if entry is None else entry.version}
+
+    def _call_for_new(self) -> None:
+        """Call `on_event` for each new event, if this process has the lease."""
+        if self._is_closed or not self._lease.hold():
+            return
+        entry = self._store.get(self._done_key)
+        for number, event, id in self._stored(0 if entry is None else int(entry.value)):
+            done = threading.Event()
+            self._pool.submit(partial(self._call, event, id, done))
+            while not done.wait(RENEW_SECONDS) and not self._is_closed:
+                self._lease.hold()
+            if not done.is_set():
+                return
+            self._store.put(self._done_key, str(number).encode())
+            if self._is_closed:
+                return
+
+    def _call(self, event: Occurrence, id: str, done: threading.Event) -> None:
+        self._caller = threading.current_thread()
+        try:
+            assert self._on_event is not None
+            self._on_event(event, id)
+        except Exception as error:
+            log.error("on_event failed: %s", describe(error), exc_info=error)
+        finally:
+            self._caller = None
+            done.set()
 
 
 def _server_of(client: Client) -> str:

@@ -5,7 +5,6 @@ Every name of the wire is in one of the tables below, because the extension is a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, Generic, Optional, TypeVar
@@ -13,6 +12,7 @@ from typing import Any, Generic, Optional, TypeVar
 from ..errors import McpError, RpcError
 from ..protocol.lifecycle import EVENT_STREAM
 from ..protocol.messages import Json
+from ..schema.annotations import kind_of
 
 # ------------------------------------------------------------ names of the wire
 
@@ -138,14 +138,8 @@ def read_time(text: str) -> datetime:
     Raises:
         ValueError: The text is not a date with a time.
     """
-    # Before 3.11, `fromisoformat` takes neither "Z" nor every number of digits.
-    found = re.fullmatch(r"(.{10}[T ][\d:]{5,8})(\.\d+)?(Z|[+-]\d\d:\d\d)?", text)
-    if found is None:
-        raise ValueError(f"not a date with a time in ISO 8601: {text!r:.60}")
-    fraction = (found[2] or ".0")[:7].ljust(7, "0")
-    offset = found[3] or "Z"
-    clock = found[1] if found[1].count(":") == 2 else found[1] + ":00"
-    return datetime.fromisoformat(clock + fraction + offset.replace("Z", "+00:00"))
+    found: datetime = kind_of(datetime).read(text)
+    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
 
 
 # ------------------------------------------------------------ objects of both sides

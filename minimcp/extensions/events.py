@@ -18,7 +18,6 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
-from ..engine.cancel import CancelToken
 from ..engine.incoming import DEFERRED, IncomingRequest, Route
 from ..engine.limits import check_number
 from ..engine.pool import renewed_in_fork
@@ -31,9 +30,20 @@ from ..protocol.versions import Revision
 from ..schema.mismatch import plain_json
 from ..server.context import Context
 from ..server.feature import Destination
-from ..stores.base import MemoryStore, StoreUnavailable, store_key
+from ..stores.base import MemoryStore, store_key
+from ..stores.watcher import Watcher
 from ..text import describe
-from .event_log import PAGE_EVENTS, Caller, EventKind, EventLog, LoggedKind, Reading, SourceKind
+from .event_log import (
+    PAGE_EVENTS,
+    Caller,
+    EventKind,
+    EventLog,
+    EventReader,
+    LoggedKind,
+    Reading,
+    SourceKind,
+    canonical,
+)
 from .event_types import (
     ACTIVE,
     CODES,
@@ -67,7 +77,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 # Bytes of the cursor that a delivery adds to an occurrence.
 CURSOR_BYTES = 64
 
-# Seconds between two scans of the streams, and until the next attempt after a failure of the store.
+# Maximum seconds between two scans of the streams.
 LOOK_SECONDS = 1.0
 
 # The options that are numbers, and whether each must be an integer.
@@ -172,13 +182,11 @@ class Events(Extension):
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
-        """Forget the streams and the thread, which belong to the parent process."""
+        """Forget the streams, which belong to the parent process."""
         self._lock = threading.RLock()
         self.open_streams: list[PushStream] = []
         # How many streams and webhooks each name with arguments has.
         self._begun: dict[tuple[str, str], int] = {}
-        self._nudge = CancelToken()
-        self._has_thread = False
         for kind in self._kinds.values() if self.server is not None else ():
             self._attach(kind)  # another thread may have held the lock of a log
 
@@ -187,6 +195,14 @@ class Events(Extension):
         super().install(server)
         self.store = MemoryStore() if self._config.store is None else self._config.store
         renewed_in_fork.add(self)
+        self.watcher = Watcher(
+            self.store,
+            "minimcp-events",
+            lambda: not self.open_streams,
+            self._positions,
+            self._look,
+            min(LOOK_SECONDS, self.limits["heartbeat"] / 4),
+        )
         for kind in self._kinds.values():
             self._attach(kind)
         if self._webhooks is not None:
@@ -369,7 +385,7 @@ class Events(Extension):
         subjects = [to] if isinstance(to, str) else to
         kind.log.append(wire, None if subjects is None else list(subjects), self.clock())
         if self.deliverer is not None:
-            self.deliverer.start()
+            self.deliverer.watcher.start()
         return str(made.id)
 
     def terminate(self, id_or_name: str, error: Optional[EventError] = None) -> None:
@@ -519,7 +535,7 @@ class Events(Extension):
         if params.get("cursor") is not None:
             page = int(min(most or PAGE_EVENTS, PAGE_EVENTS))
             found = kind.read(position, self._caller_of(incoming), values, page)
-        pause = kind.every if isinstance(kind, SourceKind) else self.limits["poll_seconds"]
+        pause = kind.every or self.limits["poll_seconds"]
         result: dict[str, Json] = {
             "events": [event for _, event in found.events],
             "cursor": kind.cursor(found.position),
@@ -530,7 +546,6 @@ class Events(Extension):
         return self._finalized(result, incoming)
 
     def _stream(self, incoming: IncomingRequest) -> Any:
-        self._start()
         return PushStream.open(self, incoming)
 
     def _subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
@@ -560,39 +575,13 @@ class Events(Extension):
 
     # ------------------------------------------------------------ the thread of the streams
 
-    def _start(self) -> None:
-        """Start the thread that waits for occurrences, if it does not run."""
-        with self._lock:
-            if not self._has_thread:
-                self._has_thread = True
-                threading.Thread(target=self._run, name="minimcp-events", daemon=True).start()
-
-    def _wake(self) -> None:
-        """Make the thread check the streams. Never blocks."""
-        self._nudge.cancel()
-
-    def _run(self) -> None:
-        """Wait for occurrences, until no stream is open."""
-        while True:
-            with self._lock:
-                if not self.open_streams:
-                    self._has_thread = False
-                    return
-            self._nudge = CancelToken()
-            try:
-                before = self._positions()
-                self._advance_streams()
-                positions = self._positions()
-                if positions == before:  # otherwise, more may have been logged since
-                    newest = max(positions.values(), default=0)
-                    seconds = min(LOOK_SECONDS, self.limits["heartbeat"] / 4)
-                    self.store.wait(positions, newest, seconds, self._nudge)
-            except Exception as error:
-                is_known = isinstance(error, StoreUnavailable)
-                log.error("events are delayed: %s", error, exc_info=None if is_known else error)
-                for stream in list(self.open_streams):
-                    stream.report(self._error("ResourceExhausted", "events are delayed"))
-                time.sleep(LOOK_SECONDS)
+    def _look(self) -> None:
+        try:
+            self._advance_streams()
+        except Exception:
+            for stream in list(self.open_streams):
+                stream.report(self._error("ResourceExhausted", "events are delayed"))
+            raise
 
     def _positions(self) -> dict[str, int]:
         """Return the positions of the logs that streams read, by key."""
@@ -623,35 +612,29 @@ class PushStream:
     Args:
         events: The extension.
         incoming: The request.
-        kind: The type.
         arguments: The arguments as they were sent.
-        values: The arguments for the author's function.
+        reader: Reads its events.
     """
 
     def __init__(
         self,
         events: Events,
         incoming: IncomingRequest,
-        kind: EventKind,
         arguments: Mapping[str, Json],
-        values: Mapping[str, Any],
+        reader: EventReader,
     ) -> None:
         self._events = events
         self.incoming = incoming
-        self.kind = kind
+        self.kind = reader.kind
         self._arguments = arguments
-        self._values = values
-        self._caller = events._caller_of(incoming)
+        self._reader = reader
         self._context = Context(incoming)
         self._meta: dict[str, Json] = {"_meta": {SUBSCRIPTION_KEY: incoming.request.id}}
-        self._position: Any = None
         self._sent_at = time.monotonic()
         self._checked_at = time.monotonic()
-        self._read_at = 0.0
         self._lines: list[bytes] = []
         # Held while a step is read. `_lines` belongs to the thread that takes it.
         self._lock = threading.Lock()
-        self._has_more = False
         self._is_counted = False
 
     @classmethod
@@ -664,9 +647,9 @@ class PushStream:
         if len(str(incoming.request.id)) > MAX_ID_CHARACTERS:
             raise InvalidRequest(f"the id must have at most {MAX_ID_CHARACTERS} characters")
         kind, arguments, values = events._subscription(incoming, "push")
-        stream = cls(events, incoming, kind, arguments, values)
         position, gap = events._begin_at(kind, values, incoming.request.params)
-        stream._position = position
+        reader = EventReader(kind, values, events._caller_of(incoming), position)
+        stream = cls(events, incoming, arguments, reader)
         with events._lock:
             others = [each for each in events.open_streams if each.client == stream.client]
             for name, count, most in (
@@ -684,18 +667,15 @@ class PushStream:
         stream._is_counted = True
         if incoming.token.cancelled:
             stream._forget()
-        stream._post(stream._line(ACTIVE, cursor=stream._cursor(), truncated=gap))
-        events._start()
-        events._wake()
+        stream._post(stream._line(ACTIVE, cursor=reader.cursor, truncated=gap))
+        events.watcher.start()
+        events.watcher.wake()
         return DEFERRED
 
     @property
     def client(self) -> object:
         """The client that the stream counts for: a principal, or a connection."""
-        return self._caller.principal or self.incoming.sink
-
-    def _cursor(self) -> Optional[str]:
-        return self.kind.cursor(self._position)
+        return self.incoming.principal or self.incoming.sink
 
     def _line(self, method: str, **params: Json) -> bytes:
         return encode(Notification(method, {**params, **self._meta}))
@@ -712,15 +692,16 @@ class PushStream:
         self._lines = []
         self._sent_at = time.monotonic()
         if self.is_due():
-            self._events._wake()
+            self._events.watcher.wake()
         return b"".join(lines)
 
     def is_due(self) -> bool:
         """Return whether `advance` may have something to do."""
         now = time.monotonic()
-        is_read = getattr(self.kind, "log", None) and self._position == self.kind.log.position
+        log = getattr(self.kind, "log", None)
+        is_read = log is not None and self._reader.position == log.position
         return not self._lines and (
-            self._has_more
+            self._reader.has_more
             or not is_read
             or now - self._sent_at >= self._events.limits["heartbeat"]
             or now - self._checked_at >= self._events.limits["recheck"]
@@ -734,14 +715,14 @@ class PushStream:
             self._recheck()
             lines = self._next_lines()
             if not lines and time.monotonic() - self._sent_at >= self._events.limits["heartbeat"]:
-                lines = [self._line(HEARTBEAT, cursor=self._cursor())]
+                lines = [self._line(HEARTBEAT, cursor=self._reader.cursor)]
             if lines:
                 self._post(*lines)
         except EventError as error:
             self.end(error)
         except Exception as error:
             log.error("%s failed: %s", self.kind.owner, describe(error), exc_info=error)
-            self._read_at = time.monotonic() + self._events.limits["heartbeat"]
+            self._reader.read_at = time.monotonic() + self._events.limits["heartbeat"]
             self.report(self._events._error("ResourceExhausted", "the events cannot be read now"))
         finally:
             self._lock.release()
@@ -752,22 +733,15 @@ class PushStream:
             self._events._check_allowed(self._context, self.kind.name, self._arguments)
 
     def _next_lines(self) -> list[bytes]:
-        if time.monotonic() < self._read_at:
-            return []
-        found = self.kind.read(self._position, self._caller, self._values)
-        every = getattr(self.kind, "every", 0.0)
-        if every and not found.more:
-            self._read_at = time.monotonic() + every
-        self._has_more = found.more
+        found = self._reader.read(time.monotonic())
         lines = []
         if found.gap is not None:
-            self._position = found.gap
-            lines.append(self._line(ACTIVE, cursor=self._cursor(), truncated=True))
+            cursor = self.kind.cursor(found.gap)
+            lines.append(self._line(ACTIVE, cursor=cursor, truncated=True))
         lines += [
             self._line(EVENT, **event, cursor=self.kind.cursor(position))
             for position, event in found.events
         ]
-        self._position = found.position
         if found.error:
             lines.append(self._error_line(self._events._error("ResourceExhausted", found.error)))
         return lines
@@ -804,13 +778,6 @@ class PushStream:
         if self._is_counted:
             self._events._count(self.kind.name, self._arguments, -1)
         return True
-
-
-def canonical(value: Any) -> str:
-    """Return the canonical JSON of a value, which does not depend on the order of members."""
-    import json
-
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def number_of(params: Mapping[str, Json], name: str, least: float = 0) -> Optional[float]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import pytest
@@ -25,7 +29,7 @@ from minimcp import (
 )
 
 from ..answering import Answering, error, result
-from ..support import WAIT, eventually
+from ..support import ROOT, WAIT, eventually
 from .conftest import Service
 from .receiver import SECRET, Receiver
 from .test_polls import FOUND, event
@@ -179,6 +183,32 @@ def test_a_duplicate_is_acknowledged_and_dropped(
     assert '"n"' not in caplog.text
 
 
+@pytest.mark.requirement("EV-126", "EV-127")
+def test_a_duplicate_that_arrives_at_the_same_time(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored once, and acknowledged only when it is stored."""
+    entered, release = threading.Event(), threading.Event()
+    append = inbox.store.append
+
+    def slow(*rest: Any) -> int:
+        entered.set()
+        release.wait(WAIT)
+        return append(*rest)
+
+    monkeypatch.setattr(inbox.store, "append", slow)
+    found: List[int] = []
+    first = threading.Thread(target=lambda: found.append(inbox.post(event("1")).status))
+    first.start()
+    assert entered.wait(WAIT)
+    assert inbox.post(event("1")).status == 503
+    release.set()
+    first.join()
+    assert found == [200]
+    assert inbox.post(event("1")).status == 200
+    assert len(inbox.inbox.events()) == 1
+
+
 @pytest.mark.requirement("EV-124", "EV-125")
 @pytest.mark.parametrize(
     "options", [{"secret": SECRET}, {"at": -400}, {"at": 400}, {"subscription": "sub_2"}]
@@ -323,6 +353,96 @@ def test_a_function_is_called_again_after_a_crash() -> None:
     again.close()
     forever.set()
     first.client.close()
+
+
+def test_one_of_several_processes_calls_the_function(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimcp.extensions.event_inbox.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("minimcp.stores.watcher.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("minimcp.stores.watcher.LEASE_SECONDS", 0.5)
+    got: List[Any] = []
+
+    def function(each: Occurrence, subscription: str) -> None:
+        got.append(each.id)
+        time.sleep(0.7 if each.id == "2" else 0)  # longer than the lease
+
+    first = Inbox(open_store(), on_event=function)
+    others = [
+        EventInbox("https://me.example.com/hooks", store=open_store(), on_event=function)
+        for _ in range(2)
+    ]
+    for id in "1234":
+        first.post(event(id))
+    assert eventually(lambda: len(got) == 4)
+    time.sleep(0.3)
+    assert got == ["1", "2", "3", "4"]
+    # Another one takes over at once.
+    first.inbox.close()
+    first.post(event("5"))
+    assert eventually(lambda: got[4:] == ["5"])
+    for each in others:
+        each.close()
+    first.client.close()
+
+
+def test_a_function_may_close_the_inbox() -> None:
+    took: List[float] = []
+
+    def function(each: Occurrence, subscription: str) -> None:
+        begun = time.monotonic()
+        inbox.inbox.close()
+        took.append(time.monotonic() - begun)
+
+    inbox = Inbox(on_event=function)
+    inbox.post(event("1"))
+    assert eventually(lambda: bool(took))
+    assert took[0] < 1
+    inbox.client.close()
+
+
+def test_an_inbox_without_events_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    reads: List[str] = []
+    get = store.get
+
+    def counted(key: str, renew: bool = False) -> Any:
+        reads.append(key)
+        return get(key, renew)
+
+    monkeypatch.setattr(store, "get", counted)
+    url = "https://me.example.com/hooks"
+    inbox = EventInbox(url, store=store, on_event=lambda each, subscription: None)
+    time.sleep(0.5)
+    inbox.close()
+    assert len(reads) < 20
+
+
+def test_after_a_fork_the_child_calls_the_function(tmp_path: Path) -> None:
+    """A host that forks its workers later, and whose parent has ended."""
+    program = """
+import os, sys, threading, time
+import minimcp.stores.watcher
+from minimcp import EventInbox, SqliteStore
+minimcp.stores.watcher.LEASE_SECONDS = 1.0
+inbox = EventInbox("https://x.example.com", store=SqliteStore("a.db"), on_event=lambda each, id: print(each.id))
+if os.fork():
+    os._exit(0)
+event = {"eventId": "1", "name": "n", "timestamp": "2026-01-01T00:00:00Z", "data": {}}
+inbox._add(inbox._key("inbox-subscription", "a"), {}, "s", event)
+time.sleep(0.2)
+for _ in range(600):
+    if inbox._store.get(inbox._done_key): break
+    time.sleep(0.05)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        timeout=WAIT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.strip() == b"1"
 
 
 def test_a_function_that_fails_does_not_stop_the_others(

@@ -506,6 +506,33 @@ def test_subscriptions_survive_a_restart(
     assert receiver.kinds().count("verification") == 2
 
 
+@pytest.mark.requirement("EV-89")
+def test_an_endless_subscription_ends_after_a_week_of_failures(
+    serve: Serve, receiver: Receiver, open_store: Callable[[], Store]
+) -> None:
+    service = serve(webhooks={"endless": True, "retries": (1,)}, store=open_store())
+    found = service.subscribe(receiver.url, ttlMs=None)
+    service.subscribe(receiver.url + "/2")
+    receiver.answer = lambda each: (500, b"") if "eventId" in each.body else echo(each)
+
+    def fail(id: str) -> None:
+        service.emit(id)
+        for _ in range(3):
+            service.deliver(2)
+
+    fail("e1")
+    service.deliver(6 * 86400)
+    fail("e2")
+    assert receiver.named("terminated") == []
+    service.deliver(2 * 86400)
+    fail("e3")
+    service.deliver()
+    [ended] = receiver.named("terminated")
+    assert ended.headers["x-mcp-subscription-id"] == found["id"]
+    assert ended.body["error"]["data"] == {"reason": "http_5xx"}
+    assert rejected(service.unsubscribe, receiver.url).code == -32011
+
+
 @pytest.mark.requirement("EV-19")
 def test_arguments_that_no_longer_match_end_the_subscription(
     serve: Serve, receiver: Receiver, open_store: Callable[[], Store]
