@@ -312,6 +312,7 @@ def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
             "delete from orders",
             "select price from order",
             f"attach '{files / 'shop.db'}' as again",
+            f"vacuum into '{files / 'copy.db'}'",
         ):
             with pytest.raises(ToolError, match="The tool 'tables' lists tables and columns"):
                 client.call_tool("query", {"sql": statement})
@@ -523,7 +524,7 @@ def test_the_reading_order_stays_short() -> None:
     names = re.findall(r"^\d+\. ``(.+?)``: ", section("Reading order"), re.M)
     assert len(names) == len(set(names)) >= 12
     assert (
-        sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 7400
+        sum(len((PACKAGE / name).read_text(encoding="utf-8").splitlines()) for name in names) < 7500
     )
 
 

@@ -1032,7 +1032,7 @@ def _cache(probe: Probe) -> str:
     requests: list[tuple[str, dict[str, Any]]] = [(method, {}) for method in _lists(probe)]
     if "resources" in probe.capabilities:
         requests.append((TEMPLATES, {}))
-        listed = probe.listed("resources/list")[:MAX_COMPARED]
+        listed = probe.entries("resources/list")[:MAX_COMPARED]
         requests += [("resources/read", {"uri": each.get("uri")}) for each in listed]
     requests.append(("server/discover", {}))
     private = []
