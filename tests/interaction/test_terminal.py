@@ -44,6 +44,11 @@ def book(ctx: minimcp.Context) -> str:
     answer = ctx.elicit("When?\\x1b[2J", FORM)
     return f"{answer.action} {answer.content}"
 
+@server.tool
+def wait(ctx: minimcp.Context) -> None:
+    "Wait."
+    ctx.sleep(0.5)
+
 if sys.argv[1] == "serve":
     server.run()
     sys.exit()
@@ -95,6 +100,13 @@ with minimcp.connect("desk", config=config, elicit=terminal.ask, revision=sys.ar
             told.wait()
             future.cancel()
             print("given up")
+        elif sys.argv[1] == "two":
+            shown = client.submit(call, {})
+            told.wait()
+            waits = client.submit(call, {})
+            client.call_tool("wait")  # the second question has arrived
+            waits.cancel()
+            print(shown.result())
         elif sys.argv[1] == "main":
             print(terminal.ask(minimcp.ElicitRequest("Sure?", FORM)).action)
         else:
@@ -295,6 +307,22 @@ def test_a_form_ends_before_its_call_raises(
     screen.types("next\n")
     screen.until("the program got 'next'\r\n")
     assert screen.seen == "next\r\n"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_question_that_ends_before_it_is_shown_prints_nothing(
+    open_screen: Callable[..., Screen], revision: str
+) -> None:
+    screen = open_screen("two", revision)
+    screen.until("when (date): ")
+    screen.process.send_signal(signal.SIGUSR1)
+    time.sleep(1.5)
+    screen.types("2026-08-01\n\n\n\n\n\n")
+    screen.until("Send this? [Y/n/e] (n declines, e edits) ")
+    assert "asks" not in screen.seen and "open" not in screen.seen
+    screen.until("accept")
+    screen.until("> ")
+    assert "asks" not in screen.seen and "open" not in screen.seen
 
 
 def test_without_a_terminal_a_question_is_declined(capfd: Any) -> None:
