@@ -103,7 +103,8 @@ class Events(Extension):
         per_client: Maximum number of streams, and of webhook subscriptions, of one client.
         subscriptions: Maximum number of webhook subscriptions of all clients.
         payload_bytes: Maximum size of an occurrence in JSON.
-        queue_bytes: Maximum size of the occurrences that wait for webhooks.
+        queue_bytes: Maximum size of the occurrences that wait for webhooks. One client may use at
+            most the fraction `Limits.client_share` of it.
         allow: Called with a `Context`, the name of a type and the arguments, before a subscription
             begins and every `recheck` seconds. It raises `Refused` to reject the client. For a
             webhook, the context only has ``auth``. None allows all.

@@ -28,6 +28,7 @@ from ..engine.pool import Pool, renewed_in_fork, waiting
 from ..errors import InvalidParams
 from ..log import logger
 from ..protocol.messages import Json, to_json
+from ..protocol.urls import parse_web_url
 from ..stores.base import owner_of, read_record
 from ..text import describe
 from .event_log import Caller, EventKind
@@ -113,6 +114,11 @@ class _Subscription:
     def caller(self) -> Caller:
         return Caller(self.row["principal"], self.row["claims"].get("sub"))
 
+    @property
+    def size(self) -> int:
+        """The memory of the messages that are waiting, in bytes."""
+        return sum(each.size for each in self.waiting)
+
 
 class Deliverer:
     """Serves `events/subscribe` and `events/unsubscribe`, and delivers. Thread-safe.
@@ -148,7 +154,8 @@ class Deliverer:
         self._renewed_at = 0.0
         self._subscriptions: dict[str, _Subscription] = {}
         self._seen = -1
-        self._busy: Counter[str] = Counter()
+        # Attempts that are running, by host and by principal.
+        self._busy: Counter[tuple[str, str]] = Counter()
         self._counted_at = float("-inf")
         self._count = 0
 
@@ -286,7 +293,7 @@ class Deliverer:
             return
         challenge = token_urlsafe(24)
         envelope = to_json({"type": VERIFICATION, "challenge": challenge}).encode()
-        if not self._enter(origin):
+        if not self._enter(url, principal):
             raise self._events._error(
                 "ResourceExhausted", "too many challenges", limit="challenges"
             )
@@ -297,7 +304,7 @@ class Deliverer:
         except PrivateAddress as error:
             raise InvalidParams(f"delivery.url: {error}") from None
         finally:
-            self._busy[origin] -= 1
+            self._leave(url, principal)
         reason = found.error
         if reason is None or found.status:
             reason = None if _echoes(found, challenge) else "challenge_failed"
@@ -309,13 +316,29 @@ class Deliverer:
             raise self._events._error("CallbackEndpointError", message, reason=reason)
         self._store.put(consent, b"", None if ttl is None else max(CONSENT_SECONDS, ttl))
 
-    def _enter(self, origin: str) -> bool:
-        """Count a request to a host. Return False if it has too many."""
+    def _enter(self, url: str, principal: str) -> bool:
+        """Count an attempt. Return False if its host or its client has too many."""
+        host = parse_web_url(url).host
         with self._lock:
-            if self._busy[origin] >= self._options.in_flight:
+            if self._busy["host", host] >= self._options.in_flight or self._busy[
+                "principal", principal
+            ] >= self._share_of(principal, WORKERS):
                 return False
-            self._busy[origin] += 1
+            self._busy["host", host] += 1
+            self._busy["principal", principal] += 1
             return True
+
+    def _leave(self, url: str, principal: str) -> None:
+        """End an attempt that `_enter` has counted."""
+        with self._lock:
+            for key in (("host", parse_web_url(url).host), ("principal", principal)):
+                self._busy[key] -= 1
+                if not self._busy[key]:
+                    del self._busy[key]
+
+    def _share_of(self, principal: str, most: int) -> int:
+        """Return how much of a limit one client may use, see `Limits.client_share`."""
+        return int(self._events._config.shares.share(("principal", principal), most))
 
     # ------------------------------------------------------------ entries of the store
 
@@ -427,14 +450,22 @@ class Deliverer:
             subscriptions = list(self._subscriptions.values())
             for kind in {each.kind for each in subscriptions if each.kind is not None}:
                 kind.refresh(now)
-            size = sum(item.size for each in subscriptions for item in each.waiting)
+            sizes: Counter[str] = Counter()
+            for each in subscriptions:
+                sizes[each.row["principal"]] += each.size
+            size = sum(sizes.values())
+            most = self._events.limits["queue_bytes"]
             jobs = []
             for each in subscriptions:
                 if self._is_expired(each.row):
                     self._drop(each.key)
                     continue
-                if size < self._events.limits["queue_bytes"]:
-                    size += self._fill(each, now)
+                client = each.row["principal"]
+                if size < most and sizes[client] < self._share_of(client, most):
+                    before = each.size
+                    self._fill(each, now)
+                    sizes[client] += each.size - before
+                    size += each.size - before
                 jobs += self._due(each, now)
                 if each.is_changed:
                     self._keep(each)
@@ -506,21 +537,21 @@ class Deliverer:
         id = f"msg_{envelope['type']}_{token_hex(8)}"
         subscription.waiting.append(_Delivery(id, envelope, position))
 
-    def _fill(self, subscription: _Subscription, now: float) -> int:
-        """Queue the next events of a subscription. Return their size."""
+    def _fill(self, subscription: _Subscription, now: float) -> None:
+        """Queue the next events of a subscription."""
         row = subscription.row
         if row["ended"] is not None:
             if not any(each.wire.get("type") == ENDED for each in subscription.waiting):
                 subscription.waiting = []
                 self._add(subscription, {"type": ENDED, "error": row["ended"]}, None)
-            return 0
+            return
         if subscription.kind is None:
             self._resume(subscription)
         kind = subscription.kind
         if kind is None or now < subscription.read_at:
-            return 0
+            return
         if len(subscription.waiting) >= MAX_WAITING or not self._is_allowed(subscription, now):
-            return 0
+            return
         room = MAX_WAITING - len(subscription.waiting)
         found = kind.read(subscription.position, subscription.caller, subscription.values, room)
         if not found.more:
@@ -537,7 +568,6 @@ class Deliverer:
         if not subscription.waiting and row["cursor"] != kind.cursor(found.position):
             row["cursor"] = kind.cursor(found.position)
             subscription.is_changed = subscription.is_changed or bool(found.events)
-        return sum(each.size for each in subscription.waiting)
 
     def _is_allowed(self, subscription: _Subscription, now: float) -> bool:
         """Check from time to time whether the client may still receive the events."""
@@ -573,17 +603,17 @@ class Deliverer:
     # ------------------------------------------------------------ sending
 
     def _due(self, subscription: _Subscription, now: float) -> list[Callable[[], object]]:
-        """Return the attempts that are due, within the limit of their host."""
+        """Return the attempts that are due, within the limits of their host and their client."""
         jobs: list[Callable[[], object]] = []
-        origin = origin_of(subscription.row["url"])
+        url, principal = subscription.row["url"], subscription.row["principal"]
         for each in subscription.waiting:
             is_due = not (each.is_sending or each.is_settled) and each.due <= now
-            if is_due and self._enter(origin):
+            if is_due and self._enter(url, principal):
                 each.is_sending = True
-                jobs.append(partial(self._attempt, subscription, each, origin))
+                jobs.append(partial(self._attempt, subscription, each))
         return jobs
 
-    def _attempt(self, subscription: _Subscription, delivery: _Delivery, origin: str) -> None:
+    def _attempt(self, subscription: _Subscription, delivery: _Delivery) -> None:
         row = subscription.row
         now = self._events.clock()
         if not delivery.body:
@@ -596,10 +626,10 @@ class Deliverer:
         try:
             found = post(self._options, row["url"], id, delivery.id, delivery.body, secrets)
         except Exception as error:  # a private address counts as one that refuses the connection
-            log.warning("a webhook to %s was not sent: %s", origin, describe(error))
+            log.warning("a webhook to %s was not sent: %s", origin_of(row["url"]), describe(error))
             found = Posted(0, "connection_refused")
         with self._lock:
-            self._busy[origin] -= 1
+            self._leave(row["url"], row["principal"])
             self._settle(subscription, delivery, found)
         self._nudge.cancel()
 

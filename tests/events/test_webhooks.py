@@ -636,6 +636,58 @@ def test_challenges_are_limited_for_each_host(serve: Serve, receiver: Receiver) 
     waiting.join()
 
 
+# ---------------------------------------------------------------- one client beside others
+
+
+def test_events_of_a_failing_receiver_leave_room_in_the_queue(
+    serve: Serve, receiver: Receiver
+) -> None:
+    service = serve(queue_bytes=4000)
+    for number in range(5):
+        service.subscribe(f"{receiver.url}/{number}", service.bob)
+    service.subscribe(receiver.url)
+    receiver.answer = lambda each: (204 if each.path == "/hook" else 503, b"")
+    service.emit(*[f"e{number}" for number in range(20)])
+    for _ in range(20):
+        service.deliver(0.001)
+    received = [each.kind for each in receiver.received if each.path == "/hook"]
+    assert received[0] == "verification"
+    assert sorted(received[1:]) == sorted(f"e{number}" for number in range(20))
+
+
+def test_slow_receivers_of_a_client_leave_threads_for_others(
+    serve: Serve, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = serve(delivers=True)
+    service.events.clock = time.time
+    release = threading.Event()
+    slow: List[str] = []
+    delivered: List[str] = []
+
+    def post(options: Any, url: str, id: str, name: str, body: bytes, secrets: Any) -> Any:
+        if "verification" in name:
+            return webhooks.Posted(200, None, body)
+        if "slow" not in url:
+            delivered.append(name)
+            return webhooks.Posted(204, None)
+        slow.append(url)
+        release.wait(WAIT)
+        return webhooks.Posted(0, "timeout")
+
+    monkeypatch.setattr("minimcp.extensions.webhook_delivery.post", post)
+    try:
+        # The host of each receiver is another one, so their own limit does not apply.
+        for number in range(40):
+            service.subscribe(f"https://host{number}.example/slow", service.bob)
+        service.subscribe(receiver.url)
+        service.emit("e1")
+        assert eventually(lambda: delivered == ["e1"])
+        assert 0 < len(slow) <= 8
+    finally:
+        release.set()
+        service.events.close()
+
+
 # ---------------------------------------------------------------- addresses
 
 
