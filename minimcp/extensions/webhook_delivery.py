@@ -275,7 +275,7 @@ class Deliverer:
             return None if options.endless and self._store.shared else options.max_ttl
         if isinstance(wanted, bool) or not isinstance(wanted, (int, float)):
             return options.default_ttl
-        return float(min(max(wanted / 1000, options.min_ttl), options.max_ttl))
+        return float(min(max(wanted, options.min_ttl * 1000), options.max_ttl * 1000)) / 1000
 
     def _verify(self, principal: str, url: str, id: str, secret: str, ttl: Optional[float]) -> None:
         """Ask the callback URL for its consent, unless it has given it to this principal.

@@ -89,6 +89,8 @@ def test_invalid_polls_are_errors() -> None:
             {"name": NAME, "maxEvents": 0},
             {"name": NAME, "maxEvents": "x"},
             {"name": NAME, "maxAgeMs": -1},
+            {"name": NAME, "arguments": {"priority": "x" * 20_000}},
+            {"name": NAME, "cursor": "x" * 5000},
         ):
             with pytest.raises(InvalidParams):
                 client.request("events/poll", params)
@@ -116,6 +118,19 @@ def test_the_number_of_events_is_capped() -> None:
         assert ids(client.poll_events(NAME, cursor=cursor)) == [str(each) for each in range(250)]
         few = client.poll_events(NAME, cursor=cursor, max_events=3)
         assert (ids(few), few.more) == (["0", "1", "2"], True)
+
+
+@pytest.mark.parametrize("member", ["maxEvents", "maxAgeMs"])
+@pytest.mark.parametrize(
+    "number", [2**64, 1e20, 1e22, 1e308, 10**400], ids=["2e19", "1e20", "1e22", "1e308", "1e400"]
+)
+def test_a_number_may_have_any_size(member: str, number: float) -> None:
+    events = tickets()
+    with connect(events) as client:
+        cursor = client.poll_events(NAME).cursor
+        events.emit(NAME, Ticket("1"), id="1")
+        found = client.request("events/poll", {"name": NAME, "cursor": cursor, member: number})
+        assert [each["eventId"] for each in found["events"]] == ["1"]
 
 
 @pytest.mark.requirement("EV-47", "EV-48", "EV-50")

@@ -468,6 +468,7 @@ def test_leases(serve: Serve, receiver: Receiver, open_store: Callable[[], Store
         (-5, 300.0),
         (30 * 86400_000, 86400.0),
         (10**30, 86400.0),
+        (10**400, 86400.0),
         ("x", 3600.0),
         (True, 3600.0),
     ):
