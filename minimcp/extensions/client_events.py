@@ -52,9 +52,10 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.client")
 
-# Seconds between two polls if the server does not choose, and the minimum.
+# Seconds between two polls if the server does not choose, the minimum and the maximum.
 POLL_SECONDS = 5.0
 MIN_POLL_SECONDS = 1.0
+MAX_POLL_SECONDS = 86400.0
 
 # A stream may be silent for a little more than twice the longest pause before a heartbeat. That is
 # this many seconds at most, and until the first heartbeat; at least, it is `MIN_SILENT_SECONDS`.
@@ -159,7 +160,9 @@ def _add_page(call: Call, batch: EventBatch[Any], result: Mapping[str, Json]) ->
     batch.truncated = batch.truncated or result.get("truncated") is True
     pause = result.get("nextPollMs")
     is_number = isinstance(pause, (int, float)) and not isinstance(pause, bool)
-    batch.next_poll = pause / 1000 if is_number else POLL_SECONDS  # type: ignore[operator]
+    batch.next_poll = POLL_SECONDS
+    if is_number:
+        batch.next_poll = min(pause, MAX_POLL_SECONDS * 1000) / 1000  # type: ignore[operator,type-var]
 
 
 class Occurrences:

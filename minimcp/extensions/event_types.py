@@ -136,7 +136,7 @@ def read_time(text: str) -> datetime:
     """Return an aware datetime from ISO 8601; without an offset, it is in UTC.
 
     Raises:
-        ValueError: The text is not a date with a time.
+        ValueError: The text is not a date with a time, or UTC has no such year.
     """
     # Before 3.11, `fromisoformat` takes neither "Z" nor every number of digits.
     found = re.fullmatch(r"(.{10}[T ][\d:]{5,8})(\.\d+)?(Z|[+-]\d\d:\d\d)?", text)
@@ -145,7 +145,12 @@ def read_time(text: str) -> datetime:
     fraction = (found[2] or ".0")[:7].ljust(7, "0")
     offset = found[3] or "Z"
     clock = found[1] if found[1].count(":") == 2 else found[1] + ":00"
-    return datetime.fromisoformat(clock + fraction + offset.replace("Z", "+00:00"))
+    moment = datetime.fromisoformat(clock + fraction + offset.replace("Z", "+00:00"))
+    try:
+        moment.astimezone(timezone.utc)
+    except OverflowError:
+        raise ValueError(f"not a time in the years 1 to 9999: {text!r:.60}") from None
+    return moment
 
 
 # ------------------------------------------------------------ objects of both sides

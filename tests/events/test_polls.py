@@ -371,11 +371,15 @@ def test_malformed_pages() -> None:
         3,
         event("y", timestamp="yesterday"),
         event("z", data=[1]),
+        event("w", timestamp="0001-01-01T00:00:00+14:00"),
         event("1", timestamp="2026-11-28T12:00:00.123456789+02:00", cursor=7, _meta=[]),
     )
     with minimcp.connect(scripted(page(*bad, nextPollMs="soon")), timeout=WAIT) as client:  # type: ignore[arg-type]
         batch = client.poll_events("t")
         assert (ids(batch), batch.next_poll) == (["1"], 5.0)
+    with minimcp.connect(scripted(page(*bad, nextPollMs=10**400)), timeout=WAIT) as client:  # type: ignore[arg-type]
+        batch = client.poll_events("t")
+        assert (ids(batch), batch.next_poll) == (["1"], 86400.0)
         assert batch.events[0].timestamp.utcoffset() == timedelta(hours=2)
         for arguments in ((3,), ("t", [1])):
             with pytest.raises(TypeError):
