@@ -175,10 +175,12 @@ def for_older_client(answer: Result) -> Result:
 
     Other structured content, and the schema of it, is removed.
     """
-    for tool in answer.get("tools", ()):
-        if not isinstance(tool, dict):
+    listed = answer.get("tools")
+    for tool in listed if isinstance(listed, list) else ():
+        schema = tool.get("outputSchema") if isinstance(tool, dict) else None
+        if not schema:
             continue
-        if (tool.get("outputSchema") or {}).get("type", "object") != "object":
+        if not isinstance(schema, dict) or schema.get("type", "object") != "object":
             del tool["outputSchema"]
     if isinstance(answer.get("structuredContent", {}), dict):
         return answer
@@ -586,11 +588,11 @@ class Link(Host):
             if answer.get("resultType") != INPUT_REQUIRED:
                 return for_older_client(answer)
             questions = answer.get("inputRequests") or {}
-            outcome = ask_peer(
-                incoming,
-                [(each["method"], each.get("params", {})) for each in questions.values()],
-                None,
-            )
+            try:
+                asked = [(each["method"], each.get("params", {})) for each in questions.values()]
+            except (AttributeError, TypeError, LookupError):
+                raise InternalError("the server behind the bridge asks invalid questions") from None
+            outcome = ask_peer(incoming, asked, None)
             if isinstance(outcome, Failure):
                 return outcome
             sent = {**params, "inputResponses": dict(zip(questions, outcome))}

@@ -27,7 +27,7 @@ from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
 from ..protocol.lifecycle import LISTEN
-from ..protocol.messages import Failure, Json, Notification, Result
+from ..protocol.messages import Failure, Json, Notification, Result, size_of
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 from ..server.server import Server
 from . import Parser, UsageError, clean, one_line, print_error, print_stderr, split_command
@@ -47,8 +47,9 @@ SCHEME = "gateway:"
 # notified of a changed list when the server has responded. Hosts wait for 30 s or more.
 LIST_SECONDS = 10.0
 
-# Maximum number of pages of one list of one server.
+# Maximum number of pages of one list of one server, and of bytes of memory for its items.
 MAX_PAGES = 100
+MAX_LIST_BYTES = 16 * 1024 * 1024
 
 # The capabilities of a client that are passed on to the servers.
 PASSED_ON = ("roots", "sampling", "elicitation")
@@ -124,6 +125,7 @@ class Part(Link):
         member, _ = MERGED[method]
         params = {name: value for name, value in params.items() if name != "cursor"}
         found: list[Result] = []
+        size = 0
         for _ in range(MAX_PAGES):
             answer = self.forward(front, incoming, params)
             if isinstance(answer, Failure):
@@ -132,8 +134,14 @@ class Part(Link):
                 raise errors.error_from_peer(*answer[1:])
             listed = answer.get(member)
             for item in listed if isinstance(listed, list) else ():
-                if isinstance(item, dict) and self.shows(method, item):
-                    found.append(self.outward(item))
+                if not isinstance(item, dict) or not self.shows(method, item):
+                    continue
+                size += size_of(item)
+                if size > MAX_LIST_BYTES:
+                    raise InternalError(f"{method} uses more than {MAX_LIST_BYTES} bytes")
+                made = self.outward(item)
+                if self._switch.leads_to(self, method, made):
+                    found.append(made)
             if not isinstance(answer.get("nextCursor"), str):
                 return found
             params = {**params, "cursor": answer["nextCursor"]}
@@ -270,19 +278,34 @@ class Switch(Link):
             answer = part.as_seen(answer)
         return respond(incoming, answer)
 
+    def leads_to(self, part: Part, method: str, item: Result) -> bool:
+        """Return whether a request for an item of a list would reach its server.
+
+        The names of two servers may make the same name: "a" with "b__c", and "a__b" with "c". A
+        server must not describe the tools of another one.
+        """
+        if method.startswith("resources/") or self._part_of(item.get("name")) is part:
+            return True  # in the URI of a resource, the server's name ends at the first slash
+        log.warning("%s: an item is left out: its name leads elsewhere", part.name)
+        return False
+
+    def _part_of(self, name: Json) -> Optional[Part]:
+        """Return the server that the name of a tool or prompt belongs to, or None."""
+        fitting = [
+            each
+            for each in self.connections
+            if isinstance(name, str) and name.startswith(each + SEPARATOR)
+        ]
+        return self.connections[max(fitting, key=len)] if fitting else None
+
     def _named(self, method: str, name: Json) -> tuple[Part, str]:
         """Return the server that a name belongs to, and the server's own name.
 
         Raises:
             InvalidParams: No server has such a name, or the config does not offer the tool.
         """
-        fitting = [
-            each
-            for each in self.connections
-            if isinstance(name, str) and name.startswith(each + SEPARATOR)
-        ]
-        if fitting:
-            part = self.connections[max(fitting, key=len)]
+        part = self._part_of(name)
+        if part is not None:
             own = str(name)[len(part.name) + len(SEPARATOR) :]
             if method != "tools/call" or part.shows("tools/list", {"name": own}):
                 return part, own
@@ -390,10 +413,10 @@ class Switch(Link):
             error = future.exception()
             if error is None:
                 yield name, future.result()
-            elif isinstance(error, (McpError, OSError)):
-                log.warning("%s is left out: %s", name, error)
-            else:
-                raise error
+                continue
+            # Whatever a server makes fail, it must not affect the others.
+            is_known = isinstance(error, (McpError, OSError))
+            log.warning("%s is left out: %s", name, error, exc_info=None if is_known else error)
 
 
 class Gateway(Bridge):
@@ -571,7 +594,10 @@ def _command(command: Sequence[str], prog: str) -> Target:
 
 def _http(options: Namespace) -> tuple[HttpOptions, Any]:
     """Return the options of the HTTP server and its authentication."""
-    token = options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE) or None
+    # The servers that this command starts do not get the token, with which they could call others.
+    token = os.environ.pop(TOKEN_VARIABLE, "") or None
+    if options.token is not None:
+        token = options.token
     if options.http[0] not in LOOPBACK and not (token and options.allow_host):
         raise UsageError(
             f"other machines can reach {options.http[0]}: set {TOKEN_VARIABLE} or write --token "
