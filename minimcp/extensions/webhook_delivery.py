@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import threading
 import time
 from collections import Counter
@@ -70,6 +71,9 @@ CONSENT_SECONDS = 86400.0
 
 # Seconds for which deliveries are also signed with the previous secret.
 ROTATION_SECONDS = 3600.0
+
+# Matches ids of events that are sent as ``webhook-id``.
+HEADER_ID = r"[!-~]{1,200}"
 
 # The responses after which an event is not sent again.
 FINAL_STATUSES = (410, 413)
@@ -560,7 +564,7 @@ class Deliverer:
             subscription.position = found.gap
             self._add_gap(subscription)
         for position, wire in found.events:
-            id = str(wire["eventId"])
+            id = _header_of(str(wire["eventId"]))
             if self._options.webhook_id == "message":
                 id = f"msg_{token_hex(12)}"
             subscription.waiting.append(_Delivery(id, wire, position))
@@ -677,6 +681,13 @@ class Deliverer:
 
 def _id_of(key: str) -> str:
     return key.rpartition(":")[2]
+
+
+def _header_of(id: str) -> str:
+    """Return the id of an event, or a hash of it if it cannot be the value of a header."""
+    if re.fullmatch(HEADER_ID, id):
+        return id
+    return f"msg_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def _time(seconds: float) -> str:

@@ -100,6 +100,24 @@ def test_the_id_of_the_message_may_differ(serve: Serve, receiver: Receiver) -> N
     assert re.fullmatch("msg_[0-9a-f]+", event.headers["webhook-id"])
 
 
+@pytest.mark.parametrize(
+    "id",
+    ["a\r\nX-Evil: 1", "\u20ac", "\u00e9", "a b", "", " ", "\ud800", "\x00", "x" * 20_000, "."],
+)
+def test_any_id_of_an_event_can_be_sent(serve: Serve, receiver: Receiver, id: str) -> None:
+    """An id may come from the author of a mail, who must not be able to prevent its delivery."""
+    service = serve()
+    service.subscribe(receiver.url)
+    service.events.emit(NAME, Ticket("1"), id=id or None)
+    service.deliver()
+    event = receiver.received[1]
+    assert event.body["data"]["id"] == "1"
+    assert event.body["eventId"] == id or not id
+    assert re.fullmatch(r"[!-~]{1,200}", event.headers["webhook-id"])
+    assert "x-evil" not in event.headers
+    assert Standard(SECRET).verify(event.raw, event.headers) == event.body
+
+
 @pytest.mark.requirement("EV-97", "EV-101", "EV-102", "EV-104")
 def test_a_failed_delivery_is_tried_again(
     serve: Serve, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
