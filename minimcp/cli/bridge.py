@@ -589,7 +589,10 @@ class Link(Host):
                 return for_older_client(answer)
             questions = answer.get("inputRequests") or {}
             try:
-                asked = [(each["method"], each.get("params", {})) for each in questions.values()]
+                asked = [
+                    (each["method"], self.as_asked(each["method"], each.get("params", {})))
+                    for each in questions.values()
+                ]
             except (AttributeError, TypeError, LookupError):
                 raise InternalError("the server behind the bridge asks invalid questions") from None
             outcome = ask_peer(incoming, asked, None)
@@ -669,6 +672,10 @@ class Link(Host):
             self._changes.end_streams(incoming.sink)
             self._finish(incoming)
 
+    def as_asked(self, method: str, params: Result) -> Result:
+        """Return the params of a question of the server as the client gets them."""
+        return params
+
     def _calls(self) -> list[IncomingRequest]:
         """Return the running requests except streams, oldest first."""
         return [each for each in list(self.running) if each.request.method not in STREAMS]
@@ -697,21 +704,20 @@ class Link(Host):
         if calls:
             wait_until_initialized(calls[-1])
         channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
+        params = self.as_asked(question.request.method, question.request.params)
 
         def notify(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
 
-        return respond(question, exchange(question, channel, question.request.params, notify))
+        return respond(question, exchange(question, channel, params, notify))
 
     def _ask_by_result(self, call: IncomingRequest, question: IncomingRequest) -> Result:
         """Answer a stateless call with a question, and wait for the request with the answer."""
         state = secrets.token_urlsafe(16)
         replies = SimpleQueue[Any]()
         _, method, params = question.request
-        result = {
-            "resultType": INPUT_REQUIRED,
-            "inputRequests": {"1": {"method": method, "params": params}},
-        }
+        asked = {"method": method, "params": self.as_asked(method, params)}
+        result = {"resultType": INPUT_REQUIRED, "inputRequests": {"1": asked}}
         self._replies[state] = call, replies
         latest = call.answering
         try:

@@ -158,12 +158,29 @@ class Part(Link):
         return made
 
     def as_seen(self, answer: Result) -> Result:
-        """Return a result with the URIs that the client can use."""
+        """Return a result with the URIs that the client can use, and with the server's name in its
+        questions."""
         made = dict(answer)
+        asked = made.get("inputRequests")
+        if isinstance(asked, dict):
+            made["inputRequests"] = {name: self._question(each) for name, each in asked.items()}
         for member in ("content", "contents", "messages"):
             if isinstance(made.get(member), list):
                 made[member] = [self._block(each) for each in made[member]]
         return made
+
+    def as_asked(self, method: str, params: Result) -> Result:
+        """Name the server in a question to the user, who could not see otherwise whom an answer
+        goes to."""
+        if method != "elicitation/create" or not isinstance(params, dict):
+            return params
+        return {**params, "message": f"{self.name}: {params.get('message')}"}
+
+    def _question(self, question: Json) -> Json:
+        if not isinstance(question, dict):
+            return question
+        params = self.as_asked(str(question.get("method")), question.get("params", {}))
+        return {**question, "params": params}
 
     def _block(self, block: Json) -> Json:
         if not isinstance(block, dict):

@@ -106,11 +106,12 @@ WAYS = [
 class Host:
     def __init__(self) -> None:
         self.changed, self.updated = threading.Event(), threading.Event()
+        self.asked: List[str] = []
         self.logged: List[library.LogMessage] = []
         self.uris: List[str] = []
 
     def elicit(self, request: library.ElicitRequest) -> Dict[str, str]:
-        assert request.message == "Who?"
+        self.asked.append(request.message)
         return {"guest": "Ada"}
 
     def on_log(self, message: library.LogMessage) -> None:
@@ -182,6 +183,7 @@ def test_calls_reach_the_server_that_is_named(client: Any) -> None:
         with pytest.raises(RpcError, match="no, thanks") as failed:
             opened.call_tool(f"{server}__fail")
         assert (failed.value.code, failed.value.data) == (-31999, {"why": 1})
+    assert host.asked == ["inn: Who?", "grand__inn: Who?"]
     loggers = {message.logger for message in host.logged}
     assert all(str(logger).startswith(("inn", "grand__inn")) for logger in loggers)
 
