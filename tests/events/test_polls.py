@@ -344,6 +344,23 @@ def test_an_endless_server_is_bounded_by_the_timeout() -> None:
         assert batch.cursor == batch.events[-1].id
 
 
+@pytest.mark.requirement("EV-37")
+def test_an_endless_server_is_bounded_in_bytes() -> None:
+    numbers = iter(range(1, 10**9))
+
+    def more(message: Any) -> Any:
+        number = next(numbers)
+        one = event(str(number), data={"text": "x" * 1_000_000})
+        return page(one, cursor=str(number), hasMore=True)(message)
+
+    host = Answering({"server/discover": FOUND, "events/poll": more})
+    with minimcp.connect(host, timeout=WAIT) as client:
+        for first in ("x", "y"):
+            batch = client.poll_events("t", cursor=first)
+            assert batch.more
+            assert 10 < len(batch) < 20
+
+
 @pytest.mark.requirement("EV-40", "EV-42", "EV-50")
 def test_a_null_cursor_is_not_replayed() -> None:
     host = scripted(
