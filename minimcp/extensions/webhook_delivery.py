@@ -26,6 +26,7 @@ from ..auth.bearer import AccessToken
 from ..engine.cancel import CancelToken
 from ..engine.incoming import IncomingRequest
 from ..engine.pool import Pool, renewed_in_fork, waiting
+from ..engine.rates import Rate, RateLimiter
 from ..errors import InvalidParams
 from ..log import logger
 from ..protocol.messages import Json, to_json
@@ -55,6 +56,10 @@ LOOK_SECONDS = 1.0
 
 # Seconds after which the subscriptions are counted again.
 COUNT_SECONDS = 1.0
+
+# Challenges per second to one host and for one client, and how many of them may be sent at once.
+# Otherwise a client could send a flood of requests to another's host by way of this server.
+CHALLENGE_RATE = Rate(10.0, 100)
 
 # Threads that send webhooks.
 WORKERS = 32
@@ -147,6 +152,7 @@ class Deliverer:
 
     def renew_in_fork(self) -> None:
         """Forget the thread and the lease, which belong to the parent process."""
+        self._challenges = RateLimiter(CHALLENGE_RATE)
         self._lock = threading.RLock()
         self._pass_lock = threading.Lock()
         self._has_thread = False
@@ -297,7 +303,8 @@ class Deliverer:
             return
         challenge = token_urlsafe(24)
         envelope = to_json({"type": VERIFICATION, "challenge": challenge}).encode()
-        if not self._enter(url, principal):
+        names = (("host", parse_web_url(url).host), ("principal", principal))
+        if any(map(self._challenges.take, names)) or not self._enter(url, principal):
             raise self._events._error(
                 "ResourceExhausted", "too many challenges", limit="challenges"
             )

@@ -16,6 +16,7 @@ from standardwebhooks import Webhook as Standard
 
 import minimcp
 from minimcp import HttpServer, RpcError, Store, Webhooks
+from minimcp.engine.rates import Rate
 from minimcp.extensions import webhooks
 from minimcp.extensions.webhooks import sign
 
@@ -653,6 +654,27 @@ def test_challenges_are_limited_for_each_host(serve: Serve, receiver: Receiver) 
     assert (error.code, error.data) == (-32013, {"limit": "challenges"})
     release.set()
     waiting.join()
+
+
+@pytest.mark.requirement("EV-115")
+@pytest.mark.parametrize("kind", ["host", "client"])
+def test_challenges_have_a_rate(serve: Serve, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    sent: List[str] = []
+
+    def post(options: Any, url: str, *_: Any) -> Any:
+        sent.append(url)
+        return webhooks.Posted(404, "http_4xx")
+
+    monkeypatch.setattr("minimcp.extensions.webhook_delivery.post", post)
+    monkeypatch.setattr("minimcp.extensions.webhook_delivery.CHALLENGE_RATE", Rate(0.001, 5))
+    service = serve()
+    for number in range(8):
+        # The clients take turns at one host, or one client uses many hosts.
+        client = service.clients[number % 2] if kind == "host" else service.ada
+        host = "hooks" if kind == "host" else f"host{number}"
+        error = rejected(service.subscribe, f"https://{host}.example.com/{number}", client)
+    assert (error.code, error.data) == (-32013, {"limit": "challenges"})
+    assert len(sent) == 5
 
 
 # ---------------------------------------------------------------- one client beside others
