@@ -176,10 +176,12 @@ def for_older_client(answer: Result) -> Result:
 
     Other structured content is removed, and so is its schema.
     """
-    for tool in answer.get("tools", ()):
-        if not isinstance(tool, dict):
+    listed = answer.get("tools")
+    for tool in listed if isinstance(listed, list) else ():
+        schema = tool.get("outputSchema") if isinstance(tool, dict) else None
+        if not schema:
             continue
-        if (tool.get("outputSchema") or {}).get("type", "object") != "object":
+        if not isinstance(schema, dict) or schema.get("type", "object") != "object":
             del tool["outputSchema"]
     if isinstance(answer.get("structuredContent", {}), dict):
         return answer
@@ -595,14 +597,14 @@ class Link(Host):
             if answer.get("resultType") != INPUT_REQUIRED:
                 return for_older_client(answer)
             questions = answer.get("inputRequests") or {}
-            outcome = ask_peer(
-                incoming,
-                [
+            try:
+                asked = [
                     (each["method"], self.as_asked(each["method"], each.get("params", {})))
                     for each in questions.values()
-                ],
-                None,
-            )
+                ]
+            except (AttributeError, TypeError, LookupError):
+                raise InternalError("the server behind the bridge asks invalid questions") from None
+            outcome = ask_peer(incoming, asked, None)
             if isinstance(outcome, Failure):
                 return outcome
             sent = {**params, "inputResponses": dict(zip(questions, outcome))}
@@ -679,6 +681,10 @@ class Link(Host):
             self._changes.end_streams(incoming.sink)
             self._finish(incoming)
 
+    def as_asked(self, method: str, params: Result) -> Result:
+        """Return the params of a question of the server as the client gets them."""
+        return params
+
     def _calls(self) -> list[IncomingRequest]:
         """Return the running requests except streams, oldest first."""
         return [each for each in list(self.running) if each.request.method not in STREAMS]
@@ -707,26 +713,20 @@ class Link(Host):
         if calls:
             wait_until_initialized(calls[-1])
         channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
-        params = self.as_asked(*question.request[1:])
+        params = self.as_asked(question.request.method, question.request.params)
 
         def notify(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
 
         return respond(question, exchange(question, channel, params, notify))
 
-    def as_asked(self, method: str, params: Result) -> Result:
-        """Return the params of a server's question as the client sees them."""
-        return params
-
     def _ask_by_result(self, call: IncomingRequest, question: IncomingRequest) -> Result:
         """Answer a stateless call with a question, and wait for the request with the answer."""
         state = secrets.token_urlsafe(16)
         replies = SimpleQueue[Any]()
         _, method, params = question.request
-        result = {
-            "resultType": INPUT_REQUIRED,
-            "inputRequests": {"1": {"method": method, "params": self.as_asked(method, params)}},
-        }
+        asked = {"method": method, "params": self.as_asked(method, params)}
+        result = {"resultType": INPUT_REQUIRED, "inputRequests": {"1": asked}}
         self._replies[state] = call, replies
         # If the call or the connection to the server ends, nobody needs the answer.
         for request in (call, question):

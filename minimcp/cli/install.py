@@ -86,6 +86,9 @@ SETTINGS = (".claude.json", "settings.json", "config.toml")
 # Time limit for the server to answer before it is written into a config file.
 CHECK_SECONDS = 30.0
 
+# Names that are accepted from a server.
+PLAIN_NAME = re.compile(r"[^\W_][\w .@/-]{0,63}")
+
 # Suffixes of the backups: the file before this command changed it for the first time, which is never
 # overwritten, and the file before the newest of several changes.
 BACKUP = ".before-minimcp"
@@ -284,7 +287,7 @@ def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     args = candidates[0]
     if not options.no_check:
         args, reported_name = _first_that_answers(candidates, env)
-        name = options.name or reported_name or name
+        name = options.name or _name_of(reported_name, name)
     entry: dict[str, Any] = {"type": "stdio"} if host.table == "servers" else {}
     entry.update(command=python, args=args)
     return name, {**entry, "env": env} if env else entry
@@ -302,8 +305,8 @@ def _remote_entry(host: HostFile, options: Any, python: str) -> tuple[str, dict[
         config = {"mcpServers": {name: {"url": url, "headers": headers}}}
         try:
             with connect(name, config=config, connect_timeout=CHECK_SECONDS) as client:
-                if client.server_info is not None:
-                    name = options.name or client.server_info.name
+                info = client.server_info
+                name = options.name or _name_of(None if info is None else info.name, name)
         except (McpError, ValueError) as error:
             raise _not_answering(error) from None
     if not host.url:  # the host only starts commands
@@ -314,6 +317,15 @@ def _remote_entry(host: HostFile, options: Any, python: str) -> tuple[str, dict[
     if headers:
         entry["http_headers" if host.table == "mcp_servers" else "headers"] = headers
     return name, entry
+
+
+def _name_of(reported: Optional[str], default: str) -> str:
+    """Return the name that a server reports, if it is a plain name.
+
+    Others might be an option of a command, or not be what they look like in a host.
+    """
+    is_plain = reported is not None and PLAIN_NAME.fullmatch(reported)
+    return str(reported) if is_plain else default
 
 
 def _not_answering(problem: Optional[Exception]) -> UsageError:
@@ -563,8 +575,15 @@ def changed_toml(
 
 
 def _codex_can_write(entry: Optional[Mapping[str, Any]]) -> bool:
-    """Return whether Codex itself can write or remove an entry: its command has no headers."""
-    return shutil.which("codex") is not None and "http_headers" not in (entry or {})
+    """Return whether Codex itself can write or remove an entry.
+
+    Its command has no headers. On Windows, npm makes it a batch file, whose arguments the shell
+    would interpret.
+    """
+    program = shutil.which("codex")
+    if program is None or program.lower().endswith((".cmd", ".bat")):
+        return False
+    return "http_headers" not in (entry or {})
 
 
 def _run_codex(

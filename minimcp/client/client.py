@@ -948,8 +948,8 @@ class Client:
             arguments: The arguments of the subscription; None means no arguments.
             cursor: The position to begin after. None begins now: the batch has only a cursor.
             max_age: Maximum age of events in seconds; older ones are left out. None means no limit.
-            max_events: Maximum number of events; None means all, from at most 1,000 pages.
-                ``batch.more`` says whether some are left.
+            max_events: Maximum number of events; None means all, from at most 1,000 pages with
+                about 16 MB. ``batch.more`` says whether some are left.
 
         Raises:
             CapabilityNotSupported: The server does not declare events.

@@ -500,8 +500,9 @@ def read_catalog(
     return cards
 
 
-# The documents that were read, by URL: when each becomes stale, its ETag and its bytes.
-kept: dict[str, tuple[float, str, bytes]] = {}
+# The documents that were read, by URL and by how certificates were verified: when each becomes
+# stale, its ETag and its bytes.
+kept: dict[tuple[str, str], tuple[float, str, bytes]] = {}
 _keeping = threading.Lock()
 
 
@@ -522,8 +523,9 @@ class _Reader:
         """Return the JSON object at a URL. See `read_card` for the exceptions."""
         from ..auth.discovery import json_object
 
+        key = (url, str(self._verify))
         with _keeping:
-            stale_at, tag, body = kept.get(url, (0.0, "", b""))
+            stale_at, tag, body = kept.get(key, (0.0, "", b""))
         if not body or time.monotonic() >= stale_at:
             status, headers, answer = self._fetch(url, kind, tag)
             if status != 304 or not body:
@@ -531,10 +533,10 @@ class _Reader:
             control = headers.get("Cache-Control", "")
             found = re.search(r"max-age=([0-9]{1,9})", control)
             with _keeping:
-                kept.pop(url, None)
+                kept.pop(key, None)
                 if found is not None and "no-store" not in control:
                     stale_at = time.monotonic() + int(found[1])
-                    kept[url] = (stale_at, headers.get("ETag", ""), body)
+                    kept[key] = (stale_at, headers.get("ETag", ""), body)
                 while len(kept) > MAX_KEPT:
                     del kept[next(iter(kept))]
         document = json_object(body)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from functools import partial
+from hashlib import sha256
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -45,8 +46,9 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.events")
 
-# Maximum number of events that are stored.
+# Maximum number of events that are stored, and of bytes in them.
 MAX_STORED = 10_000
+MAX_STORED_BYTES = 64 * 1024 * 1024
 
 # Seconds for which the id of an event is remembered, to drop duplicates.
 REMEMBERED_SECONDS = 2 * 86400.0
@@ -108,6 +110,8 @@ class EventInbox:
         self._on_event = on_event
         self._is_closed = False
         self._pool = Pool(1, "minimcp-inbox")
+        # At most this many bytes of events are stored. The first event makes it exact.
+        self._bytes = MAX_STORED_BYTES
         self.renew_in_fork()
         renewed_in_fork.add(self)
         self._watcher = Watcher(
@@ -254,7 +258,8 @@ class EventInbox:
         pause = REFRESH_SECONDS
         before = text_or_none(result.get("refreshBefore"))
         if before is not None:
-            pause = min(pause, (read_time(before).timestamp() - now) / 2)
+            with suppress(ValueError):  # without a time, the longest pause applies
+                pause = min(pause, (read_time(before).timestamp() - now) / 2)
         if row["ttlMs"] is not None:  # the clock of the server may differ
             pause = min(pause, row["ttlMs"] / 2000)
         changes: dict[str, Any] = {"refresh_at": now + max(pause, 0.0), "ended": None}
@@ -331,8 +336,10 @@ class EventInbox:
             if name.startswith("HTTP_")
         }
         length = environ.get("CONTENT_LENGTH") or "0"
-        size = min(int(length), self._body_bytes + 1) if length.isdigit() else 0
-        body = environ["wsgi.input"].read(size) if size else b""
+        size = 0
+        if length.isascii() and length.isdigit():
+            size = int(length) if len(length) < 10 else self._body_bytes + 1
+        body = environ["wsgi.input"].read(min(size, self._body_bytes + 1)) if size else b""
         path = environ.get("PATH_INFO", "")
         response = self.handle_http(HttpRequest(environ["REQUEST_METHOD"], path, headers, body))
         start_response(f"{response.status} {REASONS[response.status]}", response.headers)
@@ -353,7 +360,8 @@ class EventInbox:
             self._update(key, None, {"id": id})
             return _answer(200, {"challenge": message.get("challenge")})
         name = message.get("eventId") if kind is None else headers[ID_HEADER]
-        seen = self._key("inbox-seen", token, str(name))
+        digest = sha256(str(name).encode(errors="surrogatepass")).hexdigest()
+        seen = self._key("inbox-seen", token, digest)
         if self._store.put(seen, b"", CLAIM_SECONDS, expect=0) is None:
             entry = self._store.get(seen)
             if entry is None or entry.value != STORED:  # another thread or process stores it now
@@ -380,9 +388,31 @@ class EventInbox:
         except ValueError as error:
             raise AuthorizationError(str(error)) from None
         record = {"id": id, "missed": row.get("missed", False), "event": message}
-        self._store.append(self._events_key, to_json(record).encode(), None, MAX_STORED)
+        data = to_json(record).encode()
+        self._store.append(self._events_key, data, None, MAX_STORED)
+        self._drop_surplus(len(data))
         self._watcher.start()  # after a fork
         self._update(key, event.cursor, {"missed": False})
+
+    def _drop_surplus(self, added: int) -> None:
+        """Drop the oldest events if there are too many bytes.
+
+        Half of the bytes are kept, so that the events are rarely counted.
+        """
+        with self._lock:
+            self._bytes += added
+            if self._bytes <= MAX_STORED_BYTES:
+                return
+            stored = self._store.read(self._events_key)
+            self._bytes = sum(len(data) for _, data in stored)
+            if self._bytes <= MAX_STORED_BYTES:
+                return
+            dropped = 0
+            while self._bytes > MAX_STORED_BYTES // 2:
+                self._bytes -= len(stored[dropped][1])
+                dropped += 1
+            self._store.read(self._events_key, stored[dropped - 1][0], forget=True)
+            log.warning("the oldest %d stored events were dropped: there are too many", dropped)
 
     # ------------------------------------------------------------ events
 

@@ -34,8 +34,8 @@ log = logger("minimcp.events")
 PAGE_EVENTS = 100
 PAGE_BYTES = 1024 * 1024
 
-# Maximum number of results of sources that are shared by subscriptions.
-MAX_SHARED = 1000
+# Maximum number of results of a source that are shared by subscriptions.
+MAX_SHARED = 100
 
 _RECORD: Mapping[str, tuple[type, ...]] = {
     "at": (int, float),
@@ -388,8 +388,9 @@ class LoggedKind(EventKind):
             try:
                 data = self._filtered(each.event["data"], values)
             except Exception as reason:
-                log.error("the filter of %s failed: %s", self.owner, describe(reason))
-                log.debug("the filter of %s failed", self.owner, exc_info=reason)
+                if not error:  # a client's arguments may make it fail for each event
+                    log.error("the filter of %s failed: %s", self.owner, describe(reason))
+                    log.debug("the filter of %s failed", self.owner, exc_info=reason)
                 error = "an event could not be checked"
                 continue
             if data is not None:

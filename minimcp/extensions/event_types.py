@@ -136,10 +136,15 @@ def read_time(text: str) -> datetime:
     """Return an aware datetime from ISO 8601; without an offset, it is in UTC.
 
     Raises:
-        ValueError: The text is not a date with a time.
+        ValueError: The text is not a date with a time, or UTC has no such year.
     """
     found: datetime = kind_of(datetime).read(text)
-    return found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+    moment = found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+    try:
+        moment.astimezone(timezone.utc)
+    except OverflowError:
+        raise ValueError(f"not a time in the years 1 to 9999: {text!r:.60}") from None
+    return moment
 
 
 # ------------------------------------------------------------ objects of both sides

@@ -9,6 +9,7 @@ log when the client has taken it, so a slow client costs no memory.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -74,6 +75,11 @@ log = logger("minimcp.events")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Maximum length of a subscription's arguments in JSON, because the server keeps them, and of a
+# cursor.
+MAX_ARGUMENTS = 16 * 1024
+MAX_CURSOR = 4096
+
 # Bytes of the cursor that a delivery adds to an occurrence.
 CURSOR_BYTES = 64
 
@@ -113,7 +119,8 @@ class Events(Extension):
         per_client: Maximum number of streams, and of webhook subscriptions, of one client.
         subscriptions: Maximum number of webhook subscriptions of all clients.
         payload_bytes: Maximum size of an occurrence in JSON.
-        queue_bytes: Maximum size of the occurrences that wait for webhooks.
+        queue_bytes: Maximum size of the occurrences that wait for webhooks. One client may use at
+            most the fraction `Limits.client_share` of it.
         allow: Called with a `Context`, the name of a type and the arguments, before a subscription
             begins and every `recheck` seconds. It raises `Refused` to reject the client. For a
             webhook, the context only has ``auth``. None allows all.
@@ -490,6 +497,8 @@ class Events(Extension):
             raise self._error("Unsupported", message, feature="deliveryMode", value=mode)
         arguments = params.get("arguments")
         arguments = {} if arguments is None else arguments
+        if len(to_json(arguments)) > MAX_ARGUMENTS:
+            raise InvalidParams(f"arguments must have at most {MAX_ARGUMENTS} characters in JSON")
         values = kind.values(arguments)
         self._check_allowed(Context(incoming), kind.name, arguments)
         return kind, arguments, values
@@ -513,10 +522,12 @@ class Events(Extension):
         cursor = params.get("cursor")
         if not isinstance(cursor, (str, type(None))):
             raise InvalidParams("cursor must be a string or null")
+        if cursor is not None and len(cursor) > MAX_CURSOR:
+            raise InvalidParams(f"cursor must have at most {MAX_CURSOR} characters")
         age = number_of(params, "maxAgeMs")
         since = None
         if age is not None and cursor is not None:
-            with suppress(OverflowError, ValueError):  # older than every event
+            with suppress(OverflowError, ValueError, OSError):  # older than every event
                 since = datetime.fromtimestamp(self.clock() - age / 1000, timezone.utc)
         kind.refresh(self.clock())
         return kind.resume(values, cursor, since)
@@ -791,4 +802,4 @@ def number_of(params: Mapping[str, Json], name: str, least: float = 0) -> Option
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
         raise InvalidParams(f"{name} must be a number of at least {least:g}")
-    return float(value)
+    return float(min(value, sys.float_info.max))

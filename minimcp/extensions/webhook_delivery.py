@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import threading
 import time
 from collections import Counter
@@ -24,9 +25,11 @@ from typing import Any, NamedTuple, Optional
 from ..auth.bearer import AccessToken
 from ..engine.incoming import IncomingRequest
 from ..engine.pool import Pool, renewed_in_fork, waiting
+from ..engine.rates import Rate, RateLimiter
 from ..errors import InvalidParams
 from ..log import logger
 from ..protocol.messages import Json, to_json
+from ..protocol.urls import parse_web_url
 from ..stores.base import owner_of, read_record
 from ..stores.watcher import Lease, Watcher
 from ..text import describe
@@ -50,6 +53,10 @@ LOOK_SECONDS = 1.0
 # Seconds after which the subscriptions are counted again.
 COUNT_SECONDS = 1.0
 
+# Challenges per second to one host and for one client, and how many of them may be sent at once.
+# Otherwise a client could send a flood of requests to another's host by way of this server.
+CHALLENGE_RATE = Rate(10.0, 100)
+
 # Threads that send webhooks.
 WORKERS = 32
 
@@ -68,6 +75,8 @@ ROTATION_SECONDS = 3600.0
 
 # Seconds of failures after which a subscription without an end is dropped.
 DEAD_SECONDS = 7 * 86400.0
+# Matches ids of events that are sent as ``webhook-id``.
+HEADER_ID = r"[!-~]{1,200}"
 
 # The responses after which an event is not sent again.
 FINAL_STATUSES = (410, 413)
@@ -106,6 +115,11 @@ class _Subscription:
         self.checked_at = 0.0
         self.is_changed = False
 
+    @property
+    def size(self) -> int:
+        """The memory of the messages that are waiting, in bytes."""
+        return sum(each.size for each in self.waiting)
+
 
 class Deliverer:
     """Serves `events/subscribe` and `events/unsubscribe`, and delivers. Thread-safe.
@@ -137,6 +151,7 @@ class Deliverer:
 
     def renew_in_fork(self) -> None:
         """Forget the lease, which belongs to the parent process."""
+        self._challenges = RateLimiter(CHALLENGE_RATE)
         self._lock = threading.RLock()
         self._pass_lock = threading.Lock()
         self._forget_lease()
@@ -145,7 +160,8 @@ class Deliverer:
         self._lease = Lease(self._store, self._events._key("event-lease"))
         self._subscriptions: dict[str, _Subscription] = {}
         self._seen = -1
-        self._busy: Counter[str] = Counter()
+        # Attempts that are running, by host and by principal.
+        self._busy: Counter[tuple[str, str]] = Counter()
         self._counted_at = float("-inf")
         self._count = 0
 
@@ -264,7 +280,7 @@ class Deliverer:
             return None if options.endless and self._store.shared else options.max_ttl
         if isinstance(wanted, bool) or not isinstance(wanted, (int, float)):
             return options.default_ttl
-        return float(min(max(wanted / 1000, options.min_ttl), options.max_ttl))
+        return float(min(max(wanted, options.min_ttl * 1000), options.max_ttl * 1000)) / 1000
 
     def _verify(self, principal: str, url: str, id: str, secret: str, ttl: Optional[float]) -> None:
         """Ask the callback URL for its consent, unless it has already consented for this principal.
@@ -282,7 +298,8 @@ class Deliverer:
             return
         challenge = token_urlsafe(24)
         envelope = to_json({"type": VERIFICATION, "challenge": challenge}).encode()
-        if not self._enter(origin):
+        names = (("host", parse_web_url(url).host), ("principal", principal))
+        if any(map(self._challenges.take, names)) or not self._enter(url, principal):
             raise self._events._error(
                 "ResourceExhausted", "too many challenges", limit="challenges"
             )
@@ -293,7 +310,7 @@ class Deliverer:
         except PrivateAddress as error:
             raise InvalidParams(f"delivery.url: {error}") from None
         finally:
-            self._busy[origin] -= 1
+            self._leave(url, principal)
         reason = found.error
         if reason is None or found.status:
             reason = None if _echoes(found, challenge) else "challenge_failed"
@@ -305,13 +322,29 @@ class Deliverer:
             raise self._events._error("CallbackEndpointError", message, reason=reason)
         self._store.put(consent, b"", None if ttl is None else max(CONSENT_SECONDS, ttl))
 
-    def _enter(self, origin: str) -> bool:
-        """Count a request to a host. Return False if it has too many."""
+    def _enter(self, url: str, principal: str) -> bool:
+        """Count an attempt. Return False if its host or its client has too many."""
+        host = parse_web_url(url).host
         with self._lock:
-            if self._busy[origin] >= self._options.in_flight:
+            if self._busy["host", host] >= self._options.in_flight or self._busy[
+                "principal", principal
+            ] >= self._share_of(principal, WORKERS):
                 return False
-            self._busy[origin] += 1
+            self._busy["host", host] += 1
+            self._busy["principal", principal] += 1
             return True
+
+    def _leave(self, url: str, principal: str) -> None:
+        """End an attempt that `_enter` has counted."""
+        with self._lock:
+            for key in (("host", parse_web_url(url).host), ("principal", principal)):
+                self._busy[key] -= 1
+                if not self._busy[key]:
+                    del self._busy[key]
+
+    def _share_of(self, principal: str, most: int) -> int:
+        """Return how much of a limit one client may use, see `Limits.client_share`."""
+        return int(self._events._config.shares.share(("principal", principal), most))
 
     # ------------------------------------------------------------ entries of the store
 
@@ -382,14 +415,22 @@ class Deliverer:
                 self._lease.release()
             for kind in {each.reader.kind for each in subscriptions if each.reader}:
                 kind.refresh(now)
-            size = sum(item.size for each in subscriptions for item in each.waiting)
+            sizes: Counter[str] = Counter()
+            for each in subscriptions:
+                sizes[each.row["principal"]] += each.size
+            size = sum(sizes.values())
+            most = self._events.limits["queue_bytes"]
             jobs = []
             for each in subscriptions:
                 if self._is_expired(each.row):
                     self._drop(each.key)
                     continue
-                if size < self._events.limits["queue_bytes"]:
-                    size += self._fill(each, now)
+                client = each.row["principal"]
+                if size < most and sizes[client] < self._share_of(client, most):
+                    before = each.size
+                    self._fill(each, now)
+                    sizes[client] += each.size - before
+                    size += each.size - before
                 jobs += self._due(each, now)
                 if each.is_changed:
                     self._keep(each)
@@ -461,34 +502,33 @@ class Deliverer:
         id = f"msg_{envelope['type']}_{token_hex(8)}"
         subscription.waiting.append(_Delivery(id, envelope, position))
 
-    def _fill(self, subscription: _Subscription, now: float) -> int:
-        """Queue the next events of a subscription. Return their size."""
+    def _fill(self, subscription: _Subscription, now: float) -> None:
+        """Queue the next events of a subscription."""
         row = subscription.row
         if row["ended"] is not None:
             if not any(each.wire.get("type") == ENDED for each in subscription.waiting):
                 subscription.waiting = []
                 self._add(subscription, {"type": ENDED, "error": row["ended"]}, None)
-            return 0
+            return
         if subscription.reader is None:
             self._resume(subscription)
         reader = subscription.reader
         if reader is None:
-            return 0
+            return
         if len(subscription.waiting) >= MAX_WAITING or not self._is_allowed(subscription, now):
-            return 0
+            return
         room = MAX_WAITING - len(subscription.waiting)
         found = reader.read(now, room)
         if found.gap is not None:
             self._add_gap(subscription, found.gap)
         for position, wire in found.events:
-            id = str(wire["eventId"])
+            id = _header_of(str(wire["eventId"]))
             if self._options.webhook_id == "message":
                 id = f"msg_{token_hex(12)}"
             subscription.waiting.append(_Delivery(id, wire, position))
         if not subscription.waiting and row["cursor"] != reader.cursor:
             row["cursor"] = reader.cursor
             subscription.is_changed = subscription.is_changed or bool(found.events)
-        return sum(each.size for each in subscription.waiting)
 
     def _is_allowed(self, subscription: _Subscription, now: float) -> bool:
         """Check from time to time whether the client may still receive the events."""
@@ -524,17 +564,17 @@ class Deliverer:
     # ------------------------------------------------------------ sending
 
     def _due(self, subscription: _Subscription, now: float) -> list[Callable[[], object]]:
-        """Return the attempts that are due, within the limit of their host."""
+        """Return the attempts that are due, within the limits of their host and their client."""
         jobs: list[Callable[[], object]] = []
-        origin = origin_of(subscription.row["url"])
+        url, principal = subscription.row["url"], subscription.row["principal"]
         for each in subscription.waiting:
             is_due = not (each.is_sending or each.is_settled) and each.due <= now
-            if is_due and self._enter(origin):
+            if is_due and self._enter(url, principal):
                 each.is_sending = True
-                jobs.append(partial(self._attempt, subscription, each, origin))
+                jobs.append(partial(self._attempt, subscription, each))
         return jobs
 
-    def _attempt(self, subscription: _Subscription, delivery: _Delivery, origin: str) -> None:
+    def _attempt(self, subscription: _Subscription, delivery: _Delivery) -> None:
         row = subscription.row
         now = self._events.clock()
         if not delivery.body:
@@ -547,10 +587,10 @@ class Deliverer:
         try:
             found = post(self._options, row["url"], id, delivery.id, delivery.body, secrets)
         except Exception as error:  # a private address counts as one that refuses the connection
-            log.warning("a webhook to %s was not sent: %s", origin, describe(error))
+            log.warning("a webhook to %s was not sent: %s", origin_of(row["url"]), describe(error))
             found = Posted(0, "connection_refused")
         with self._lock:
-            self._busy[origin] -= 1
+            self._leave(row["url"], row["principal"])
             self._settle(subscription, delivery, found)
         self.watcher.wake()
 
@@ -603,6 +643,13 @@ class Deliverer:
 
 def _id_of(key: str) -> str:
     return key.rpartition(":")[2]
+
+
+def _header_of(id: str) -> str:
+    """Return the id of an event, or a hash of it if it cannot be the value of a header."""
+    if re.fullmatch(HEADER_ID, id):
+        return id
+    return f"msg_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def _time(seconds: float) -> str:

@@ -71,9 +71,10 @@ class Webhooks(FrozenRecord):
             tests.
         retries: Seconds before each retry of a delivery that failed.
         timeout: Seconds for one attempt.
-        in_flight: Maximum number of attempts at the same time for one host.
-        webhook_id: "event" to send the id of the event as ``webhook-id``, or "message" to send an
-            id of the delivery.
+        in_flight: Maximum number of attempts at the same time for one host. Those for one client are
+            limited to the fraction `Limits.client_share` of all.
+        webhook_id: "event" to send the id of the event as ``webhook-id`` (a hash of it if it does
+            not fit into a header), or "message" to send an id of the delivery.
 
     Raises:
         TypeError, ValueError: An argument has a wrong type or value.

@@ -478,6 +478,33 @@ def test_codex_itself_writes_its_file(
     assert path.read_text("utf-8") == CODEX_FILE
 
 
+@pytest.mark.parametrize("program", ["codex.cmd", "C:/npm/CODEX.BAT"])
+def test_a_batch_file_gets_no_arguments(
+    home: Path,
+    shop: str,
+    program: str,
+    monkeypatch: pytest.MonkeyPatch,
+    minimcp: Callable[..., Done],
+) -> None:
+    path = _file("codex", CODEX_FILE)
+    monkeypatch.setattr("minimcp.cli.install.shutil.which", lambda name: program)
+    assert minimcp("install", shop, "--client", "codex", "--env", "A=b&calc").code == 0
+    assert path.read_text("utf-8").endswith('env = { "A" = "b&calc" }\n')
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["--config=model=x", "-h", "", "_", "a\nb", "a\u202eb", "\ud800", 'x" & calc & "', "x" * 70],
+)
+def test_an_odd_name_of_a_server_is_not_used(
+    home: Path, shop: str, name: str, minimcp: Callable[..., Done]
+) -> None:
+    Path(shop).write_text(LIGHT.replace('"shop"', ascii(name)), encoding="utf-8")
+    path = _file("cursor")
+    assert minimcp("install", shop, "--client", "cursor").code == 0
+    assert list(json.loads(path.read_text("utf-8"))["mcpServers"]) == ["shop"]
+
+
 def test_a_table_is_appended_where_codex_cannot_write_it(
     home: Path,
     shop: str,

@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from unittest.mock import Mock
 
 import pytest
 from standardwebhooks import Webhook as Standard
@@ -27,6 +28,7 @@ from minimcp import (
     Store,
     verify_webhook,
 )
+from minimcp.extensions import event_inbox
 
 from ..answering import Answering, error, result
 from ..support import ROOT, WAIT, eventually
@@ -241,6 +243,18 @@ def test_requests_that_are_rejected_early(inbox: Inbox) -> None:
         assert inbox.inbox.handle_http(HttpRequest(method, inbox.path, {})).status == 405
     request = HttpRequest("POST", inbox.path, headers, io.BytesIO(b"x" * 300000))
     assert inbox.inbox.handle_http(request).status == 413
+    for length in ("", "-1", "x", "\u00b2", "9" * 5000):
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": inbox.path,
+            "CONTENT_LENGTH": length,
+            "HTTP_WEBHOOK_ID": "m1",
+            "HTTP_X_MCP_SUBSCRIPTION_ID": "sub_1",
+            "wsgi.input": io.BytesIO(b"{}"),
+        }
+        start = Mock()
+        inbox.inbox.wsgi(environ, start)
+        assert start.call_args.args[0] == "401 Unauthorized"
 
 
 @pytest.mark.requirement("EV-117")
@@ -305,6 +319,40 @@ def test_leases_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     inbox.post(event("1"))
     assert inbox.inbox.events() == []
     inbox.client.close()
+
+
+@pytest.mark.parametrize("before", ["soon", "2026-13-01T00:00:00Z", "0001-01-01T00:00:00+14:00"])
+def test_a_lease_that_cannot_be_read_does_not_end_the_renewal(inbox: Inbox, before: str) -> None:
+    granted = {"id": "sub_1", "refreshBefore": before, "cursor": None, "truncated": False}
+    inbox.host.pipe.answers["events/subscribe"] = result(**granted)
+    assert inbox.inbox.subscribe(inbox.client, "t", {"a": 1}, ttl=1) == "sub_1"
+    with inbox.inbox.keep(inbox.client):
+        count = len(inbox.asked())
+        assert eventually(lambda: len(inbox.asked()) > count + 1)
+
+
+def test_the_stored_events_are_bounded_in_bytes(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stored() -> int:
+        kept = inbox.store._kept.values()  # type: ignore[attr-defined]
+        return sum(len(each) for key in kept for _, each in key.events)
+
+    monkeypatch.setattr(event_inbox, "MAX_STORED_BYTES", 100_000)
+    for number in range(60):
+        assert inbox.post(event(str(number), data={"text": "x" * 10_000})).status == 200
+        assert stored() <= 100_000
+    kept = [each.id for each in inbox.inbox.events()]
+    assert kept[-1] == "59"
+    assert 3 <= len(kept) <= 10
+    assert "events were dropped" in caplog.text
+
+
+def test_a_long_id_is_not_kept_as_a_key(inbox: Inbox) -> None:
+    for _ in range(2):
+        assert inbox.post(event("x" * 100_000), id="m1").status == 200
+    assert len(inbox.inbox.events()) == 1
+    assert all(len(key) < 1000 for key in inbox.store._kept)  # type: ignore[attr-defined]
 
 
 def test_unsubscribing_treats_not_found_as_done(inbox: Inbox) -> None:

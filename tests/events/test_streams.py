@@ -564,6 +564,32 @@ def test_a_program_that_is_slow_costs_bounded_memory(monkeypatch: pytest.MonkeyP
         assert len(opened) >= 5  # it was closed while the program was slow
 
 
+GAP = ("active", {"cursor": "c" * 1000, "truncated": True})
+BEAT = ("heartbeat", {"cursor": "c" * 1000})
+END = ("terminated", {"error": {"code": -32011, "message": "x" * 1000}})
+
+
+@pytest.mark.parametrize("limit", ["MAX_WAITING", "MAX_WAITING_BYTES"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [GAP],
+        [GAP, BEAT],
+        [BEAT, END],
+        [GAP, ("event", event("1"))],
+    ],
+    ids=["gaps", "heartbeats", "ends", "events"],
+)
+def test_a_server_that_floods_costs_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: str, lines: Any
+) -> None:
+    monkeypatch.setattr(f"minimcp.extensions.client_events.{limit}", 20)
+    server = Streams(speaking(ACTIVE, *lines * 500))
+    with server.client() as client, client.events("t", cursor="a") as stream:
+        client.ping()  # all of them were received
+        assert len(stream._waiting) <= 21
+
+
 def test_close_from_another_thread_ends_the_loop() -> None:
     events = tickets()
     with connect(events) as client:

@@ -263,6 +263,19 @@ def test_a_smaller_payload_and_a_filter_that_fails(caplog: pytest.LogCaptureFixt
         listening.close()
 
 
+def test_a_poll_logs_a_filter_that_fails_once(caplog: pytest.LogCaptureFixture) -> None:
+    def wants(ticket: Ticket, divisor: int) -> bool:
+        return 1 // divisor == 1
+
+    events = tickets(wants=wants)
+    with minimcp.connect(events.server, timeout=WAIT) as client:
+        cursor = client.poll_events(NAME, {"divisor": 0}).cursor
+        for _ in range(50):
+            events.emit(NAME, Ticket("1"))
+        client.poll_events(NAME, {"divisor": 0}, cursor=cursor)
+    assert caplog.text.count("the filter of") == 1
+
+
 def test_an_event_for_some_subjects() -> None:
     auth = Bearer.static({"a": {"sub": "ada"}, "b": {"sub": "bob"}})
     events = tickets(auth=auth)

@@ -348,6 +348,12 @@ def test_a_card_is_cached_as_long_as_the_server_says(site: Any) -> None:
     versions[0] = "2"
     time.sleep(1.1)
     assert read_card(site.url).version == "2"
+    # A card that anybody on the way could have written is not used where that is forbidden.
+    site.put("/y/server-card", WANTED_CARD, Cache_Control="max-age=60")
+    site.asked.clear()
+    for verify, requests in ((False, 1), (True, 2), (None, 2), (False, 2)):
+        read_card(f"{site.url}/y", verify=verify)
+        assert len(site.asked) == requests
     for control in ("no-store", "no-store, max-age=60"):
         site.put("/x/server-card", WANTED_CARD, Cache_Control=control, ETag='"x"')
         site.asked.clear()
