@@ -89,8 +89,8 @@ CHECK_SECONDS = 30.0
 # Names that are accepted from a server.
 PLAIN_NAME = re.compile(r"[^\W_][\w .@/-]{0,63}")
 
-# Suffixes of the backups: the file before this command changed it for the first time, which is never
-# overwritten, and the file before the newest of several changes.
+# Suffixes of the backups: the file before this command changed it for the first time, which is
+# never overwritten, and the file before the newest of several changes.
 BACKUP = ".before-minimcp"
 LAST_BACKUP = ".before-minimcp.last"
 

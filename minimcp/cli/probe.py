@@ -1,4 +1,4 @@
-"""The connection of ``minimcp check`` to a server: a `Probe` sends requests and records messages."""
+"""The connection of ``minimcp check`` to a server. A `Probe` sends requests and records messages."""
 
 from __future__ import annotations
 

@@ -69,8 +69,8 @@ FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 STEADY_SECONDS = 30.0
 
-# Maximum number of messages that wait for the program, and of bytes in them. Above it, the stream is
-# closed, and reopened when the program has taken them. A poll ends at as many bytes.
+# Maximum number of messages that wait for the program, and of bytes in them. Above it, the stream
+# is closed, and reopened when the program has taken them. A poll ends at as many bytes.
 MAX_WAITING = 1000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 

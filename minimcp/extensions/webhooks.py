@@ -71,8 +71,8 @@ class Webhooks(FrozenRecord):
             tests.
         retries: Seconds before each retry of a delivery that failed.
         timeout: Seconds for one attempt.
-        in_flight: Maximum number of attempts at the same time for one host. Those for one client are
-            limited to the fraction `Limits.client_share` of all.
+        in_flight: Maximum number of attempts at the same time for one host. Those for one client
+            are limited to the fraction `Limits.client_share` of all.
         webhook_id: "event" to send the id of the event as ``webhook-id`` (a hash of it if it does
             not fit into a header), or "message" to send an id of the delivery.
 
