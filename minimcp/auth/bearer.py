@@ -1,5 +1,5 @@
-"""Authorization of a server: `Bearer` verifies the token of each request and publishes where clients
-get tokens.
+"""Authorization of a server. `Bearer` verifies the token of each request and publishes where
+clients get tokens.
 
 Every request over HTTP has a token, which is verified before the request is read any further. A
 session can be used only by the principal that opened it. The token itself is not stored, and only

@@ -243,11 +243,11 @@ def read_servers(config: Config) -> Servers:
     A local entry has ``command`` and optionally ``args``, ``cwd`` (relative to the file's folder;
     default: the current directory) and ``env`` (added to ``envFile`` and the environment of this
     process). A remote entry has ``url``, ``httpUrl`` or ``serverUrl`` and optionally ``headers``,
-    ``cacert`` (a CA bundle, relative to the file's folder) and ``proxy`` (a URL). ``type`` may name the kind.
-    ``disabled`` and ``enabled`` exclude the server. ``tool_timeout_sec`` and ``timeout`` (milliseconds) limit a call, and ``startup_timeout_sec``
-    the start. The members in `ALLOWING` and `DENYING` select the offered tools. null counts as
-    absent. Members about confirmations and display (`OF_HOSTS`) have no effect; every other member
-    is rejected by name.
+    ``cacert`` (a CA bundle, relative to the file's folder) and ``proxy`` (a URL). ``type`` may name
+    the kind. ``disabled`` and ``enabled`` exclude the server. ``tool_timeout_sec`` and ``timeout``
+    (milliseconds) limit a call, and ``startup_timeout_sec`` the start. The members in `ALLOWING`
+    and `DENYING` select the offered tools. null counts as absent. Members about confirmations and
+    display (`OF_HOSTS`) have no effect; every other member is rejected by name.
 
     In all strings, ``${NAME}`` or ``${env:NAME}`` is an environment variable, and ``${NAME:-text}``
     has a default. ``${workspaceFolder}`` is the file's folder, or its parent for ``.vscode`` and
