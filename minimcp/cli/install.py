@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 from difflib import unified_diff
+from functools import partial
 from typing import Any, Mapping, NamedTuple, Optional, Sequence
 from urllib.parse import urlsplit
 
@@ -527,10 +528,12 @@ def _write(path: str, text: str) -> Optional[str]:
         if os.path.exists(path):
             shutil.copymode(path, name)
         if backup is not None:
+            # "x" does not follow links. The file may have keys, so others cannot read the copy even
+            # before it has the mode of the file.
             with (
                 open(path, "rb") as source,
-                open(backup, "xb") as copy,
-            ):  # "x" does not follow links
+                open(backup, "xb", opener=partial(os.open, mode=0o600)) as copy,
+            ):
                 shutil.copyfileobj(source, copy)
             shutil.copystat(path, backup)
         os.replace(name, path)
