@@ -617,6 +617,13 @@ SECRETS = [
     {"command": "x", "args": ["--url=https://far.example/?token=S3CRET"]},
     {"command": "x", "env": {"KEY": "S3CRET"}},
     {"url": "https://far.example/mcp", "headers": {"X-Key": "S3CRET"}},
+    {"url": "https://far.example/mcp", "proxy": "http://ada:S3CRET@proxy.example"},
+    {"url": "https://far.example/mcp", "proxy": "ada:S3CRET@proxy.example"},
+    {"url": "https://far.example/mcp", "oauth": {"clientSecret": "S3CRET"}},
+    {"command": "x", "settings": {"token": "S3CRET"}},
+    {"command": "x", "apiKey": "S3CRET"},
+    {"command": "x", "keys": ["S3CRET"]},
+    {"command": {"path": "x", "args": ["--key", "S3CRET"], "env": {"KEY": "S3CRET"}}},
 ]
 
 
