@@ -15,11 +15,20 @@ import subprocess
 import sys
 import tempfile
 from difflib import unified_diff
+from functools import partial
 from typing import Any, Mapping, NamedTuple, Optional, Sequence
 from urllib.parse import urlsplit
 
 from .. import connect
-from ..client.config import CONFIG_FILE, URLS, read_json, read_servers, strict_json
+from ..client.config import (
+    ALLOWING,
+    CONFIG_FILE,
+    DENYING,
+    URLS,
+    read_json,
+    read_servers,
+    strict_json,
+)
 from ..errors import McpError
 from ..stdio.child import StdioServer, this_python
 from . import Parser, UsageError, as_header, clean, one_line
@@ -705,6 +714,12 @@ def _installed(path: str, text: str, table: str, file: str) -> list[str]:
 
 MASK = "***"
 
+# Members whose values are not secret.
+SHOWN = frozenset({
+    "command", "path", "cwd", "envFile", "bearer_token_env_var", "cacert", "type", "source", "name",
+    "description", "version", "comment", *ALLOWING, *DENYING,
+})  # fmt: skip
+
 # Names of options whose values are secret, and beginnings of values that are.
 SECRET_OPTION = re.compile(r"(?i)key|token|secret|passw|auth|credential|header|cookie|\bpat\b")
 SECRET_VALUE = re.compile(r"sk-|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|eyJ|AKIA|AIza")
@@ -770,19 +785,25 @@ def _command_or_url(entry: Any) -> str:
 def _without_secrets(entry: Any) -> Any:
     """Return an entry without the values that may be secret.
 
-    Of environments and headers, only the names remain. Users and queries of URLs, and arguments
-    that look like keys, are masked.
+    Of environments, headers and other objects, only the names remain. Users and queries of URLs,
+    arguments that look like keys, and the values of unknown members are masked.
     """
     if not isinstance(entry, Mapping):
         return entry
-    safe = dict(entry)
+    safe: dict[str, Any] = {}
     for name, value in entry.items():
-        if name in ("env", "headers", "http_headers") and isinstance(value, Mapping):
-            safe[name] = list(value)
-        elif name in URLS and isinstance(value, str):
+        if name in URLS and isinstance(value, str):
             safe[name] = _masked_url(value)
         elif name == "args" and isinstance(value, list):
             safe[name] = _masked(value)
+        elif name == "command" and isinstance(value, Mapping):  # of older versions of Zed
+            safe[name] = _without_secrets(value)
+        elif isinstance(value, Mapping):
+            safe[name] = list(value)
+        elif name in SHOWN or isinstance(value, (bool, int, float, type(None))):
+            safe[name] = value
+        else:
+            safe[name] = MASK
     return safe
 
 

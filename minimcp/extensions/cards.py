@@ -205,7 +205,7 @@ class ServerCard:
         return HttpServer(url, headers=given)
 
     def __repr__(self) -> str:
-        return f"<ServerCard {self.name} {self.version}>"
+        return f"<ServerCard {self.name} {one_line(self.version)}>"
 
 
 class _Template:

@@ -23,6 +23,7 @@ from ..errors import (
     error_from_peer,
 )
 from ..protocol.messages import Json, Notification
+from ..text import one_line
 from ..types.tool import CallToolResult
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class Task:
         call.request("tasks/update", {"taskId": self.id, "inputResponses": responses})
 
     def __repr__(self) -> str:
-        return f"<Task {self.id} {self.status}>"
+        return f"<Task {one_line(self.id)} {self.status}>"
 
 
 def _number(wire: Mapping[str, Json], name: str) -> Optional[float]:

@@ -13,6 +13,7 @@ from ..errors import McpError, RpcError
 from ..protocol.lifecycle import EVENT_STREAM
 from ..protocol.messages import Json
 from ..schema.annotations import kind_of
+from ..text import one_line
 
 # ------------------------------------------------------------ names of the wire
 
@@ -217,7 +218,7 @@ class Occurrence:
         return {**wire, "_meta": self.meta} if self.meta else wire
 
     def __repr__(self) -> str:
-        return f"<Occurrence {self.name} {self.id}>"
+        return f"<Occurrence {one_line(self.name)} {one_line(self.id)}>"
 
 
 class EventBatch(Generic[T]):
@@ -283,7 +284,7 @@ class EventType:
         return cls(wire)
 
     def __repr__(self) -> str:
-        return f"<EventType {self.name} by {', '.join(self.delivery)}>"
+        return f"<EventType {one_line(self.name)} by {', '.join(self.delivery)}>"
 
 
 def _object(value: Any) -> Optional[dict[str, Json]]:

@@ -853,9 +853,9 @@ def proxy_in_words(url: str, proxies: Mapping[str, str], given: Optional[Mapping
         source = f"the environment variable {setting}"
     else:
         source = "the system settings"
-    return (
-        f" through the proxy {without_secrets(prepend_scheme_if_needed(proxy, 'http'))} ({source})"
-    )
+    shown = without_secrets(prepend_scheme_if_needed(proxy, "http"))
+    # The password of a malformed URL may be in its path.
+    return f" through the proxy {re.sub('//.*@', '//', shown)} ({source})"
 
 
 def bundle_in_words(used: Any, given: Any) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
 
@@ -505,6 +506,25 @@ def test_an_odd_name_of_a_server_is_not_used(
     assert list(json.loads(path.read_text("utf-8"))["mcpServers"]) == ["shop"]
 
 
+def test_a_backup_is_private_while_it_is_written(
+    home: Path, shop: str, monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("cursor", '{"mcpServers": {}}')
+    path.chmod(0o640)
+    modes: List[int] = []
+    copy = shutil.copyfileobj
+
+    def copyfileobj(source: Any, target: Any) -> None:
+        modes.append(os.fstat(target.fileno()).st_mode & 0o777)
+        copy(source, target)
+
+    monkeypatch.setattr("minimcp.cli.install.shutil.copyfileobj", copyfileobj)
+    assert minimcp("install", shop, "--client", "cursor").code == 0
+    assert modes == [0o600]
+    for each in (path, Path(str(path) + BACKUP)):
+        assert each.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_table_is_appended_where_codex_cannot_write_it(
     home: Path,
     shop: str,
@@ -661,6 +681,13 @@ SECRETS = [
     {"command": "x", "args": ["--url=https://far.example/?token=S3CRET"]},
     {"command": "x", "env": {"KEY": "S3CRET"}},
     {"url": "https://far.example/mcp", "headers": {"X-Key": "S3CRET"}},
+    {"url": "https://far.example/mcp", "proxy": "http://ada:S3CRET@proxy.example"},
+    {"url": "https://far.example/mcp", "proxy": "ada:S3CRET@proxy.example"},
+    {"url": "https://far.example/mcp", "oauth": {"clientSecret": "S3CRET"}},
+    {"command": "x", "settings": {"token": "S3CRET"}},
+    {"command": "x", "apiKey": "S3CRET"},
+    {"command": "x", "keys": ["S3CRET"]},
+    {"command": {"path": "x", "args": ["--key", "S3CRET"], "env": {"KEY": "S3CRET"}}},
 ]
 
 

@@ -14,11 +14,14 @@ from minimcp import (
     CapabilityNotSupported,
     EventError,
     Events,
+    EventType,
     MethodNotFound,
+    Occurrence,
     RpcError,
     Server,
     Webhooks,
 )
+from minimcp.extensions.cards import ServerCard
 
 from ..answering import R4, R5, Answering, discovered, result
 from ..support import WAIT, eventually
@@ -368,3 +371,12 @@ def test_webhooks_need_authentication() -> None:
         with pytest.raises(RpcError) as caught:
             client.request("events/subscribe", {"name": NAME, "delivery": {"mode": "webhook"}})
         assert caught.value.code == -32012
+
+
+def test_a_repr_shows_no_control_characters_of_a_peer() -> None:
+    odd = "\x1b[2J\u202e\n"
+    made = Occurrence({}, id=odd)
+    made.name = odd
+    card = {"name": "a.b/c", "version": odd, "description": "d"}
+    for shown in (made, EventType({"name": odd}), ServerCard(card)):
+        assert repr(shown).isprintable(), shown
