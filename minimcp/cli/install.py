@@ -15,7 +15,6 @@ import subprocess
 import sys
 import tempfile
 from difflib import unified_diff
-from functools import partial
 from typing import Any, Mapping, NamedTuple, Optional, Sequence
 from urllib.parse import urlsplit
 

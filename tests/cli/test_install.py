@@ -512,15 +512,19 @@ def test_a_backup_is_private_while_it_is_written(
     path = _file("cursor", '{"mcpServers": {}}')
     path.chmod(0o640)
     modes: List[int] = []
-    copy = shutil.copyfileobj
 
-    def copyfileobj(source: Any, target: Any) -> None:
-        modes.append(os.fstat(target.fileno()).st_mode & 0o777)
-        copy(source, target)
+    def watched(copy: Any) -> Any:
+        def call(source: str, target: str) -> None:
+            modes.append(os.stat(target).st_mode & 0o777)
+            copy(source, target)
 
-    monkeypatch.setattr("minimcp.cli.install.shutil.copyfileobj", copyfileobj)
+        return call
+
+    for name in ("copystat", "copymode"):
+        copy = watched(getattr(shutil, name))
+        monkeypatch.setattr(f"minimcp.cli.install.shutil.{name}", copy)
     assert minimcp("install", shop, "--client", "cursor").code == 0
-    assert modes == [0o600]
+    assert modes == [0o600, 0o600]
     for each in (path, Path(str(path) + BACKUP)):
         assert each.stat().st_mode & 0o777 == 0o640
 
