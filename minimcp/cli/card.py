@@ -11,8 +11,7 @@ from urllib.parse import urlsplit
 from ..errors import McpError
 from ..extensions.cards import Card, ServerCard, catalog_of, read_card, read_catalog
 from ..terminal import as_json
-from . import Parser, UsageError, one_line, print_error
-from .commands import add_network, network_of
+from . import Parser, UsageError, add_network, network_of, one_line, print_error
 from .run import find_server, load, split_file
 
 # A domain, and not the name of a Python or JavaScript file.

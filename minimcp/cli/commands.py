@@ -45,11 +45,14 @@ from ..terminal import (
     save,
 )
 from . import (
+    NETWORK,
     Parser,
     UsageError,
+    add_network,
     as_header,
     clean,
     exit_code,
+    network_of,
     one_line,
     print_error,
     print_stderr,
@@ -238,19 +241,6 @@ def _extensions(task: bool, apps: bool) -> Optional[list[Any]]:
     return extensions or None
 
 
-# The options for a network with its own certificates or a proxy, which `network_of` reads.
-NETWORK: Sequence[tuple[str, dict[str, Any]]] = (
-    (
-        "--cacert",
-        {"metavar": "FILE", "help": "check the certificate of a URL with the CA bundle in FILE"},
-    ),
-    (
-        "--proxy",
-        {"metavar": "URL", "help": "send the requests to a URL through this proxy"},
-    ),
-)
-
-
 def add_web(
     parser: argparse.ArgumentParser,
     token: str = "send this bearer token with every request to a URL",
@@ -274,22 +264,6 @@ def add_web(
         f"environment variable {TOKEN_VARIABLE} instead",
     )
     add_network(parser)
-
-
-def add_network(parser: argparse.ArgumentParser) -> None:
-    """Add the options that `network_of` reads."""
-    for name, settings in NETWORK:
-        parser.add_argument(name, **settings)
-
-
-def network_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the keyword arguments of `connect` that the options of `NETWORK` set."""
-    given: dict[str, Any] = {}
-    if getattr(options, "cacert", None) is not None:
-        given["verify"] = options.cacert
-    if getattr(options, "proxy", None) is not None:
-        given["proxies"] = dict.fromkeys(("http", "https"), options.proxy)
-    return given
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
