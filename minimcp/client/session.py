@@ -12,7 +12,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
-from ..engine.calls import Calls, PendingCall, cancel_with
+from ..engine.calls import Calls, PendingCall
 from ..engine.cancel import CancelToken
 from ..engine.connection import Connection, ConnectionRole
 from ..engine.incoming import IncomingRequest, Route, current_trace_context
@@ -458,6 +458,8 @@ class ClientSession(ConnectionRole):
         meta = request.request.params.get("_meta")
         forget: Callable[[], object] = int
         if not (isinstance(meta, dict) and RELATED_TASK in meta):
+            from .questions import cancel_with
+
             forget = cancel_with(self.calls.pending() if known is None else known, request.token)
         try:
             return self.host.serve(request)

@@ -452,30 +452,6 @@ class Calls:
         return resume
 
 
-def cancel_with(calls: Sequence[PendingCall], token: CancelToken) -> Callable[[], None]:
-    """Cancel a token as soon as this side has given up these calls, unless the peer answered all.
-
-    Return a function that undoes this.
-    """
-
-    # `setdefault` is atomic, so two threads share one token.
-    tokens = [vars(call).setdefault("given_up", CancelToken()) for call in calls]
-
-    def look() -> None:
-        if all(
-            call.outcome is not None or given_up.cancelled for call, given_up in zip(calls, tokens)
-        ):
-            token.cancel("the call has ended")
-
-    undo = [given_up.on_cancel(look) for given_up in tokens]
-
-    def forget() -> None:
-        for each in undo:
-            each()
-
-    return forget
-
-
 def queue_for(on_item: OnItem) -> Any:
     """Return a queue for calls with this progress callback."""
     if on_item is None:
