@@ -10,6 +10,7 @@ MINIMCP_LONGEST the time limit of a test.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import re
 import shutil
@@ -77,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
     ignores, and the next run uses it too.
     """
     usual_signals()
+    gc.disable()  # until all tests are collected: they are many objects, and none is garbage
     os.environ["MINIMCP_TOKENS"] = os.path.join(
         tempfile.gettempdir(), "minimcp-no-such-folder", "tokens.json"
     )
@@ -92,6 +94,11 @@ def pytest_configure(config: pytest.Config) -> None:
                 tempfile.gettempdir()
             )  # what tests have written themselves
             config.add_cleanup(partial(shutil.rmtree, passing, ignore_errors=True))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def _slowdown() -> float:

@@ -111,6 +111,10 @@ def test_a_command_of_the_lesson_does_what_the_page_says(command: str, classroom
     if words[0] == "cp":
         assert (classroom / words[1]).is_file() and words[2].startswith("examples/my_copy")
         return
+    if command.endswith("check.py"):  # tests/test_examples.py checks the other chapters
+        for chapter in (classroom / "examples").glob("[0-9]*.py"):
+            if chapter.name[:2] not in ("02", "07"):
+                chapter.write_text("")
     if "my_copy7" in command:
         shutil.copy(
             str(classroom / "examples" / "07_progress_and_cancel.py"),

@@ -13,6 +13,7 @@ import pytest
 from minimcp.cli import doctor
 from minimcp.cli.install import HOSTS
 
+from ..support import WAIT
 from .conftest import Done, run_process
 from .test_install import home as home  # a fixture
 
@@ -107,7 +108,9 @@ def test_what_is_wrong_with_a_server(
 ) -> None:
     entry, said = PROBLEMS[case]
     write(shop=entry)
-    done = minimcp("doctor", "--client", "cursor", "--timeout", "6")
+    # The others have time to start on a busy machine.
+    seconds = "0.5" if case == "no response" else f"{WAIT:g}"
+    done = minimcp("doctor", "--client", "cursor", "--timeout", seconds)
     assert done.code == 1 and done.err == "", done
     assert f"      ! {said}" in done.out or said in done.out.partition("      ! ")[2], done
 

@@ -296,17 +296,21 @@ def test_over_http_a_stream_is_sse_without_comments() -> None:
         )
         response = link.getresponse()
         assert response.headers["Content-Type"] == "text/event-stream"
-        begun = time.monotonic()
-        while time.monotonic() - begun < 1.2:
+        # Several times as long as the pause after which other streams have a comment.
+        while b"".join(heard).count(b"heartbeat") < 4:
             heard.append(response.readline())
         link.sock.close() if link.sock else response.close()
-        lines = [each for each in heard if each.strip()]
-        assert len(lines) >= 4
-        assert not [each for each in lines if each.startswith(b":")]
-        with minimcp.connect(running.url, timeout=0.5) as client, client.events(NAME) as stream:
-            time.sleep(1.0)  # longer than the client's timeout for a request
-            events.emit(NAME, Ticket("1"), id="late")
-            assert stream.next(WAIT).id == "late"
+        assert not [each for each in heard if each.startswith(b":")]
+        for patience in (0.5, 2.0, 8.0):  # a busy machine needs more for a request
+            try:
+                with minimcp.connect(running.url, timeout=patience) as client:
+                    with client.events(NAME) as stream:
+                        time.sleep(1.5 * patience)  # longer than the timeout of a request
+                        events.emit(NAME, Ticket("1"), id="late")
+                        assert stream.next(WAIT).id == "late"
+                break
+            except (RequestTimeout, minimcp.ConnectionFailed):
+                assert patience < 8
     assert eventually(lambda: not events.open_streams)
 
 
@@ -435,23 +439,17 @@ def test_a_client_reopens_a_stream_at_its_last_cursor() -> None:
 
 @pytest.mark.requirement("EV-69")
 def test_a_silent_stream_is_reopened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("minimcp.extensions.client_events.MIN_SILENT_SECONDS", 0.3)
+    monkeypatch.setattr("minimcp.extensions.client_events.MIN_SILENT_SECONDS", 1.0)
 
     def beating(server: Streams, id: Any) -> None:
         server.say(id, "active", cursor="a", truncated=False)
-
-        def beat() -> None:
-            for number in range(4):
-                time.sleep(0.1)
-                server.say(id, "heartbeat", cursor=f"h{number}")
-
-        threading.Thread(target=beat, daemon=True).start()
+        for number in range(4):
+            server.say(id, "heartbeat", cursor=f"h{number}")
 
     server = Streams(beating, speaking(ACTIVE, ("event", event("1", cursor="z"))))
     with server.client() as client, client.events("t") as stream:
-        begun = time.monotonic()
         assert stream.next(WAIT).id == "1"
-        assert 0.5 < time.monotonic() - begun < 5
+        assert len(server.opened) == 2
         assert server.opened[1]["cursor"] == "h3"
         assert eventually(lambda: "notifications/cancelled" in server.host.pipe.methods())
 

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Tuple
 
 import pytest
 
-from ..support import ROOT, WAIT
+from ..support import ROOT, WAIT, each_pair
 
 CHATTY = """
 import sys
@@ -194,9 +194,10 @@ def request(id: int, method: str, **params: Any) -> bytes:
     )
 
 
-@pytest.mark.parametrize("tool", ["talk", "talk_on"])
-@pytest.mark.parametrize("basic", [True, False])
-@pytest.mark.parametrize("way", ["raise", "log", "stderr", "stdout"])
+@pytest.mark.parametrize(
+    "way, tool, basic",
+    each_pair(["raise", "log", "stderr", "stdout"], ["talk", "talk_on"], [True, False]),
+)
 def test_a_server_whose_stderr_has_no_reader(way: str, basic: bool, tool: str) -> None:
     who = {"protocolVersion": "2025-06-18", "capabilities": {}}
     who["clientInfo"] = {"name": "x", "version": "1"}  # type: ignore[assignment]

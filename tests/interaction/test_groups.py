@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 import pytest
 
@@ -416,10 +418,12 @@ def test_a_host_is_notified_when_a_question_becomes_void(ending: str, revision: 
     """Without polling `cancelled`."""
     asked = threading.Event()
     void = threading.Event()
+    servers: List[int] = []
 
     def elicit(request: minimcp.ElicitRequest) -> None:
         request.on_cancel(void.set)
         assert not request.cancelled
+        servers.append(int(request.message))
         asked.set()
         assert void.wait(WAIT) and request.cancelled
 
@@ -427,10 +431,10 @@ def test_a_host_is_notified_when_a_question_becomes_void(ending: str, revision: 
     with minimcp.connect_all({"a": command}, elicit=elicit, revision=revision) as group:
         call = group.submit(group.call_tool, "a__ask")
         assert asked.wait(WAIT)
-        if ending == "die":
-            group.submit(group.call_tool, "a__die")
         if ending == "cancel":
             call.cancel()
+        elif ending == "die":
+            os.kill(servers[0], signal.SIGKILL)
         elif ending == "close":
             group.close()
         assert void.wait(WAIT)
@@ -444,14 +448,9 @@ import minimcp
 server = minimcp.Server("asks")
 
 @server.tool
-def die() -> None:
-    "Exit at once."
-    os._exit(3)
-
-@server.tool
 def ask(ctx: minimcp.Context) -> str:
-    "Ask."
-    return ctx.elicit("?", {"name": str}).action
+    "Ask, with the number of this process."
+    return ctx.elicit(str(os.getpid()), {"name": str}).action
 
 server.run()
 """

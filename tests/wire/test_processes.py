@@ -14,7 +14,7 @@ import pytest
 
 import minimcp
 
-from ..support import WAIT, eventually
+from ..support import WAIT, each_pair, eventually
 from .harness import HERE, RawServer
 
 SCRIPT = HERE / "servers" / "children.py"
@@ -247,9 +247,9 @@ def test_ctrl_c_reaches_the_whole_process_group(
     assert eventually(lambda: not any(map(runs, gone)))
 
 
-@transports
-@pytest.mark.parametrize("executor", [None, "main"])
-@pytest.mark.parametrize("number", STOPS)
+@pytest.mark.parametrize(
+    "number, transport, executor", each_pair(STOPS, ["stdio", "http"], [None, "main"])
+)
 def test_code_that_takes_the_signals(
     serving: Serving, transport: str, executor: Any, number: int
 ) -> None:
