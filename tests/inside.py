@@ -50,6 +50,11 @@ def incoming_of(context: Any) -> Any:
     return context._incoming
 
 
+def waiting_of(occurrences: Any) -> int:
+    """The number of messages that wait in a subscription of a client."""
+    return len(occurrences._waiting)
+
+
 def known_servers() -> Any:
     """The kinds of session that URLs have led to, by URL."""
     return client_sse._known

@@ -28,6 +28,7 @@ from minimcp import (
 )
 
 from ..answering import R5, Answering, result
+from ..inside import waiting_of
 from ..scripted import notice
 from ..support import WAIT, eventually
 from .test_polls import FOUND, event, page
@@ -585,7 +586,7 @@ def test_a_server_that_floods_costs_bounded_memory(
     server = Streams(speaking(ACTIVE, *lines * 500))
     with server.client() as client, client.events("t", cursor="a") as stream:
         client.ping()  # all of them were received
-        assert len(stream._waiting) <= 21
+        assert waiting_of(stream) <= 21
 
 
 def test_close_from_another_thread_ends_the_loop() -> None:
