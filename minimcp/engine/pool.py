@@ -235,16 +235,19 @@ class Pool:
                 with self._lock:
                     self._thread_is_coming = False
                     job = self._next(inbox, finished=False)
+            if is_counted:
+                this_thread.pool = self
             with exit_gate:  # a handler may print
                 while job is not None:
-                    this_thread.pool = self if is_counted else None
                     try:
                         job()
                     except BaseException as error:  # jobs handle their exceptions: this is a bug
                         log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
                     job = None  # an idle thread must not keep a job's objects alive
                     job = self._next(inbox, finished=is_counted)
-                    is_counted = True
+                    if not is_counted:
+                        is_counted = True
+                        this_thread.pool = self
                     if exit_gate.closed:
                         exit_gate.stop_if_closed()
             this_thread.pool = None

@@ -594,8 +594,15 @@ class Table(Generic[R]):
         with changing:
             if not replace:
                 self.refuse_taken(entry.key, entry, ". Rename one of them, or write replace=True")
-            self.own[self.normalize(entry.key)] = entry
-            self.refresh()
+            key = self.normalize(entry.key)
+            is_new = key not in self.own
+            if entry.hidden_by:
+                self.is_filtered = True  # before a list can contain it
+            self.own[key] = entry
+            if is_new and not self.mounts:
+                self._forget_pages()  # `refresh` would look at all entries
+            else:
+                self.refresh()
 
     def remove(self, name: str) -> None:
         """Remove an entry that was registered here.
@@ -670,6 +677,9 @@ class Table(Generic[R]):
         if self.mounts:
             self.items = load("features.mounting").merged(self)
         self.is_filtered = any(each.hidden_by for each in list(self.items.values()))
+        self._forget_pages()
+
+    def _forget_pages(self) -> None:
         self._pages = {}
         self.pages_by_caller = {}
 
