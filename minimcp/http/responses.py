@@ -285,7 +285,8 @@ class EventStream:
         Blocks: until the peer has room.
         """
         self._pending.append(line)
-        self.flush()
+        with self._write_lock:
+            self._flush()
         return True
 
     def send(self, line: bytes) -> None:
