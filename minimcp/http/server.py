@@ -4,8 +4,9 @@
   in a selector, so that they need no thread. Every `SWEEP_SECONDS` it checks their deadlines, and
   whether peers have disconnected while their requests run.
 - A worker thread owns a connection while it serves a request, and for `LINGER_SECONDS` afterwards,
-  in case the next request arrives. The number of workers is not limited. The handlers that they run
-  count in the pool of the `Server`, and wait there until a place is free.
+  in case the next request arrives. If more than `CROWD` requests are running, it returns the
+  connection at once. The number of workers is not limited. The handlers that they run count in the
+  pool of the `Server`, and wait there until a place is free.
 - An endpoint checks the head of a request before the server reads the body. It serves each request
   once, with its whole body.
 
@@ -584,6 +585,7 @@ class RunningHttp:
         elif serves or self._ended.wait(grace):
             return
         self.closing = True  # each response is the last of its connection from now on
+        self._is_woken = False  # an exception may have interrupted `_wake` before it sent a byte
         self._wake()
         if not serves:
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
