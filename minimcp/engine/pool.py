@@ -144,10 +144,15 @@ class Pool:
             if not self._wake_thread(job):
                 self._without_thread.append(job)
 
-    def run(self, job: Job) -> None:
+    def run(self, job: Job, counter: Any = None) -> None:
         """Run a job on the calling thread, after the jobs that are already in the queue.
 
         Blocks until the limit allows another job.
+
+        Args:
+            job: The job.
+            counter: Its `count_running` is called for a wait inside `waiting`; None means this
+                pool.
         """
         with self._lock:
             # If jobs are queued but no thread is on its way to them, the system could not start
@@ -170,7 +175,7 @@ class Pool:
                         self.count_running(-1)
                 raise
         outer = this_thread.pool
-        this_thread.pool = self
+        this_thread.pool = counter or self
         try:
             job()
         finally:

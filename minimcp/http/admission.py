@@ -243,11 +243,17 @@ class Admission:
         member, capability = self._named_by.get(request.method, ("", ""))
         is_named = not capability or (peer is not None and peer.supports(capability))
         named = request.params.get(member) if is_named else None
-        for name, value in ((METHOD_HEADER, request.method), (NAME_HEADER, named)):
-            if isinstance(value, str) and _decoded(headers, name) != value:
+        if not isinstance(named, str):
+            named = None
+        repeated = (request.method, named)
+        if headers.cache.get("repeated") == repeated:
+            return
+        for name, value in zip((METHOD_HEADER, NAME_HEADER), repeated):
+            if value is not None and _decoded(headers, name) != value:
                 raise HeaderMismatch(
                     f"the header {name} differs from the value in the body, {one_line(value)}"
                 )
+        headers.cache["repeated"] = repeated
 
     def _without_metadata(self, message: Message, version: Optional[str]) -> Admitted:
         """Admit a stateless message without metadata. Only notifications may lack them."""

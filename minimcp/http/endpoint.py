@@ -14,7 +14,7 @@ import math
 import re
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
@@ -611,8 +611,11 @@ class Endpoint(HttpService):
         if self.trace is not None:
             self.trace("<--", body)
         size = len(body)
-        with self.decoding if size > LONG_BODY_BYTES else nullcontext():
+        if size <= LONG_BODY_BYTES:
             message = decode(body, max_depth=self._limits.depth)
+        else:
+            with self.decoding:
+                message = decode(body, max_depth=self._limits.depth)
         del body
         if isinstance(message, InvalidMessage):
             raise HttpError(400, message.reason, code=message.code, id=message.id)

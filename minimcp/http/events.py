@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from typing import Optional, Sequence
 
 from ..protocol.messages import Id
@@ -43,7 +43,7 @@ class EventStore:
         self._max_events = max_events
         self._max_bytes = max_bytes
         # By session, its events, the oldest first: stream, number and data.
-        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = {}
+        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = defaultdict(deque)
         self._sizes: dict[str, int] = {}
         self._events = 0
         self._bytes = 0
@@ -77,7 +77,7 @@ class EventStore:
         """
         session = stream.partition(".")[0]
         with self._lock:
-            events = self._sessions.setdefault(session, deque())
+            events = self._sessions[session]
             events.append((stream, number, data))
             self._count(session, 1, len(data))
             if len(data) > self._max_bytes / 8:

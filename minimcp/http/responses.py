@@ -286,7 +286,8 @@ class EventStream:
         Blocks until the peer can accept it.
         """
         self._pending.append(line)
-        self.flush()
+        with self._write_lock:
+            self._flush()
         return True
 
     def send(self, line: bytes) -> None:
