@@ -724,7 +724,7 @@ def test_under_stress_each_request_has_one_response(ask_timeout: float) -> None:
                         continue
                     return message
 
-            for number in range(200):
+            for number in range(120):
                 begin(str(number))
                 while len(open_ids) > 12:
                     message = take()
@@ -752,7 +752,7 @@ def test_under_stress_each_request_has_one_response(ask_timeout: float) -> None:
             while open_ids:
                 del open_ids[take()["id"]]
             assert len(late) == len(set(late)), "a second answer"
-            assert finished > 50 and cancelled
+            assert finished > 25 and cancelled
             (channel,) = connections_of(effects.server)
             assert eventually(lambda: channel.requests.running <= 3 and len(channel.requests) == 0)
     finally:
