@@ -94,7 +94,7 @@ def endpoint() -> Endpoint:
 
 @pytest.fixture(params=[server_module.CROWD, 0], ids=["few", "crowd"])
 def crowd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let few connections call at once, or as many as keep them in the selector meanwhile."""
+    """Let few connections call at once, or so many that they stay in the selector."""
     monkeypatch.setattr(server_module, "CROWD", request.param)
 
 
