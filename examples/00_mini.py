@@ -2,8 +2,8 @@
 
 ``python3 examples/00_mini.py`` starts the server as a child process, calls its tools, and prints
 each message: ``-->`` is sent by the client, ``<--`` by the server. The last two responses come from
-two threads, so now and then they change places. ``python3 examples/00_mini.py server`` runs the
-server alone. minimcp is not imported here.
+two threads, so their order can vary. ``python3 examples/00_mini.py server`` runs the server alone.
+minimcp is not imported here.
 
 The structure is that of the library: a reader thread for each side, a table of open calls by id,
 and worker threads for requests. There is only one revision, one transport, and no limit on

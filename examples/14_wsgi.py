@@ -4,9 +4,10 @@ You will see a page of a site, and then its tools at /mcp: in both eras, and wit
 user in the newer one.
 
 `server.wsgi()` is a WSGI application (PEP 3333) in the same process as the pages, so both see the
-same objects. Here wsgiref of the standard library serves them, which is for trying it out only.
-With several processes, use the same `state_keys` in each of them, and `HttpOptions(sessions=False)`
-unless a client always reaches the same process. deployment.rst has Flask and Django.
+same objects. Here the standard library's wsgiref serves them, which is good enough for a first try
+only. With several processes, use the same `state_keys` in each of them, and
+`HttpOptions(sessions=False)` unless a client always reaches the same process. deployment.rst has
+Flask and Django.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (Streamable HTTP)
 """

@@ -372,7 +372,8 @@ class Cancelled(McpError):
 class Refused(McpError):
     """A question was refused.
 
-    A host's handler raises it to refuse the question. The server's handler that has asked gets it.
+    A host's handler raises it to refuse the question. The server's handler that asked the question
+    receives it.
 
     Args:
         reason: The reason, or an empty string.

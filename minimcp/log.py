@@ -81,6 +81,7 @@ atexit.register(exit_gate.close)
 class _OneLine:
     """A filter of `logging` that makes each message one line and indents its traceback.
 
+    " | " separates the lines of a message, such as the last lines of a server's stderr.
     Both may contain text from a peer. A record with a clean message keeps its arguments.
     """
 
@@ -100,7 +101,8 @@ class _OneLine:
             record.msg = text
             record.args = ()
         if len(text) > self.MAX_MESSAGE or not text.isprintable():
-            record.msg = printable(text[: self.MAX_MESSAGE])
+            lines = [line.strip() for line in text[: self.MAX_MESSAGE].split("\n")]
+            record.msg = printable(" | ".join(filter(None, lines)))
             record.args = ()
         if record.exc_info:
             import logging

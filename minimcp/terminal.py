@@ -23,7 +23,7 @@ import time
 from contextlib import contextmanager, suppress
 from datetime import date, datetime
 from itertools import count
-from typing import TYPE_CHECKING, Any, Iterator, Mapping, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Optional, Sequence
 
 from .text import json_printable, printable
 
@@ -67,7 +67,7 @@ STDIN = "-"
 # Maximum characters of a progress line.
 WIDTH = 79
 
-# How often a form checks whether its question is still open.
+# How often a form checks whether the terminal is free, and whether its question is still open.
 POLL_SECONDS = 0.05
 
 # How long a form waits before it reads a line. After Ctrl-C, the line belongs to the program, and
@@ -106,8 +106,8 @@ def print_stderr(text: str) -> None:
 class ProgressBar:
     """A callback for ``on_progress`` that prints to stderr.
 
-    On a terminal it redraws one line; elsewhere it prints at most one line per second. Not
-    thread-safe.
+    On a terminal it redraws one line, but not while a form is open; elsewhere it prints at most
+    one line per second. Not thread-safe.
     """
 
     # The bar that was drawn last. A form ends its line.
@@ -121,6 +121,8 @@ class ProgressBar:
 
     def __call__(self, progress: Progress) -> None:
         ProgressBar.newest = self
+        if self._redraws and _terminal.locked():
+            return  # a form uses the terminal
         message = one_line(progress.message or "")
         if progress.total is None or progress.total <= 0:
             drawn = f"{progress.progress:g} {message}"
@@ -163,7 +165,9 @@ def ask(request: ElicitRequest) -> Answer:
     main thread is waiting for it; the next line of stdin then goes to the program. If stdin is not
     a terminal, the question is declined.
 
-    Concurrent questions are asked one after the other. A question that is no longer needed ends.
+    Concurrent questions are asked one after the other. If the answer is no longer needed, because
+    the call that asked was cancelled or its server was lost, the form ends before the call raises.
+    From then on, it neither prints nor reads.
 
     Args:
         request: The question.
@@ -182,130 +186,231 @@ def fill(request: ElicitRequest, given: Mapping[str, Any]) -> Answer:
     """
     from .types import Answer
 
+    form = _Form(request)
+    forget = request.on_cancel(form.withdraw)
     try:
-        with _asking(request):
-            print_question(request)
+        with form.uses_terminal():
+            form.show(question_of(request))
             if sys.stdin is None or not sys.stdin.isatty():
-                print_stderr("declined: stdin is not a terminal")
+                form.show("declined: stdin is not a terminal")
                 return Answer("decline")
-            return _fill(request, given)
+            return _fill(form, given)
     except (EOFError, KeyboardInterrupt):
-        print_stderr("\ncancelled")
+        with suppress(_Withdrawn):
+            form.show("\ncancelled")
     except _Withdrawn:
-        print_stderr("\nthe question is no longer open")
+        pass  # `withdraw` has said so
+    finally:
+        forget()
     return Answer("cancel")
 
 
-def print_question(request: ElicitRequest) -> None:
-    """Print a question, with the host's own name of the server if it has one."""
+def question_of(request: ElicitRequest) -> str:
+    """Return the text of a question, with the host's own name of the server if it has one."""
     name = request.connection or (request.server.name if request.server is not None else "")
     asked = f"{one_line(name or 'the server')} asks: {escape(request.message)}"
-    print_stderr(asked.replace("\n", "\n  "))
+    return asked.replace("\n", "\n  ")
 
 
 class _Withdrawn(Exception):
     """The answer to a question is no longer needed."""
 
 
-@contextmanager
-def _asking(request: ElicitRequest) -> Iterator[None]:
-    """Wait until no other form uses the terminal. Raise _Withdrawn if the question ends before."""
-    while not _terminal.acquire(timeout=POLL_SECONDS):
-        if request.cancelled:
+class _Form:
+    """A question in the terminal. Only one form uses the terminal at a time.
+
+    `withdraw` takes the terminal from the form. It runs on the thread that ends the question, which
+    is before the program continues. The form's own thread may be waiting for a key then. When it
+    wakes, it neither prints nor reads, because the terminal belongs to the program again.
+
+    Args:
+        request: The question.
+    """
+
+    def __init__(self, request: ElicitRequest) -> None:
+        self.request = request
+        # Held while the form prints and reads. Reentrant, because a signal handler may withdraw it.
+        self._lock = threading.RLock()
+        self._is_shown = False
+        self._is_withdrawn = False
+
+    @contextmanager
+    def uses_terminal(self) -> Iterator[None]:
+        """Wait until no other form uses the terminal, and use it in the block.
+
+        Raises:
+            _Withdrawn: The question has ended before.
+        """
+        while not _terminal.acquire(timeout=POLL_SECONDS):
+            self._check()
+        try:
+            with self._lock:
+                self._check()
+                if ProgressBar.newest is not None:
+                    ProgressBar.newest.end()
+            yield
+        finally:
+            with self._lock:
+                self._is_shown = False
+            _terminal.release()
+
+    def _check(self) -> None:
+        if self._is_withdrawn:
             raise _Withdrawn
-    try:
-        if ProgressBar.newest is not None:
-            ProgressBar.newest.end()
-        yield
-    finally:
-        _terminal.release()
+
+    def show(self, text: str, end: str = "\n") -> None:
+        """Print a text on stderr. Raise _Withdrawn if the question has ended."""
+        with self._lock:
+            self._check()
+            self._is_shown = True
+            if sys.stderr is not None:
+                print(text, end=end, file=sys.stderr, flush=True)
+
+    def read_line(self, prompt: str) -> str:
+        """Print a prompt and return the line that the user types.
+
+        Raises:
+            EOFError: The user has closed the input with Ctrl-D.
+            _Withdrawn: The question has ended. What the user was typing is dropped.
+        """
+        self.show(prompt, end="")
+        return _read_line(self._read_byte)
+
+    def _read_byte(self, is_first: bool) -> bytes:
+        if os.name == "nt":  # where nothing can wait for stdin except a thread that reads
+            byte = os.read(sys.stdin.fileno(), 1)
+            self._check()
+            return byte
+        while not _has_input(POLL_SECONDS):
+            self._check()
+        if is_first:
+            time.sleep(GRACE_SECONDS)
+        with self._lock:
+            self._check()
+            return os.read(sys.stdin.fileno(), 1)
+
+    def withdraw(self) -> None:
+        """End the form. Say so if the user sees it, and drop half a line of input. Idempotent."""
+        with self._lock:
+            if self._is_shown and not self._is_withdrawn:
+                _drop_half_line()
+                print_stderr("\nthe question is no longer open")
+            self._is_withdrawn = True
 
 
-def _fill(request: ElicitRequest, given: Mapping[str, Any]) -> Answer:
+def _has_input(seconds: float) -> bool:
+    """Wait until a line, or the end of the input, can be read. Return False after this time."""
+    return bool(select.select([sys.stdin.fileno()], [], [], seconds)[0])
+
+
+def _drop_half_line() -> None:
+    """Drop what the user has typed without Enter, which the terminal still holds.
+
+    A whole line stays: after Ctrl-C, it is meant for the program.
+    """
+    if os.name == "nt":
+        return
+    import termios
+
+    with suppress(OSError, ValueError, termios.error):
+        number = sys.stdin.fileno()
+        # The system stops a background process that does this.
+        if not _has_input(0) and os.tcgetpgrp(number) == os.getpgrp():
+            termios.tcflush(number, termios.TCIFLUSH)
+
+
+def _fill(form: _Form, given: Mapping[str, Any]) -> Answer:
     from .types import Answer
 
+    request = form.request
     if request.mode == "url":
         host = one_line(request.host or "it")
         if request.host is not None and request.looks_odd:
             host += " (this name has non-ASCII letters and may imitate another)"
-        print_stderr(f"Open this page if you trust {host}:\n{one_line(request.url or '')}")
+        form.show(f"Open this page if you trust {host}:\n{one_line(request.url or '')}")
     fields = properties(request.schema) if request.mode == "form" else {}
     if not fields:
-        agreed = WORDS.get(read_line("Agree? [y/N] ", request).lower())
+        agreed = WORDS.get(form.read_line("Agree? [y/N] ").lower())
         return Answer("accept", {}) if agreed else Answer("decline")
-    print_stderr("(press Enter for the value in brackets, Ctrl-D to cancel)")
-    form: Mapping[str, Any] = request.schema or {}
+    form.show("(press Enter for the value in brackets, Ctrl-D to cancel)")
+    schema: Mapping[str, Any] = request.schema or {}
     values = {**request.defaults, **given}
     while True:
         for name in fields:
             if name not in given:
-                values[name] = _ask_field(name, form, values.get(name), request)
-        filled = {name: value for name, value in values.items() if value is not None}
-        action = _review(request, form, filled)
+                values[name] = _ask_field(name, schema, values.get(name), form)
+        filled = {name: values[name] for name in fields if values.get(name) is not None}
+        action = _review(form, schema, filled)
         if action != "edit":
             return Answer(action, filled if action == "accept" else None)
         given = {}
 
 
-def _review(request: ElicitRequest, form: Mapping[str, Any], values: dict[str, Any]) -> str:
+def _review(form: _Form, schema: Mapping[str, Any], values: dict[str, Any]) -> str:
     """Show the values. Return what the user wants: "accept", "decline" or "edit"."""
     for name, value in values.items():
-        print_stderr(f"  {_label(name, form)}: {one_line(_shown(value, _choices(name, form)))}")
+        shown = one_line(_shown(value, _choices(name, schema)))
+        form.show(f"  {_label(name, schema)}: {shown}")
     try:
-        if request.checker is not None:
-            request.check(values)
+        if form.request.checker is not None:
+            form.request.check(values)
     except (ValueError, TypeError) as error:
-        print_stderr(f"  {one_line(str(error))}")
+        form.show(f"  {one_line(str(error))}")
         return "edit"
     word = ""
     while word not in ("y", "yes", "n", "no", "e", "edit"):
-        word = read_line("Send this? [Y/n/e] (n declines, e edits) ", request).lower() or "y"
+        word = form.read_line("Send this? [Y/n/e] (n declines, e edits) ").lower() or "y"
     return {"y": "accept", "n": "decline", "e": "edit"}[word[0]]
 
 
-def _label(name: str, form: Mapping[str, Any]) -> str:
-    title = _field(name, form).get("title")
+def _label(name: str, schema: Mapping[str, Any]) -> str:
+    title = _field(name, schema).get("title")
     return one_line(title if isinstance(title, str) else name)
 
 
-def _field(name: str, form: Mapping[str, Any]) -> Mapping[str, Any]:
-    field = properties(form).get(name)
+def _field(name: str, schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    field = properties(schema).get(name)
     return field if isinstance(field, Mapping) else {}
 
 
-def _ask_field(name: str, form: Mapping[str, Any], default: Any, request: ElicitRequest) -> Any:
+def _ask_field(name: str, schema: Mapping[str, Any], default: Any, form: _Form) -> Any:
     """Ask the user for one field of a form; return None if an optional field is left out."""
-    field = _field(name, form)
-    choices = _choices(name, form)
+    field = _field(name, schema)
+    choices = _choices(name, schema)
     is_list = field.get("type") == "array"
-    is_required = name in required(form)
+    is_required = name in required(schema)
     if isinstance(field.get("description"), str):
-        print_stderr(f"  {one_line(field['description'])}")
+        form.show(f"  {one_line(field['description'])}")
     for number, (value, title) in enumerate(choices, 1):
         shown = _shown(value)
-        print_stderr(f"    {number}. {one_line(shown if title == shown else f'{title} ({shown})')}")
-    hint = one_line(kind(field))
-    if choices:
+        form.show(f"    {number}. {one_line(shown if title == shown else f'{title} ({shown})')}")
+    hint = one_line(kind(field) + _bounds(field))
+    if field.get("type") == "boolean":
+        hint = "yes or no"
+    elif choices:
         hint = f"1 to {len(choices)}, several with commas" if is_list else f"1 to {len(choices)}"
-    prompt = f"{_label(name, form)} ({hint})"
+    prompt = f"{_label(name, schema)} ({hint})"
     if default is not None:
         prompt += f" [{one_line(_shown(default, choices))}]"
     elif not is_required:
         prompt += " []"
     while True:
-        text = read_line(f"  {prompt}: ", request)
+        text = form.read_line(f"  {prompt}: ")
         if not text and (default is not None or not is_required):
             return default
         texts = [text]
         if is_list and not text.startswith("["):
             texts = [item.strip() for item in text.split(",")]
-        chosen = [_chosen(each, choices) for each in texts]
         try:
-            if choices and None not in chosen:
+            if choices and not (is_list and text.startswith("[")):
+                chosen = [_chosen(each, choices) for each in texts]
                 return chosen if is_list else chosen[0]
-            return check_format(name, _value(name, texts, form), field)
+            return check_format(name, _value(name, texts, schema), field)
         except ValueError as error:
-            print_stderr(f"  {one_line(str(error))}")
+            problem = str(error)
+            if problem.startswith(f"{name}:"):  # the user knows the field by its label
+                problem = f"{_label(name, schema)}{problem[len(name) :]}"
+            form.show(f"  {one_line(problem)}")
 
 
 def _choices(name: str, form: Mapping[str, Any]) -> list[tuple[Any, str]]:
@@ -330,14 +435,15 @@ def _choices(name: str, form: Mapping[str, Any]) -> list[tuple[Any, str]]:
 
 
 def _chosen(text: str, choices: Sequence[tuple[Any, str]]) -> Any:
-    """Return the choice that a text names by its value, title or number, or None."""
+    """Return the choice that a text names by its value, title or number. Raise ValueError if there
+    is none."""
     for value, _ in choices:
         if text == _shown(value):
             return value
     for number, (value, title) in enumerate(choices, 1):
         if text.casefold() == title.casefold() or text == str(number):
             return value
-    return None
+    raise ValueError(f"{text!r:.60} is not a choice: type a number from 1 to {len(choices)}")
 
 
 def _shown(value: Any, choices: Sequence[tuple[Any, str]] = ()) -> str:
@@ -346,6 +452,8 @@ def _shown(value: Any, choices: Sequence[tuple[Any, str]] = ()) -> str:
             return title
     if isinstance(value, list):
         return ", ".join(_shown(each, choices) for each in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -378,7 +486,7 @@ def check_format(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
     return value
 
 
-def read_line(prompt: str, request: Optional[ElicitRequest] = None) -> str:
+def read_line(prompt: str) -> str:
     """Print a prompt on stderr and return the line that the user types.
 
     It reads from the descriptor, because a thread that waits in ``sys.stdin`` would prevent the
@@ -386,39 +494,25 @@ def read_line(prompt: str, request: Optional[ElicitRequest] = None) -> str:
 
     Args:
         prompt: The prompt.
-        request: The question that the line belongs to. If it is no longer open, no line is read,
-            and what the user was typing is dropped. None reads in any case.
 
     Raises:
         EOFError: The user has closed the input with Ctrl-D.
     """
     sys.stderr.write(prompt)
     sys.stderr.flush()
+    return _read_line(lambda is_first: os.read(sys.stdin.fileno(), 1))
+
+
+def _read_line(read_byte: Callable[[bool], bytes]) -> str:
+    """Return a line of stdin. `read_byte` is called with whether the byte is the first one."""
     line = b""
     while not line.endswith(b"\n"):
-        if request is not None and not line and os.name != "nt":
-            _wait_for_line(request)
         # One byte at a time: the next line belongs to the next question.
-        byte = os.read(sys.stdin.fileno(), 1)
+        byte = read_byte(not line)
         if not byte:
             raise EOFError
         line += byte
     return line.decode(sys.stdin.encoding or "utf-8", "replace").strip()
-
-
-def _wait_for_line(request: ElicitRequest) -> None:
-    """Wait until a line can be read. Raise _Withdrawn if the question ends before."""
-    import termios
-
-    number = sys.stdin.fileno()
-    while not select.select([number], [], [], 0 if request.cancelled else POLL_SECONDS)[0]:
-        if request.cancelled:
-            with suppress(termios.error):  # half a line, which the terminal still holds
-                termios.tcflush(number, termios.TCIFLUSH)
-            raise _Withdrawn
-    time.sleep(GRACE_SECONDS)
-    if request.cancelled:
-        raise _Withdrawn
 
 
 # ------------------------------------------------------------ results
@@ -587,7 +681,8 @@ def _from_file(name: str, path: str, schema: Mapping[str, Any]) -> Any:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
         raise ValueError(
-            f"{name}=@{path}: the file is not UTF-8, and the schema of {name} is not base64"
+            f"{name}=@{path}: the file is not UTF-8, and the schema of {name} does not ask for "
+            "base64"
         ) from None
     return text if field.get("type") in ("string", None) else _value(name, [text], schema)
 

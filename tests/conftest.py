@@ -303,3 +303,7 @@ def leaves_nothing_behind() -> Iterator[None]:
     left = _after_settling(before) if held() != before else ()
     if left:
         pytest.fail("left behind: " + "; ".join(left), pytrace=False)
+    from minimcp.log import exit_gate
+
+    if not exit_gate.wait(SETTLE):
+        pytest.fail("left behind: a handler or a callback that still runs", pytrace=False)

@@ -3,7 +3,8 @@ attributes, and a renamed attribute is changed only here."""
 
 from __future__ import annotations
 
-from typing import Any, List
+import json
+from typing import Any, Dict, List
 
 from minimcp.client import client as client_module
 from minimcp.http import client_sse
@@ -47,6 +48,11 @@ def connections_of(server: Any) -> List[Any]:
 def incoming_of(context: Any) -> Any:
     """The request that a context belongs to."""
     return context._incoming
+
+
+def waiting_of(occurrences: Any) -> int:
+    """The number of messages that wait in a subscription of a client."""
+    return len(occurrences._waiting)
 
 
 def known_servers() -> Any:
@@ -183,3 +189,15 @@ def make_endpoint(server: Any, **options: Any) -> Any:
 def exchange_of(entry: Any) -> Any:
     """Return the HTTP exchange that read the catalog of an entry."""
     return entry._reader.exchange
+
+
+def webhook_rows(events: Any) -> Dict[str, Any]:
+    """The webhook subscriptions of an `Events`, by id."""
+    found = events.store.list(events.deliverer.prefix)
+    return {entry.key.rpartition(":")[2]: json.loads(entry.value) for entry in found}
+
+
+def allow_private_callbacks(events: Any) -> None:
+    """Let the webhooks of a running `Events` reach this machine."""
+    deliverer = events.deliverer
+    deliverer._options = deliverer._options.replace(private_addresses=True)

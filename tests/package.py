@@ -168,7 +168,10 @@ def main(arguments: List[str]) -> int:
     folder = Path(arguments[0]).resolve()
     folder.mkdir(parents=True)
     try:
+        was_there = (ROOT / "build").exists()
         run(sys.executable, "-m", "build", "--outdir", str(folder / "dist"), str(ROOT))
+        if not was_there and (ROOT / "build").exists():
+            raise Wrong("a build leaves a folder build/ in the checkout")
         (wheel,), (sdist,) = (folder / "dist").glob("*.whl"), (folder / "dist").glob("*.tar.gz")
         run(sys.executable, "-m", "twine", "check", "--strict", str(wheel), str(sdist))
         check_contents(wheel, sdist)

@@ -210,6 +210,10 @@ def names(url: str) -> list[str]:
 }
 
 WRONG: Dict[str, Tuple[Changes, str]] = {
+    "1": (
+        [(old, new.replace("{},", "None,")) for old, new in SOLUTIONS["1"]],
+        'the result of "ping" is null, not an empty object',
+    ),
     "3": (
         [(old, new.replace("with self.lock", "if True", 1)) for old, new in SOLUTIONS["3"]],
         "hold the lock",

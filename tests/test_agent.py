@@ -203,7 +203,7 @@ def test_a_scripted_model_is_the_model_of_an_agent() -> None:
             for path, body, text in (
                 ("/chat/completions", b"{}", "messages"),
                 ("/chat/completions", b"[", "Expecting value"),
-                ("/chat/completions", b'{"messages": []}', "no message of the user"),
+                ("/chat/completions", b'{"messages": []}', "no user message"),
                 ("/other", b'{"messages": []}', "POST a JSON body to /v1/chat/completions"),
             ):
                 request = urllib.request.Request(url + path, body)

@@ -15,6 +15,7 @@ from .support import ROOT, WAIT, run_python
 SUITE = """
 import gc, os, subprocess, sys, threading
 import tests.conftest
+from minimcp.log import exit_gate
 from tests.support import outlives_the_test
 
 release = threading.Event()
@@ -72,9 +73,20 @@ def test_unraisable():
     Odd()
     gc.collect()
 
+def run_a_handler():
+    with exit_gate:
+        release.wait()
+
+handlers = [threading.Thread(target=run_a_handler, daemon=True)]
+
+def test_handler():
+    with outlives_the_test():
+        handlers[0].start()
+
 def test_last():
     release.set()
     children[0].communicate()
+    handlers[0].join()
 """
 
 EXPECTED = {
@@ -84,6 +96,7 @@ EXPECTED = {
     "test_descriptor_in_the_place_of_another": "; closed, though not the test's own: descriptor on /dev/null",
     "test_closed_of_others": "left behind: closed, though not the test's own: descriptor on /dev/null",
     "test_child": "child process",
+    "test_handler": "left behind: a handler or a callback that still runs",
     "test_thread_that_raises": "ZeroDivisionError",
     "test_unraisable": "ValueError: odd",
 }

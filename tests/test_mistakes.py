@@ -311,7 +311,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "list: another file": [["list", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
     "run: another file": [["run", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
     "run: a file without server": [["run", "none.py"], 'none.py has no server object: write  server = Server("name")'],
-    "list: a file without server": [["list", "none.py"], "a server runs until its stdin ends: does this program call"],
+    "list: a file without server": [["list", "none.py"], "the target is 'python3 -m minimcp run FILE' in quotes"],
     "list: a file that is like another in its ending": [["list", "notes_server.py"],
         "there is no file 'notes_server.py' in {folder}\n"],
     "list: a file that is not there": [["list", "nosuch.py"], "there is no file 'nosuch.py' in {folder}\n"],
@@ -507,7 +507,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "acts, then asks, over HTTP": [replayed,
         "INFO ... settle (written.py:5), runs again from the top: put actions that must not happen twice into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
-        "needs a client with sampling, such as connect("],
+        "such as connect(..., sample=f); a server that can do without tests ctx.client.supports('sampling')"],
     "a guard as middleware": [does("", A_GUARD), "no token: middleware cannot protect a server ... auth=minimcp.Bearer"],
     # actions of a caller
     "another tool": [client_does(lambda c: c.call_tool("delte")),

@@ -69,7 +69,7 @@ TYPES: Dict[str, Any] = {
 
 
 def test_the_listed_types_are_accepted() -> None:
-    named = TEXT.split("These are possible: ", 1)[1].split(". Arguments arrive", 1)[0]
+    named = TEXT.split("You can use ", 1)[1].split(". Arguments arrive", 1)[0]
     assert re.findall("``(.+?)``", named) == list(TYPES)
     for annotation in TYPES.values():
         assert kind_of(annotation)
@@ -247,7 +247,7 @@ def test_documented_exceptions_are_exceptions() -> None:
 def test_a_refusal_has_the_words_that_are_explained() -> None:
     files = [*ROOT.glob("minimcp/auth/*.py"), ROOT / "minimcp" / "http" / "client.py"]
     source = "\n".join(path.read_text(encoding="utf-8") for path in files)
-    explained = [cells[0] for cells in table(TEXT.split("No message has a token in it.\n", 1)[1])]
+    explained = [cells[0] for cells in table(TEXT.split("No message contains a token.\n", 1)[1])]
     words = [
         part.strip()
         for cell in explained
@@ -351,8 +351,8 @@ FACTS: Dict[str, Callable[[Revision], str]] = {
     "Messages with progress": lambda its: _yes(its.progress_message),
     "Audio": lambda its: _yes("audio" in its.content_kinds),
     "Tool annotations": lambda its: _yes("annotations" in its.tool_members),
-    "Completion is declared": lambda its: _yes(its.completions_capability),
-    "Completion knows other arguments": lambda its: _yes(its.completion_context),
+    "Completion as a capability": lambda its: _yes(its.completions_capability),
+    "Completion sees other arguments": lambda its: _yes(its.completion_context),
     "Titles, links to resources": lambda its: _yes(
         {"title"} <= its.tool_members, "resource_link" in its.content_kinds
     ),

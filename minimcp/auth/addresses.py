@@ -1,7 +1,7 @@
 """The reach of an IP address: whether it is public, private or of the machine's own link.
 
-`ipaddress.is_global` is not used: its answer differs between releases of Python, and it does not
-look at the IPv4 address inside an IPv6 address that a translator or a tunnel forwards to.
+`ipaddress.is_global` is not used: its answer differs between releases of Python, and it ignores the
+IPv4 address inside an IPv6 address that a translator or a tunnel forwards to.
 https://www.iana.org/assignments/iana-ipv4-special-registry
 https://www.iana.org/assignments/iana-ipv6-special-registry
 """

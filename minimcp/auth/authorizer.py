@@ -65,8 +65,8 @@ class Grant:
         ValueError: The issuer is not an https URL (or http on this machine).
     """
 
-    # Seconds that a person has to sign in, while the call's deadline is paused. None if no person is
-    # asked.
+    # Seconds that a person has to sign in, while the call's deadline is paused. None if no person
+    # is asked.
     seconds: Optional[float] = None
     # Whether a token can be obtained if none is stored.
     can_obtain = True

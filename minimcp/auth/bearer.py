@@ -1,5 +1,5 @@
-"""Authorization of a server: `Bearer` verifies the token of each request and publishes where clients
-get tokens.
+"""Authorization of a server. `Bearer` verifies the token of each request and publishes where
+clients get tokens.
 
 Every request over HTTP has a token, which is verified before the request is read any further. A
 session can be used only by the principal that opened it. The token itself is not stored, and only
@@ -331,7 +331,7 @@ class Bearer:
     # ------------------------------------------------------------ for the HTTP server
 
     def token_in(self, headers: Headers) -> Optional[str]:
-        """Return the token of a request. None if it has none and may have none. Never blocks.
+        """Return the token of a request. None if it has none and does not need one. Never blocks.
 
         Raises:
             HttpError: There is no token, or the header is invalid.
@@ -356,7 +356,7 @@ class Bearer:
     def authenticate(self, headers: Headers) -> Optional[AccessToken]:
         """Verify the token of a request and return its claims. Blocks while the verifier does.
 
-        Return None if the request has no token and may have none.
+        Return None if the request has no token and does not need one.
 
         Raises:
             HttpError: The token is missing or rejected, or cannot be verified now.

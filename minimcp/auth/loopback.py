@@ -179,7 +179,7 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
         self.state = ""
 
     def wait(self, state: str, timeout: float) -> Optional[str]:
-        """Wait for the browser. Return the URL that it was redirected to, or None after the timeout.
+        """Wait for the browser. Return the URL of its redirect, or None after the timeout.
 
         Args:
             state: The state that the URL must have; other URLs are ignored.

@@ -356,9 +356,9 @@ class SignIn(Grant):
                 return redirected_to
         raise AuthorizationError(
             f"nobody has signed in within {self.seconds:g} s: try again; if the page showed an "
-            "error, the authorization server may no longer know this program: 'minimcp logout "
-            f"{shown}' or SignIn().sign_out(url) deletes the stored registration, and the next "
-            "sign-in makes a new one"
+            "error, the authorization server may no longer know this program: 'python3 -m "
+            f"minimcp logout {shown}' or SignIn().sign_out(url) deletes the stored registration, "
+            "and the next sign-in makes a new one"
         )
 
     @staticmethod

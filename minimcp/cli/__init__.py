@@ -14,7 +14,7 @@ import re
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import NoReturn, Optional, Sequence
+from typing import Any, NoReturn, Optional, Sequence
 
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout
@@ -53,6 +53,18 @@ INTERRUPTED = 130
 # A shell reports this code for a program that ended by SIGPIPE, because the reader of its output
 # closed the pipe.
 PIPE_CODE = 141
+
+# The options for a network with its own certificates or a proxy, which `network_of` reads.
+NETWORK: Sequence[tuple[str, dict[str, Any]]] = (
+    (
+        "--cacert",
+        {"metavar": "FILE", "help": "check the certificate of a URL with the CA bundle in FILE"},
+    ),
+    (
+        "--proxy",
+        {"metavar": "URL", "help": "send the requests to a URL through this proxy"},
+    ),
+)
 
 
 class UsageError(Exception):
@@ -178,6 +190,22 @@ def as_header(text: str) -> tuple[str, str]:
         quoted = start if start == text else f"{start}..."
         raise argparse.ArgumentTypeError(f'{quoted!r} is not "Name: value"')
     return name.strip(), value.strip()
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """Add the options that `network_of` reads."""
+    for name, settings in NETWORK:
+        parser.add_argument(name, **settings)
+
+
+def network_of(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of `connect` that the options of `NETWORK` set."""
+    given: dict[str, Any] = {}
+    if getattr(options, "cacert", None) is not None:
+        given["verify"] = options.cacert
+    if getattr(options, "proxy", None) is not None:
+        given["proxies"] = dict.fromkeys(("http", "https"), options.proxy)
+    return given
 
 
 def exit_code(error: McpError) -> int:

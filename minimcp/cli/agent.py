@@ -33,7 +33,7 @@ def think(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """
     asked = [at for at, each in enumerate(messages) if each.get("role") == "user"]
     if not asked:
-        raise ValueError("the conversation has no message of the user")
+        raise ValueError("the conversation has no user message")
     question = _text(messages[asked[-1]].get("content"))
     calls = [shlex.split(part) for part in question.split(";") if part.strip()]
     results = [each for each in messages[asked[-1] :] if each.get("role") == "tool"]

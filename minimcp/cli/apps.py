@@ -3,7 +3,7 @@
 An HTTP server on this machine serves two kinds of pages. The host page, apps.html, lists the tools,
 shows the messages, and forwards calls to the MCP server. The pages of the MCP server are not
 trusted: each is in a sandboxed frame without an origin, with a policy made of what it declares. The
-address of the host page has a secret, so that no other page can send calls.
+address of the host page contains a secret, so that no other page can send calls.
 
 https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 """
@@ -27,7 +27,7 @@ from . import UsageError, one_line, print_stderr
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
 
-# Methods that a page may call besides tools/call and resources/read, which are typed.
+# Methods that a page may call, in addition to tools/call and resources/read.
 FORWARDED = ("resources/list", "resources/templates/list", "prompts/list")
 
 HOST_POLICY = (
@@ -93,7 +93,8 @@ class Host(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), _Handler)
         self.client = client
         self.origin = f"http://127.0.0.1:{self.server_port}"
-        # The page of an app can see the address of its frame, so that has another secret.
+        # The page of an app can see the address of its frame, so that address contains a different
+        # secret.
         self.secret = secrets.token_urlsafe(16)
         self.frame_secret = secrets.token_urlsafe(16)
         self.url = f"{self.origin}/{self.secret}/"

@@ -66,7 +66,8 @@ log = errors.logger("minimcp.bridge")
 
 # Time limit for starting a server and negotiating the revision.
 CONNECT_SECONDS = 60.0
-# The part of it that a process gets to answer the first request, before a handshake is tried.
+# The part of that limit in which a process must answer the first request, before a handshake is
+# tried.
 PROBE_SECONDS = 5.0
 
 # Default time without a call after which the process of stateless clients is ended.
@@ -173,12 +174,14 @@ def as_in_front(failure: Failure, behind: ClientSession, incoming: IncomingReque
 def for_older_client(answer: Result) -> Result:
     """Return a result for a client with a handshake, where structured content must be an object.
 
-    Other structured content, and the schema of it, is removed.
+    Other structured content is removed, and so is its schema.
     """
-    for tool in answer.get("tools", ()):
-        if not isinstance(tool, dict):
+    listed = answer.get("tools")
+    for tool in listed if isinstance(listed, list) else ():
+        schema = tool.get("outputSchema") if isinstance(tool, dict) else None
+        if not schema:
             continue
-        if (tool.get("outputSchema") or {}).get("type", "object") != "object":
+        if not isinstance(schema, dict) or schema.get("type", "object") != "object":
             del tool["outputSchema"]
     if isinstance(answer.get("structuredContent", {}), dict):
         return answer
@@ -198,6 +201,10 @@ def with_meta(
 
 
 # ------------------------------------------------------------ the server behind
+
+
+class Unreachable(InternalError):
+    """The server behind did not respond. The log has the reason."""
 
 
 class Link(Host):
@@ -423,13 +430,13 @@ class Link(Host):
         except Cancelled:
             raise
         except McpError as error:
-            log.warning("%s: %s", incoming.request.method, error)
+            self.report(incoming.request.method, error)
             # Show the details only to the user of the bridge, on this machine.
             if self._bridge.is_local:
                 details = str(error)
             else:
                 details = f"{type(error).__name__}, see the log of the bridge"
-            raise InternalError(
+            raise Unreachable(
                 "no answer from the server behind the bridge (the next call opens a new "
                 f"connection): {details}"
             ) from None
@@ -440,6 +447,10 @@ class Link(Host):
                 incoming.on_cancel(partial(self._finish, incoming))
             else:
                 self._finish(incoming)
+
+    def report(self, method: str, error: McpError) -> None:
+        """Log why the server behind did not respond to a request."""
+        log.warning("%s: %s", method, error)
 
     def _serve(self, incoming: IncomingRequest, opened: ClientSubscriptions, params: Result) -> Any:
         """Serve a request over one connection to the server behind."""
@@ -586,11 +597,14 @@ class Link(Host):
             if answer.get("resultType") != INPUT_REQUIRED:
                 return for_older_client(answer)
             questions = answer.get("inputRequests") or {}
-            outcome = ask_peer(
-                incoming,
-                [(each["method"], each.get("params", {})) for each in questions.values()],
-                None,
-            )
+            try:
+                asked = [
+                    (each["method"], self.as_asked(each["method"], each.get("params", {})))
+                    for each in questions.values()
+                ]
+            except (AttributeError, TypeError, LookupError):
+                raise InternalError("the server behind the bridge asks invalid questions") from None
+            outcome = ask_peer(incoming, asked, None)
             if isinstance(outcome, Failure):
                 return outcome
             sent = {**params, "inputResponses": dict(zip(questions, outcome))}
@@ -667,6 +681,10 @@ class Link(Host):
             self._changes.end_streams(incoming.sink)
             self._finish(incoming)
 
+    def as_asked(self, method: str, params: Result) -> Result:
+        """Return the params of a question of the server as the client gets them."""
+        return params
+
     def _calls(self) -> list[IncomingRequest]:
         """Return the running requests except streams, oldest first."""
         return [each for each in list(self.running) if each.request.method not in STREAMS]
@@ -695,22 +713,24 @@ class Link(Host):
         if calls:
             wait_until_initialized(calls[-1])
         channel = calls[-1].sink.asking() if calls else self.fronts[0].asking()
+        params = self.as_asked(question.request.method, question.request.params)
 
         def notify(method: str, params: Result) -> None:
             self.notify(Notification(method, params))
 
-        return respond(question, exchange(question, channel, question.request.params, notify))
+        return respond(question, exchange(question, channel, params, notify))
 
     def _ask_by_result(self, call: IncomingRequest, question: IncomingRequest) -> Result:
         """Answer a stateless call with a question, and wait for the request with the answer."""
         state = secrets.token_urlsafe(16)
         replies = SimpleQueue[Any]()
         _, method, params = question.request
-        result = {
-            "resultType": INPUT_REQUIRED,
-            "inputRequests": {"1": {"method": method, "params": params}},
-        }
+        asked = {"method": method, "params": self.as_asked(method, params)}
+        result = {"resultType": INPUT_REQUIRED, "inputRequests": {"1": asked}}
         self._replies[state] = call, replies
+        # If the call or the connection to the server ends, nobody needs the answer.
+        for request in (call, question):
+            request.token.on_cancel(partial(replies.put, None))
         latest = call.answering
         try:
             if latest is None or not latest.answer({**result, "requestState": state}):

@@ -154,7 +154,7 @@ def describe(path: str, variable: str) -> None:
         start = f"{PACKAGE}."
         loaded = [name[len(start) :] for name in sys.modules if name.startswith(start)]
         found["modules"] = [name.replace(".", "/") + ".py" for name in loaded]
-        # Only now, because a server that has loaded the client needs it in its copy.
+        # Imported only now: before this, only the server's own imports are in `sys.modules`.
         from .. import connect
 
         with connect(server) as client:
@@ -181,7 +181,7 @@ def _modules(file: Path) -> tuple[dict[str, bytes], list[str]]:
     """Return the server's file and the modules in its folder that it imports, also inside
     functions, and the names of installed packages that these import.
 
-    A package is returned with all its files.
+    A package is returned with the files in its folder; see `_files_of`.
     """
     folder = file.resolve().parent
     own: dict[str, bytes] = {}
@@ -220,10 +220,21 @@ def _imported(source: bytes) -> Iterator[str]:
 
 
 def _files_of(package: Path) -> list[Path]:
-    """Return the files of a package, without bytecode; [] if this is not a package."""
+    """Return the files of a package; [] if this is not a package.
+
+    Bytecode, hidden files such as ``.env``, and links to data elsewhere are left out, because a
+    bundle is given to others.
+    """
     if not (package / "__init__.py").is_file():
         return []
-    return [each for each in package.rglob("*") if "__pycache__" not in each.parts]
+    found = []
+    for path in package.rglob("*"):
+        parts = path.relative_to(package).parts
+        is_hidden = any(part.startswith(".") for part in parts)
+        is_elsewhere = package.resolve() not in path.resolve().parents and path.suffix != ".py"
+        if not (is_hidden or is_elsewhere or "__pycache__" in parts):
+            found.append(path)
+    return found
 
 
 def _is_installed(name: str) -> bool:

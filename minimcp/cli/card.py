@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ..errors import McpError
 from ..extensions.cards import Card, ServerCard, catalog_of, read_card, read_catalog
 from ..terminal import as_json
-from . import Parser, UsageError, one_line, print_error
+from . import Parser, UsageError, add_network, network_of, one_line, print_error
 from .run import find_server, load, split_file
 
 # A domain, and not the name of a Python or JavaScript file.
@@ -32,12 +32,13 @@ def card_command(arguments: Sequence[str], prog: str) -> int:
         action="store_true",
         help="make the catalog instead, for /.well-known/ai-catalog.json",
     )
+    add_network(parser)
     options = parser.parse_args(arguments)
     try:
         if options.target.lower().startswith(("http://", "https://")):
             if options.url or options.catalog:
                 raise UsageError("--url and --catalog apply to a server in a file")
-            print(as_json(read_card(options.target).wire))
+            print(as_json(read_card(options.target, **network_of(options)).wire))
             return 0
         document = _document(options.target, options.url)
     except (TypeError, ValueError) as error:
@@ -61,12 +62,12 @@ def _document(target: str, url: Optional[str]) -> dict[str, Any]:
     return card.document(config.info, revisions)
 
 
-def found_card(target: str, prog: str) -> Optional[ServerCard]:
+def found_card(target: str, prog: str, network: dict[str, Any]) -> Optional[ServerCard]:
     """Return the card of the server at a URL, or None after a note on stderr if it has none."""
     if not target.lower().startswith(("http://", "https://")):
         raise UsageError("--card needs the URL of a server, or a domain such as example.com")
     try:
-        return read_card(target)
+        return read_card(target, **network)
     except McpError as error:
         print_error(prog, f"no card: {error}")
         return None
@@ -90,11 +91,18 @@ def domain_in(arguments: Sequence[str]) -> Optional[str]:
     return None
 
 
-def list_catalog(domain: str, prog: str, *, as_data: bool) -> int:
+def list_catalog(domain: str, arguments: Sequence[str], prog: str) -> int:
     """Print the cards in the catalog of a domain."""
+    parser = Parser(prog, "Show the servers in the catalog of a domain.")
+    parser.add_argument("domain", metavar="DOMAIN")
+    parser.add_argument("--card", action="store_true", help="read the catalog")
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    add_network(parser)
+    options = parser.parse_args(arguments)
+    as_data = options.output == "json"
     code = 0
     cards = []
-    for entry in read_catalog(domain):
+    for entry in read_catalog(domain, **network_of(options)):
         try:
             card = entry.card()
         except McpError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from typing import Any, Callable, NamedTuple, Optional, Sequence
 
 from ..client.connect import read_target, with_stored_token
@@ -136,7 +137,12 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     """Check a server against the specification."""
     about = "Check a server against the specification. No tool is called unless --call names one."
     parser = Parser(prog, about, EXIT_CODES)
-    add_target(parser)
+    add_target(
+        parser,
+        token="send this bearer token with every request to a URL; a second --token compares what "
+        "another caller gets (check cache)",
+        action="append",
+    )
     parser.add_argument(
         "--revision",
         choices=[each.name for each in REVISIONS],
@@ -182,16 +188,17 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
         "--verbose", action="store_true", help="also print checks that passed or do not apply"
     )
     options = parser.parse_args(arguments)
+    options.token, *tokens = options.token or [None]
     rows = {row for check in CHECKS for row in (check.row, check.row_stateless) if row}
     unknown = [row for row in options.only or () if row not in rows]
     if unknown:
         raise UsageError(
             f"unknown check {', '.join(unknown)}; the checks are {', '.join(sorted(rows))}"
         )
+    web = web_of(options, options.target)
     try:
-        found = read_target(
-            options.target, config=config_of(options), web=web_of(options, options.target)
-        )
+        found = read_target(options.target, config=config_of(options), web=web)
+        others = [read_target(options.target, web={**web, "auth": each}) for each in tokens]
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
     if not found.is_web and not isinstance(found.object, StdioServer):
@@ -201,8 +208,8 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
 
     total = Deadline(options.total)
 
-    def connect(note: Callable[[bytes], Any]) -> Any:
-        return (Web if found.is_web else Pipe)(found.object, options.timeout, note, intake)
+    def connect(note: Callable[[bytes], Any], server: Any = found.object) -> Any:
+        return (Web if found.is_web else Pipe)(server, options.timeout, note, intake)
 
     results: list[CheckResult] = []
     failure: Optional[Exception] = None
@@ -213,8 +220,13 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
         for revision in revisions_of(connect, options.revision):
             probe = Probe(connect, revision)
             probe.budget = options.budget
+            probe.others = [
+                Probe(partial(connect, server=each.object), revision) for each in others
+            ]
             intake = Intake(total)
             try:
+                for other in probe.others:
+                    other.open()
                 if options.call:
                     probe.open()
                     probe.call = _call_of(probe, *options.call)
@@ -229,7 +241,7 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
                         results.append(judge(probe, check, row))
             except (McpError, Failed) as error:
                 print_stderr(
-                    f"{prog}: {revision.name}: the server could not be reached again: "
+                    f"{prog}: {revision.name}: the server could not be reached: "
                     f"{one_line(str(error))}"
                 )
                 failure = error

@@ -9,22 +9,36 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from contextlib import suppress
-from typing import Any, Callable, Mapping, Optional
+from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 from .. import errors
+from ..extensions import event_types as wire
 from ..http.headers import media_type
-from ..protocol.lifecycle import CAPABILITIES_KEY, VERSION_KEY, PerRequest, server_info
+from ..protocol.lifecycle import (
+    CAPABILITIES_KEY,
+    SUBSCRIPTION_KEY,
+    VERSION_KEY,
+    PerRequest,
+    server_info,
+)
 from ..schema.checker import SchemaNotSupported, compile_peer_check
 from ..schema.hosts import host_problems, listed_size
 from ..types import Prompt, ReadResourceResult, Resource, ResourceTemplate, Tool
-from .probe import LISTS, TEMPLATES, Failed, NotApplicable, Probe, Reply, ServerCheck
+from .probe import LISTS, TEMPLATES, Failed, NotApplicable, Probe, Reply, ServerCheck, Watch
 
 CHECKS: list[ServerCheck] = []
 
 # A name and a URI that no server has.
 UNKNOWN_NAME = "minimcp-check-no-such-name"
 UNKNOWN_URI = "minimcp-check://no/such/resource"
+
+# Maximum seconds of silence on a stream of events: 30, and some time for the network.
+MAX_SILENCE_SECONDS = 32.0
+
+# Maximum number of resources that the rule "cache" reads, and of its requests for pages of lists.
+MAX_COMPARED = 50
 
 PLAIN_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
@@ -615,7 +629,7 @@ def _tool_names(probe: Probe) -> str:
     return f"{len(names)} names"
 
 
-@check("hosts accept all tools: names and schemas", "hosts", "hosts", must=False)
+@check("hosts accept the names and schemas of all tools", "hosts", "hosts", must=False)
 def _hosts(probe: Probe) -> str:
     tools = {str(each.get("name")): each for each in probe.entries("tools/list")}
     found = []
@@ -795,6 +809,266 @@ def _called(probe: Probe) -> str:
             problem = check_value(found.get("structuredContent"))
             expect(problem is None, f"structuredContent does not match outputSchema: {problem}")
     return "the tool reported an error" if found.get("isError") else f"{len(content)} blocks"
+
+
+# ------------------------------------------------------------ events
+
+
+@check("events/list is served if events are declared, and otherwise unknown", None, "EV-1")
+def _events(probe: Probe) -> str:
+    extensions = probe.capabilities.get("extensions")
+    declared = extensions.get(wire.IDENTIFIER) if isinstance(extensions, dict) else None
+    if declared is None:
+        return expect_code(probe, errors.METHOD_NOT_FOUND, wire.LIST)
+    expect(isinstance(declared, dict), f"the settings of events are {declared!r:.60}")
+    changes = declared.get("listChanged", False)
+    expect(isinstance(changes, bool), f"listChanged is {changes!r:.60}")
+    probe.result(wire.LIST)
+    return f"{declared}"
+
+
+def _event_types(probe: Probe) -> list[dict[str, Any]]:
+    """Return the listed event types.
+
+    Raises:
+        NotApplicable: The server does not declare events.
+    """
+    extensions = probe.capabilities.get("extensions")
+    if not isinstance(extensions, dict) or wire.IDENTIFIER not in extensions:
+        raise NotApplicable("the server does not declare events")
+    return probe.pages(wire.LIST, "events", probe.request(wire.LIST))
+
+
+@check("the list of event types ends, and its cursors are strings", None, "EV-8", must=False)
+def _event_pages(probe: Probe) -> str:
+    before = len(probe.endless)
+    found = _event_types(probe)
+    expect(len(probe.endless) == before, "; ".join(probe.endless[before:]))
+    return f"{len(found)} event types"
+
+
+@check("an event type has a name and a description", None, "EV-9")
+def _event_names(probe: Probe) -> None:
+    for each in _event_types(probe):
+        for member in ("name", "description"):
+            value = each.get(member)
+            expect(isinstance(value, str), f"the {member} of an event type is {value!r:.60}")
+
+
+@check("an event type has one or more of three modes of delivery", None, "EV-10")
+def _event_delivery(probe: Probe) -> None:
+    for each in _event_types(probe):
+        modes = each.get("delivery")
+        is_known = isinstance(modes, list) and all(mode in wire.MODES for mode in modes)
+        expect(modes and is_known, f"delivery of {each.get('name')!r:.60} is {modes!r:.100}")
+
+
+@check("the schemas of an event type are those of objects", None, "EV-11")
+def _event_schemas(probe: Probe) -> None:
+    for each in _event_types(probe):
+        for member in ("inputSchema", "payloadSchema"):
+            schema = each.get(member)
+            is_object = isinstance(schema, dict) and schema.get("type", "object") == "object"
+            expect(is_object, f"{member} of {each.get('name')!r:.60} is {schema!r:.100}")
+        meta = each.get("_meta", {})
+        expect(isinstance(meta, dict), f"_meta of {each.get('name')!r:.60} is {meta!r:.60}")
+
+
+def _subscribable(probe: Probe, mode: str) -> str:
+    """Return the name of an event type that is delivered in a mode, and needs no arguments."""
+    for each in _event_types(probe):
+        schema = each.get("inputSchema")
+        needs = schema.get("required") if isinstance(schema, dict) else None
+        if not needs and mode in (each.get("delivery") or ()):
+            return str(each.get("name"))
+    raise NotApplicable(f"no event type without required arguments is delivered by {mode}")
+
+
+def _require_allowed(reply: Reply) -> None:
+    """Raise NotApplicable if this caller may not subscribe."""
+    if wire.KIND_OF_CODE.get(reply.error.get("code")) == "Forbidden":  # type: ignore[arg-type]
+        raise NotApplicable("this caller may not subscribe")
+
+
+@check("a poll without a cursor has no events, and returns a cursor", None, "EV-39", must=False)
+def _first_poll(probe: Probe) -> str:
+    params: dict[str, Any] = {"name": _subscribable(probe, "poll"), "arguments": {}}
+    for more in ({"cursor": None}, {}):
+        reply = probe.request(wire.POLL, {**params, **more})
+        _require_allowed(reply)
+        found: Any = reply.answer.get("result") if isinstance(reply.answer, dict) else None
+        expect(isinstance(found, dict), f"{wire.POLL} returned {reply}, not a result")
+        expect(found.get("events") == [], f"events is {found.get('events')!r:.100}")
+        cursor = found.get("cursor")
+        expect(isinstance(cursor, (str, type(None))), f"cursor is {cursor!r:.60}")
+        expect(found.get("truncated", False) is False, "truncated is not false")
+        pause = found.get("nextPollMs")
+        expect(
+            isinstance(pause, (int, float)) and not isinstance(pause, bool),
+            f"nextPollMs is {pause!r:.60}",
+        )
+    return f"cursor {cursor!r:.60}"
+
+
+class EventStream(NamedTuple):
+    """The messages on a stream of events, until its first heartbeat or its end."""
+
+    id: str
+    messages: list[dict[str, Any]]
+    silence: float
+    is_complete: bool
+    raw: bytes
+
+    def named(self, method: str) -> list[dict[str, Any]]:
+        """Return the params of the notifications with this method."""
+        return [_params_of(each) for each in self.messages if each.get("method") == method]
+
+
+def _params_of(message: Mapping[str, Any]) -> dict[str, Any]:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+def _stream(probe: Probe) -> EventStream:
+    """Open a stream of events, once for all checks, and read it until its first heartbeat.
+
+    Raises:
+        NotApplicable: No event type can be streamed.
+        Failed: The server returns an error.
+    """
+    if probe.stream is None:
+        name = _subscribable(probe, "push")
+        messages: list[dict[str, Any]] = []
+        started_at = time.monotonic()
+        heard_at = [started_at]
+
+        def is_over(message: Any) -> bool:
+            heard_at.append(time.monotonic())
+            if isinstance(message, dict):
+                messages.append(message)
+            return bool(messages) and messages[-1].get("method") in (
+                wire.HEARTBEAT,
+                wire.TERMINATED,
+            )
+
+        watch = Watch(MAX_SILENCE_SECONDS + 1, is_over)
+        params = {"name": name, "arguments": {}}
+        id = "check-events"
+        reply = probe.request(wire.STREAM, params, id=id, watch=watch)
+        heard_at.append(time.monotonic())
+        if not probe.connection.is_web:
+            probe.notify("notifications/cancelled", {"requestId": id})
+        _require_allowed(reply)
+        expect(not reply.error, f"{wire.STREAM} returned {reply}")
+        silence = max(later - earlier for earlier, later in zip(heard_at, heard_at[1:]))
+        is_complete = heard_at[-1] - started_at > MAX_SILENCE_SECONDS
+        probe.stream = EventStream(id, messages, silence, is_complete, reply.body)
+    found: EventStream = probe.stream
+    return found
+
+
+@check("a stream of events begins with its confirmation", None, "EV-55", must=False)
+def _stream_begins(probe: Probe) -> None:
+    found = _stream(probe)
+    first = found.messages[0] if found.messages else None
+    expect(first and first.get("method") == wire.ACTIVE, f"the first message is {first!r:.200}")
+    active = found.named(wire.ACTIVE)[0]
+    truncated = active.get("truncated", False)
+    expect(isinstance(truncated, bool), f"truncated is {truncated!r:.60}")
+    cursor = active.get("cursor")
+    expect(isinstance(cursor, (str, type(None))), f"cursor is {cursor!r:.60}")
+
+
+@check(
+    "each notification of a stream of events has the id of its request", None, "EV-56", must=False
+)
+def _stream_ids(probe: Probe) -> None:
+    found = _stream(probe)
+    for each in found.messages:
+        meta = _params_of(each).get("_meta")
+        id = meta.get(SUBSCRIPTION_KEY) if isinstance(meta, dict) else None
+        expect("method" not in each or id == found.id, f"{SUBSCRIPTION_KEY} is {id!r:.60}")
+
+
+@check("a stream of events has no other notifications", None, "EV-57", must=False, web=True)
+def _stream_kinds(probe: Probe) -> None:
+    names = {str(each.get("method")) for each in _stream(probe).messages if "method" in each}
+    others = sorted(names - {wire.ACTIVE, wire.EVENT, wire.HEARTBEAT, wire.ERROR, wire.TERMINATED})
+    expect(not others, f"it has {', '.join(others):.200}")
+
+
+@check("a stream of events is never silent for more than 30 s", None, "EV-61")
+def _stream_heartbeats(probe: Probe) -> str:
+    found = _stream(probe)
+    if not found.named(wire.HEARTBEAT) and not found.is_complete:
+        raise NotApplicable("the stream ended before its first heartbeat")
+    expect(found.silence < MAX_SILENCE_SECONDS, f"nothing was sent for {found.silence:.0f} s")
+    return f"at most {found.silence:.1f} s"
+
+
+@check("a heartbeat has the position of the stream", None, "EV-62", must=False)
+def _heartbeat_cursor(probe: Probe) -> None:
+    found = _stream(probe)
+    has_replay = any(isinstance(each.get("cursor"), str) for each in found.named(wire.ACTIVE))
+    for each in found.named(wire.HEARTBEAT):
+        cursor = each.get("cursor")
+        is_cursor = isinstance(cursor, str) or (cursor is None and not has_replay)
+        expect(is_cursor, f"its cursor is {cursor!r:.60}")
+
+
+@check("a stream of events has no comments of SSE", None, "EV-64", must=False, web=True)
+def _stream_comments(probe: Probe) -> None:
+    found = re.search(rb"(?:^|[\r\n])(:[^\r\n]*)", _stream(probe).raw)
+    expect(found is None, f"it has the comment {found and found[1]!r:.60}")
+
+
+# ------------------------------------------------------------ several callers
+
+
+@check("no result for one caller may be cached for another", None, "cache", web=True)
+def _cache(probe: Probe) -> str:
+    if not probe.others:
+        raise NotApplicable("--token was not given twice")
+    requests: list[tuple[str, dict[str, Any]]] = [(method, {}) for method in _lists(probe)]
+    if "resources" in probe.capabilities:
+        requests.append((TEMPLATES, {}))
+        listed = probe.entries("resources/list")[:MAX_COMPARED]
+        requests += [("resources/read", {"uri": each.get("uri")}) for each in listed]
+    requests.append(("server/discover", {}))
+    private = []
+    for method, params in requests:
+        for other in probe.others:
+            if other.connection is None:
+                other.open()
+            found = [each.request(method, params) for each in (probe, other)]
+            results = [_shown(each) for each in found]
+            cursor = results[0].get("nextCursor")
+            if (
+                isinstance(cursor, str)
+                and len(requests) < MAX_COMPARED
+                and other is probe.others[0]
+            ):
+                requests.append((method, {"cursor": cursor}))
+            if results[0] == results[1]:
+                continue
+            if _shown(probe.request(method, params)) != results[0]:
+                continue  # it changes by itself
+            scopes = [each.get("cacheScope") for each in results]
+            where = f"{method} {params.get('uri', '')}".rstrip()
+            expect(
+                "public" not in scopes,
+                f"{where} has the cacheScope 'public', but the callers get different results:\n"
+                f"{found[0]}\n{found[1]}",
+            )
+            private.append(where)
+    return f"{', '.join(private)} differ, and are private" if private else "no result differs"
+
+
+def _shown(reply: Reply) -> dict[str, Any]:
+    """Return the result of a reply without ``_meta``; empty if the reply is an error."""
+    result = reply.answer.get("result") if isinstance(reply.answer, dict) else None
+    members = result if isinstance(result, dict) else {}
+    return {name: value for name, value in members.items() if name != "_meta"}
 
 
 # ------------------------------------------------------------ after the other checks

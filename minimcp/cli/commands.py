@@ -45,11 +45,14 @@ from ..terminal import (
     save,
 )
 from . import (
+    NETWORK,
     Parser,
     UsageError,
+    add_network,
     as_header,
     clean,
     exit_code,
+    network_of,
     one_line,
     print_error,
     print_stderr,
@@ -238,28 +241,17 @@ def _extensions(task: bool, apps: bool) -> Optional[list[Any]]:
     return extensions or None
 
 
-# The options for a network with its own certificates or a proxy, which `network_of` reads.
-NETWORK: Sequence[tuple[str, dict[str, Any]]] = (
-    (
-        "--cacert",
-        {"metavar": "FILE", "help": "check the certificate of a URL with the CA bundle in FILE"},
-    ),
-    (
-        "--proxy",
-        {"metavar": "URL", "help": "send the requests to a URL through this proxy"},
-    ),
-)
-
-
 def add_web(
     parser: argparse.ArgumentParser,
     token: str = "send this bearer token with every request to a URL",
+    action: str = "store",
 ) -> None:
     """Add the options for a server with a URL, which `web_of` reads.
 
     Args:
         parser: The command's parser.
         token: The first sentence of the help of ``--token``.
+        action: "append" if ``--token`` may be repeated; then the option is a list.
     """
     parser.add_argument(
         "--header",
@@ -270,25 +262,20 @@ def add_web(
     )
     parser.add_argument(
         "--token",
+        action=action,
         help=f"{token}. Other users can see it in the list of processes; to avoid that, set the "
         f"environment variable {TOKEN_VARIABLE} instead",
     )
-    for name, settings in NETWORK:
-        parser.add_argument(name, **settings)
+    add_network(parser)
 
 
-def network_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the keyword arguments of `connect` that the options of `NETWORK` set."""
-    given: dict[str, Any] = {}
-    if getattr(options, "cacert", None) is not None:
-        given["verify"] = options.cacert
-    if getattr(options, "proxy", None) is not None:
-        given["proxies"] = dict.fromkeys(("http", "https"), options.proxy)
-    return given
+def add_target(parser: argparse.ArgumentParser, **web: str) -> None:
+    """Add the parameters that name a server, which `config_of` and `web_of` read.
 
-
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the parameters that name a server, which `config_of` and `web_of` read."""
+    Args:
+        parser: The command's parser.
+        web: The arguments of `add_web`.
+    """
     parser.add_argument("target", metavar="TARGET", help=TARGET_HELP)
     parser.add_argument(
         "--config",
@@ -296,7 +283,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         help="look up TARGET, which must be a server's name, in this file (default: "
         f"{CONFIG_FILE} in this folder, if it lists that server)",
     )
-    add_web(parser)
+    add_web(parser, **web)
 
 
 def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
@@ -366,7 +353,7 @@ def _list(client: Client, options: argparse.Namespace, bar: ProgressBar) -> Foun
     if options.card:
         from .card import found_card, lines_of
 
-        card = found_card(options.target, options.prog)
+        card = found_card(options.target, options.prog, network_of(options))
     for name, _, capability, fetch in SECTIONS:
         try:
             if capability in client.capabilities:
@@ -650,7 +637,7 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
 
             domain = domain_in(arguments)
             if domain is not None:
-                return list_catalog(domain, prog, as_data="json" in arguments)
+                return list_catalog(domain, arguments, prog)
         size = "show the bytes and the estimated tokens of each tool in the list, and the total"
         card = "show the card of a server with a URL, too"
         more = (

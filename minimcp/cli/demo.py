@@ -147,7 +147,7 @@ def _wrong_arguments(client: Client, transcript: Transcript) -> None:
 def _reading(client: Client, transcript: Transcript) -> None:
     """Something to read
 
-    A server may also offer resources: texts and files that a client can read. Each has a URI.
+    A server may also offer resources: text and files that a client can read. Each has a URI.
 
     resources/list: Please list your resources.
 
@@ -155,7 +155,7 @@ def _reading(client: Client, transcript: Transcript) -> None:
 
     resources/read: Please send its content.
 
-    response to resources/read: The content: a text of the type that the list named.
+    response to resources/read: The content: text of the type that the list named.
     """
     client.list_resources()
     client.read_resource(SHELF)
@@ -164,7 +164,8 @@ def _reading(client: Client, transcript: Transcript) -> None:
 def _prompting(client: Client, transcript: Transcript) -> None:
     """Something to say
 
-    A server may also offer prompts: texts for a model, which a person selects, often from a menu.
+    A server may also offer prompts: prepared messages for a model, which a person selects, often
+    from a menu.
 
     prompts/list: Please list your prompts.
 

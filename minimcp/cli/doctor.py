@@ -6,8 +6,9 @@ import json
 import logging
 import os
 import re
+import shlex
 import time
-from typing import Any, Iterator, Sequence
+from typing import Any, Iterator, Optional, Sequence
 
 from .. import Tool, connect
 from ..client.config import Servers, read_servers
@@ -44,8 +45,8 @@ def doctor_command(arguments: Sequence[str], prog: str) -> int:
         "file",
         nargs="?",
         metavar="FILE",
-        help="the config file (default: the user's files of all hosts, or of the one that "
-        "--client names)",
+        help="the config file (default: the user's files of all hosts, or the file of the "
+        "host that --client names)",
     )
     parser.add_argument("--client", choices=HOSTS, help="read the user's file of this host")
     parser.add_argument(
@@ -70,9 +71,12 @@ def doctor_command(arguments: Sequence[str], prog: str) -> int:
         try:
             servers = read_servers(path)
         except FileNotFoundError:
-            raise UsageError(f"there is no file {path}") from None
+            raise _not_a_config(path) or UsageError(f"there is no file {path}") from None
         except (OSError, ValueError) as error:
             if is_named or not (path.endswith(SETTINGS) and "has neither" in str(error)):
+                mistake = _not_a_config(path)
+                if mistake is not None:
+                    raise mistake from None
                 print(clean(str(error)))
                 wrong += 1
             continue
@@ -82,6 +86,18 @@ def doctor_command(arguments: Sequence[str], prog: str) -> int:
             wrong += _examine(servers, name, options.timeout)
     print(f"servers: {count}, problems: {wrong}" if count or wrong else "no server was found")
     return 1 if wrong else 0
+
+
+def _not_a_config(path: str) -> Optional[UsageError]:
+    """Return the error for a path that no host gives to its config file, or None."""
+    if path.lower().endswith((".json", ".toml", ".yaml", ".yml")):
+        return None
+    target = shlex.quote(path)
+    return UsageError(
+        f"{path} is not a host's config file: this command reads a file such as mcp.json, and "
+        f"starts the servers in it. To start one server, write python3 -m minimcp list {target}; "
+        f"to check it, python3 -m minimcp check {target}"
+    )
 
 
 def _examine(servers: Servers, name: str, timeout: float) -> int:
@@ -187,7 +203,7 @@ class _Examination:
                 found.append(f"tool {tool.name!r:.80} {problem}")
         yield from found[:MAX_SHOWN]
         if len(found) > MAX_SHOWN:
-            yield f"{len(found) - MAX_SHOWN} more tools have such problems: see minimcp check"
+            yield f"{len(found) - MAX_SHOWN} more tools have such problems: see python3 -m minimcp check"
 
 
 def _as_host_starts(target: Any, servers: Servers) -> Any:

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from functools import partial
-from typing import Any, Iterable, Optional, Sequence
+from typing import Any, Iterable, Mapping, Optional, Sequence
 
 from .. import Client, EventType, Occurrence
 from ..terminal import ProgressBar, parameters
@@ -76,17 +76,22 @@ def _print(events: Iterable[Occurrence], options: argparse.Namespace) -> None:
     sys.stdout.flush()
 
 
+# A cursor may have any characters.
+_AS_SENT: Mapping[str, Any] = {"encoding": "utf-8", "errors": "surrogatepass", "newline": ""}
+
+
 def _read_cursor(path: Optional[str]) -> Optional[str]:
     if path is None or not os.path.exists(path):
         return None
-    with open(path, encoding="utf-8") as file:
-        return file.read().strip() or None
+    with open(path, **_AS_SENT) as file:
+        text: str = file.read()
+    return text.strip() or None
 
 
 def _write_cursor(path: Optional[str], cursor: Optional[str]) -> None:
     """Replace the file, so that it is complete at every moment."""
     if path is not None and cursor is not None:
-        with open(f"{path}.new", "w", encoding="utf-8") as file:
+        with open(f"{path}.new", "w", **_AS_SENT) as file:
             file.write(cursor)
         os.replace(f"{path}.new", path)
 

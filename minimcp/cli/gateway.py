@@ -27,11 +27,21 @@ from ..http.headers import LOOPBACK
 from ..http.options import HttpOptions
 from ..protocol import lifecycle
 from ..protocol.lifecycle import LISTEN
-from ..protocol.messages import Failure, Json, Notification, Result
+from ..protocol.messages import Failure, Json, Notification, Result, size_of
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 from ..server.server import Server
 from . import Parser, UsageError, clean, one_line, print_error, print_stderr, split_command
-from .bridge import CONNECT_SECONDS, MAX_LINKS, PER_REQUEST, Bridge, Front, Link, respond, with_meta
+from .bridge import (
+    CONNECT_SECONDS,
+    MAX_LINKS,
+    PER_REQUEST,
+    Bridge,
+    Front,
+    Link,
+    Unreachable,
+    respond,
+    with_meta,
+)
 from .commands import TOKEN_VARIABLE, add_web, web_of
 from .run import address
 
@@ -47,8 +57,9 @@ SCHEME = "gateway:"
 # notified of a changed list when the server has responded. Hosts wait for 30 s or more.
 LIST_SECONDS = 10.0
 
-# Maximum number of pages of one list of one server.
+# Maximum number of pages of one list of one server, and of bytes of memory for its items.
 MAX_PAGES = 100
+MAX_LIST_BYTES = 16 * 1024 * 1024
 
 # The capabilities of a client that are passed on to the servers.
 PASSED_ON = ("roots", "sampling", "elicitation")
@@ -102,6 +113,12 @@ class Part(Link):
             return True
         return entry.offers(str(item.get("name")))
 
+    def report(self, method: str, error: McpError) -> None:
+        if method in MERGED:
+            self._switch.gateway.leave_out(self.name, error)
+        else:
+            log.warning("%s: %s: %s", self.name, method, error)
+
     def describe(self) -> Optional[str]:
         """Connect, and return the server's instructions."""
         return self._open().session.era.instructions
@@ -124,6 +141,7 @@ class Part(Link):
         member, _ = MERGED[method]
         params = {name: value for name, value in params.items() if name != "cursor"}
         found: list[Result] = []
+        size = 0
         for _ in range(MAX_PAGES):
             answer = self.forward(front, incoming, params)
             if isinstance(answer, Failure):
@@ -132,8 +150,14 @@ class Part(Link):
                 raise errors.error_from_peer(*answer[1:])
             listed = answer.get(member)
             for item in listed if isinstance(listed, list) else ():
-                if isinstance(item, dict) and self.shows(method, item):
-                    found.append(self.outward(item))
+                if not isinstance(item, dict) or not self.shows(method, item):
+                    continue
+                size += size_of(item)
+                if size > MAX_LIST_BYTES:
+                    raise InternalError(f"{method} uses more than {MAX_LIST_BYTES} bytes")
+                made = self.outward(item)
+                if self._switch.leads_to(self, method, made):
+                    found.append(made)
             if not isinstance(answer.get("nextCursor"), str):
                 return found
             params = {**params, "cursor": answer["nextCursor"]}
@@ -150,12 +174,29 @@ class Part(Link):
         return made
 
     def as_seen(self, answer: Result) -> Result:
-        """Return a result with the URIs that the client can use."""
+        """Return a result with the URIs that the client can use, and with the server's name in its
+        questions."""
         made = dict(answer)
+        asked = made.get("inputRequests")
+        if isinstance(asked, dict):
+            made["inputRequests"] = {name: self._question(each) for name, each in asked.items()}
         for member in ("content", "contents", "messages"):
             if isinstance(made.get(member), list):
                 made[member] = [self._block(each) for each in made[member]]
         return made
+
+    def as_asked(self, method: str, params: Result) -> Result:
+        """Name the server in a question to the user, who could not see otherwise whom an answer
+        goes to."""
+        if method != "elicitation/create" or not isinstance(params, dict):
+            return params
+        return {**params, "message": f"{self.name}: {params.get('message')}"}
+
+    def _question(self, question: Json) -> Json:
+        if not isinstance(question, dict):
+            return question
+        params = self.as_asked(str(question.get("method")), question.get("params", {}))
+        return {**question, "params": params}
 
     def _block(self, block: Json) -> Json:
         if not isinstance(block, dict):
@@ -270,19 +311,34 @@ class Switch(Link):
             answer = part.as_seen(answer)
         return respond(incoming, answer)
 
+    def leads_to(self, part: Part, method: str, item: Result) -> bool:
+        """Return whether a request for an item of a list would reach its server.
+
+        The names of two servers may make the same name: "a" with "b__c", and "a__b" with "c". A
+        server must not describe the tools of another one.
+        """
+        if method.startswith("resources/") or self._part_of(item.get("name")) is part:
+            return True  # in the URI of a resource, the server's name ends at the first slash
+        log.warning("%s: an item is left out: its name leads elsewhere", part.name)
+        return False
+
+    def _part_of(self, name: Json) -> Optional[Part]:
+        """Return the server that the name of a tool or prompt belongs to, or None."""
+        fitting = [
+            each
+            for each in self.connections
+            if isinstance(name, str) and name.startswith(each + SEPARATOR)
+        ]
+        return self.connections[max(fitting, key=len)] if fitting else None
+
     def _named(self, method: str, name: Json) -> tuple[Part, str]:
         """Return the server that a name belongs to, and the server's own name.
 
         Raises:
             InvalidParams: No server has such a name, or the config does not offer the tool.
         """
-        fitting = [
-            each
-            for each in self.connections
-            if isinstance(name, str) and name.startswith(each + SEPARATOR)
-        ]
-        if fitting:
-            part = self.connections[max(fitting, key=len)]
+        part = self._part_of(name)
+        if part is not None:
             own = str(name)[len(part.name) + len(SEPARATOR) :]
             if method != "tools/call" or part.shows("tools/list", {"name": own}):
                 return part, own
@@ -389,11 +445,12 @@ class Switch(Link):
                 continue
             error = future.exception()
             if error is None:
+                self.gateway.reasons.pop(name, None)
                 yield name, future.result()
-            elif isinstance(error, (McpError, OSError)):
-                log.warning("%s is left out: %s", name, error)
-            else:
-                raise error
+            elif isinstance(error, Unreachable):
+                pass  # `report` has logged the reason
+            else:  # whatever a server makes fail, it must not affect the others
+                self.gateway.leave_out(name, error)
 
 
 class Gateway(Bridge):
@@ -407,6 +464,8 @@ class Gateway(Bridge):
 
     def __init__(self, front: Server, config: Servers, **options: Any) -> None:
         super().__init__(front, None, **options)
+        # For each server that is left out: the reason that was logged.
+        self.reasons: dict[str, str] = {}
         self.servers: dict[str, Target] = {}
         for name in config.names:
             try:
@@ -417,6 +476,14 @@ class Gateway(Bridge):
             if target.is_web and not target.object.has_auth:
                 target = target._replace(object=with_stored_token(target.object))
             self.servers[name] = target
+
+    def leave_out(self, name: str, error: Exception) -> None:
+        """Log why a server is left out of a list, once for each reason."""
+        reason = str(error)
+        if self.reasons.get(name) != reason:
+            self.reasons[name] = reason
+            is_known = isinstance(error, (McpError, OSError))
+            log.warning("%s is left out: %s", name, reason, exc_info=None if is_known else error)
 
     def new_link(self, opening: Result, shakes_hands: bool) -> Link:
         return Switch(self, opening, shakes_hands)
@@ -571,7 +638,10 @@ def _command(command: Sequence[str], prog: str) -> Target:
 
 def _http(options: Namespace) -> tuple[HttpOptions, Any]:
     """Return the options of the HTTP server and its authentication."""
-    token = options.token if options.token is not None else os.environ.get(TOKEN_VARIABLE) or None
+    # The servers that this command starts do not get the token, with which they could call others.
+    token = os.environ.pop(TOKEN_VARIABLE, "") or None
+    if options.token is not None:
+        token = options.token
     if options.http[0] not in LOOPBACK and not (token and options.allow_host):
         raise UsageError(
             f"other machines can reach {options.http[0]}: set {TOKEN_VARIABLE} or write --token "

@@ -19,7 +19,15 @@ from typing import Any, Mapping, NamedTuple, Optional, Sequence
 from urllib.parse import urlsplit
 
 from .. import connect
-from ..client.config import CONFIG_FILE, URLS, read_json, read_servers, strict_json
+from ..client.config import (
+    ALLOWING,
+    CONFIG_FILE,
+    DENYING,
+    URLS,
+    read_json,
+    read_servers,
+    strict_json,
+)
 from ..errors import McpError
 from ..stdio.child import StdioServer, this_python
 from . import Parser, UsageError, as_header, clean, one_line
@@ -86,8 +94,13 @@ SETTINGS = (".claude.json", "settings.json", "config.toml")
 # Time limit for the server to answer before it is written into a config file.
 CHECK_SECONDS = 30.0
 
-# Suffix of the backup, which has the file's content before this command changed it.
+# Names that are accepted from a server.
+PLAIN_NAME = re.compile(r"[^\W_][\w .@/-]{0,63}")
+
+# Suffixes of the backups: the file before this command changed it for the first time, which is
+# never overwritten, and the file before the newest of several changes.
 BACKUP = ".before-minimcp"
+LAST_BACKUP = ".before-minimcp.last"
 
 
 def install_command(arguments: Sequence[str], prog: str) -> int:
@@ -147,7 +160,7 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         given = options.file if _is_url(options.file) else _absolute(options.file)
         names = [options.name] if options.name else _installed(path, old, host.table, given)
     if path.endswith(".yaml"):
-        print(f"{path} cannot be written by this command. Paste into it:\n")
+        print(f"this command cannot write {path}. Paste this into it:\n")
         print(clean(yaml_text(name, entry or {})))
         return 0
     if options.client == "codex" and not options.project and _codex_can_write(entry):
@@ -163,11 +176,18 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
             old.splitlines(True), new.splitlines(True), path, f"{path} with this change"
         )
         print(clean("".join(lines)).rstrip("\n"), flush=True)
+        # Fail where the command would fail without --dry-run.
         if not options.project:
-            _require_folder(host)  # without --dry-run, nothing would be written
+            _require_folder(host)
+        _require_access(path)
     else:
+        if entry is None:
+            action = f"removed {', '.join(names)} from"
+        else:
+            action = f"added {names[0]} to"
+            if changed is changed_text and names[0] in _servers_in(old, host.table):
+                action = f"replaced {names[0]} in"
         backup = _write(path, new)
-        action = f"added {names[0]} to" if entry else f"removed {', '.join(names)} from"
         copy = f" (backup: {backup})" if backup else ""
         print(one_line(f"{action} {path}{copy}: restart {host.title}"))
     return 0
@@ -179,7 +199,7 @@ def _path_of(host: HostFile, options: Any) -> str:
             raise UsageError(f"{host.title} has no file for projects: leave out --project")
         _refuse_links(host.project)
         return os.path.abspath(host.project)
-    if not options.dry_run:
+    if not options.dry_run and not host.user_path.endswith(".yaml"):
         _require_folder(host)
     return host.user_path
 
@@ -199,6 +219,19 @@ def _require_folder(host: HostFile) -> None:
             f"{host.title} does not seem to be installed: there is no folder {folder}. Start it "
             f"once{hint}"
         )
+
+
+def _require_access(path: str) -> None:
+    """Check that this user may write a file, whose folder need not exist.
+
+    Raises:
+        UsageError: The user may not.
+    """
+    folder = os.path.dirname(os.path.realpath(path))
+    while not os.path.exists(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{path} cannot be written: the folder {folder} is not writable")
 
 
 def _refuse_links(path: str) -> None:
@@ -246,7 +279,8 @@ def _absolute(file: str) -> str:
 
 
 def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
-    """Return the server's name and entry. Unless told otherwise, check that the server answers."""
+    """Return the server's name and entry. Check that the server answers, unless ``--no-check`` is
+    given."""
     python = this_python("run this command with the Python interpreter that the host should start")
     if _is_url(options.file):
         return _remote_entry(host, options, python)
@@ -261,7 +295,7 @@ def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     args = candidates[0]
     if not options.no_check:
         args, reported_name = _first_that_answers(candidates, env)
-        name = options.name or reported_name or name
+        name = options.name or _name_of(reported_name, name)
     entry: dict[str, Any] = {"type": "stdio"} if host.table == "servers" else {}
     entry.update(command=python, args=args)
     return name, {**entry, "env": env} if env else entry
@@ -279,8 +313,8 @@ def _remote_entry(host: HostFile, options: Any, python: str) -> tuple[str, dict[
         config = {"mcpServers": {name: {"url": url, "headers": headers}}}
         try:
             with connect(name, config=config, connect_timeout=CHECK_SECONDS) as client:
-                if client.server_info is not None:
-                    name = options.name or client.server_info.name
+                info = client.server_info
+                name = options.name or _name_of(None if info is None else info.name, name)
         except (McpError, ValueError) as error:
             raise _not_answering(error) from None
     if not host.url:  # the host only starts commands
@@ -291,6 +325,15 @@ def _remote_entry(host: HostFile, options: Any, python: str) -> tuple[str, dict[
     if headers:
         entry["http_headers" if host.table == "mcp_servers" else "headers"] = headers
     return name, entry
+
+
+def _name_of(reported: Optional[str], default: str) -> str:
+    """Return the name that a server reports, if it is a plain name.
+
+    Others might be an option of a command, or not be what they look like in a host.
+    """
+    is_plain = reported is not None and PLAIN_NAME.fullmatch(reported)
+    return str(reported) if is_plain else default
 
 
 def _not_answering(problem: Optional[Exception]) -> UsageError:
@@ -350,10 +393,121 @@ def changed_text(
         del servers[name]
     else:
         servers[name] = entry
-    indentation = re.search(r"\n([ \t]+)\S", plain)
-    indent = indentation[1] if indentation else 2
-    written = json.dumps(whole, indent=indent, ensure_ascii=False) + "\n"
-    return written.replace("\n", "\r\n") if "\r\n" in text else written
+    return with_member(plain if plain.strip() else "{}\n", (table, name), entry)
+
+
+def _servers_in(text: str, table: str) -> Mapping[str, Any]:
+    """Return the servers in the text of a JSON config that was already checked."""
+    plain = text.lstrip("\ufeff")
+    return read_json(plain).get(table, {}) if plain.strip() else {}
+
+
+def with_member(text: str, path: Sequence[str], value: Any) -> str:
+    """Return a JSON text in which one member is set, or removed if the value is None.
+
+    Everything else stays as it is written, with its indentation, line breaks and number formats.
+
+    Args:
+        text: Valid JSON, an object.
+        path: The names of nested members. Missing objects are added.
+        value: The value of the last one.
+    """
+    start = len(text) - len(text.lstrip())
+    for depth, name in enumerate(path):
+        members = _members(text, start)
+        found = next((each for each in members if each.name == name), None)
+        if found is None:
+            if value is None:
+                return text
+            for missing in reversed(path[depth + 1 :]):
+                value = {missing: value}
+            return _with_new_member(text, start, members, name, value)
+        start = found.value
+    assert found is not None
+    if value is not None:
+        written = _json_text(value, text, _indent_at(text, found.start))
+        if "\n" not in text.strip():
+            written = json.dumps(value, ensure_ascii=False)
+        return text[: found.value] + written + text[found.end :]
+    index = members.index(found)
+    if index + 1 < len(members):
+        return text[: found.start] + text[members[index + 1].start :]
+    begin = members[index - 1].end if index else found.start
+    end = found.end
+    if not index:  # the only member: leave "{}"
+        begin = text.rindex("{", 0, begin) + 1
+        end = text.index("}", end)
+    return text[:begin] + text[end:]
+
+
+class _Member(NamedTuple):
+    """A member of an object in a JSON text: its name, and where it, its value and its end are."""
+
+    name: str
+    start: int
+    value: int
+    end: int
+
+
+def _members(text: str, start: int) -> list[_Member]:
+    """Return the members of the object that begins at `start`."""
+    decoder = json.JSONDecoder()
+    blank = re.compile(r"[ \t\r\n]*[,:]?[ \t\r\n]*")
+    members: list[_Member] = []
+    position = _after(blank, text, start + 1)
+    while text[position] != "}":
+        begin = position
+        name, position = decoder.raw_decode(text, position)
+        value = _after(blank, text, position)
+        end = decoder.raw_decode(text, value)[1]
+        members.append(_Member(name, begin, value, end))
+        position = _after(blank, text, end)
+    return members
+
+
+def _after(pattern: re.Pattern[str], text: str, position: int) -> int:
+    found = pattern.match(text, position)
+    return position if found is None else found.end()
+
+
+def _with_new_member(
+    text: str, start: int, members: Sequence[_Member], name: str, value: Any
+) -> str:
+    """Return a JSON text with a member at the end of the object that begins at `start`."""
+    key = json.dumps(name, ensure_ascii=False)
+    line = "\r\n" if "\r\n" in text else "\n"
+    if members:
+        last = members[-1]
+        between = text[members[-2].end if len(members) > 1 else start + 1 : last.start]
+        if "\n" not in between:  # all in one line
+            added = f", {key}: {json.dumps(value, ensure_ascii=False)}"
+        else:
+            indent = _indent_at(text, last.start)
+            added = f",{line}{indent}{key}: {_json_text(value, text, indent)}"
+        return text[: last.end] + added + text[last.end :]
+    outer = _indent_at(text, start)
+    indent = outer + _unit(text)
+    added = f"{line}{indent}{key}: {_json_text(value, text, indent)}{line}{outer}"
+    return text[: start + 1] + added + text[text.index("}", start) :]
+
+
+def _indent_at(text: str, position: int) -> str:
+    """Return the indentation of the line at a position."""
+    begin = text.rfind("\n", 0, position) + 1
+    return text[begin : _after(re.compile(r"[ \t]*"), text, begin)]
+
+
+def _unit(text: str) -> str:
+    """Return the indentation of the first indented line."""
+    found = re.search(r"\n([ \t]+)\S", text)
+    return found[1] if found else "  "
+
+
+def _json_text(value: Any, text: str, indent: str) -> str:
+    """Return the JSON of a value for a place with this indentation in a text."""
+    written = json.dumps(value, indent=_unit(text), ensure_ascii=False)
+    line = "\r\n" if "\r\n" in text else "\n"
+    return written.replace("\n", line + indent)
 
 
 # ------------------------------------------------------------ Codex and Goose
@@ -429,8 +583,15 @@ def changed_toml(
 
 
 def _codex_can_write(entry: Optional[Mapping[str, Any]]) -> bool:
-    """Return whether Codex itself can write or remove an entry: its command has no headers."""
-    return shutil.which("codex") is not None and "http_headers" not in (entry or {})
+    """Return whether Codex itself can write or remove an entry.
+
+    Its command has no headers. On Windows, npm makes it a batch file, whose arguments the shell
+    would interpret.
+    """
+    program = shutil.which("codex")
+    if program is None or program.lower().endswith((".cmd", ".bat")):
+        return False
+    return "http_headers" not in (entry or {})
 
 
 def _run_codex(
@@ -492,33 +653,38 @@ def _taken(path: str, name: str) -> UsageError:
 
 
 def _write(path: str, text: str) -> Optional[str]:
-    """Replace a file's content atomically.
-
-    The first time, keep a backup of the file. Return the path of the backup if this call made it.
-    """
+    """Replace a file's content atomically. Return the path of its backup; None if it is new."""
     path = os.path.realpath(path)
     backup: Optional[str] = None
-    if os.path.exists(path) and not os.path.lexists(path + BACKUP):
-        backup = path + BACKUP
     os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.exists(path):
+        backup = path + (LAST_BACKUP if os.path.lexists(path + BACKUP) else BACKUP)
+        with open(path, "rb") as old:
+            _replace(backup, old.read(), like=path)
+    _replace(path, text.encode(), like=path if backup else None)
+    return backup
+
+
+def _replace(path: str, data: bytes, like: Optional[str]) -> None:
+    """Write a file atomically. If the path is a link, replace the link itself.
+
+    Args:
+        path: The file.
+        data: Its content.
+        like: A file whose permissions and times it gets, or None.
+    """
     descriptor, name = tempfile.mkstemp(dir=os.path.dirname(path))
     try:
-        with open(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-        if os.path.exists(path):
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        if like == path:
             shutil.copymode(path, name)
-        if backup is not None:
-            with (
-                open(path, "rb") as source,
-                open(backup, "xb") as copy,
-            ):  # "x" does not follow links
-                shutil.copyfileobj(source, copy)
-            shutil.copystat(path, backup)
+        elif like is not None:
+            shutil.copystat(like, name)
         os.replace(name, path)
     except BaseException:
         os.unlink(name)
         raise
-    return backup
 
 
 def _installed(path: str, text: str, table: str, file: str) -> list[str]:
@@ -546,6 +712,12 @@ def _installed(path: str, text: str, table: str, file: str) -> list[str]:
 # ------------------------------------------------------------ list --all
 
 MASK = "***"
+
+# Members whose values are not secret.
+SHOWN = frozenset({
+    "command", "path", "cwd", "envFile", "bearer_token_env_var", "cacert", "type", "source", "name",
+    "description", "version", "comment", *ALLOWING, *DENYING,
+})  # fmt: skip
 
 # Names of options whose values are secret, and beginnings of values that are.
 SECRET_OPTION = re.compile(r"(?i)key|token|secret|passw|auth|credential|header|cookie|\bpat\b")
@@ -612,19 +784,25 @@ def _command_or_url(entry: Any) -> str:
 def _without_secrets(entry: Any) -> Any:
     """Return an entry without the values that may be secret.
 
-    Of environments and headers, only the names remain. Users and queries of URLs, and arguments
-    that look like keys, are masked.
+    Of environments, headers and other objects, only the names remain. Users and queries of URLs,
+    arguments that look like keys, and the values of unknown members are masked.
     """
     if not isinstance(entry, Mapping):
         return entry
-    safe = dict(entry)
+    safe: dict[str, Any] = {}
     for name, value in entry.items():
-        if name in ("env", "headers", "http_headers") and isinstance(value, Mapping):
-            safe[name] = list(value)
-        elif name in URLS and isinstance(value, str):
+        if name in URLS and isinstance(value, str):
             safe[name] = _masked_url(value)
         elif name == "args" and isinstance(value, list):
             safe[name] = _masked(value)
+        elif name == "command" and isinstance(value, Mapping):  # of older versions of Zed
+            safe[name] = _without_secrets(value)
+        elif isinstance(value, Mapping):
+            safe[name] = list(value)
+        elif name in SHOWN or isinstance(value, (bool, int, float, type(None))):
+            safe[name] = value
+        else:
+            safe[name] = MASK
     return safe
 
 

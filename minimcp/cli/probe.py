@@ -1,4 +1,4 @@
-"""The connection of ``minimcp check`` to a server: a `Probe` sends requests and records messages."""
+"""The connection of ``minimcp check`` to a server. A `Probe` sends requests and records messages."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Reply(NamedTuple):
         answer: The decoded JSON-RPC response to the request; None if there is none.
         status: The status of the HTTP response; 0 over stdio.
         headers: The headers of the HTTP response, with case-insensitive names.
-        body: The body of the HTTP response, unless it is an event stream.
+        body: The body of the HTTP response; of an event stream, what a `Watch` has read.
     """
 
     answer: Any
@@ -166,6 +166,18 @@ class Reply(NamedTuple):
         if self.status:
             return f"HTTP status {self.status} {_shortened(self.body)}".rstrip()
         return "nothing"
+
+
+class Watch(NamedTuple):
+    """How long to read the notifications that come before the response to a request.
+
+    Args:
+        seconds: Maximum time.
+        is_over: Returns whether a received message is the last one that matters.
+    """
+
+    seconds: float
+    is_over: Callable[[Any], bool]
 
 
 # ------------------------------------------------------------ connections: stdio and HTTP
@@ -239,10 +251,17 @@ class Pipe(ScriptedPeer):
             raise Flooded(str(self._flood))
 
     def exchange(
-        self, body: bytes, id: Any = None, headers: Mapping[str, str] = {}, method: str = "POST"
+        self,
+        body: bytes,
+        id: Any = None,
+        headers: Mapping[str, str] = {},
+        watch: Optional[Watch] = None,
     ) -> Reply:
-        """Send a line. If the id of a request is given, wait for its response."""
-        deadline = self._intake.total.within(self.timeout)
+        """Send a line. If the id of a request is given, wait for its response.
+
+        With a `Watch`, also return as soon as it is satisfied, or when its time is over.
+        """
+        deadline = self._intake.total.within(watch.seconds if watch else self.timeout)
         self._intake.await_answer()
         self.write(body + b"\n")
         pings = 0
@@ -251,6 +270,8 @@ class Pipe(ScriptedPeer):
             try:
                 found = self._received.get(timeout=max(deadline.to_wait() or 0.0, 0.001))
             except Empty:
+                if watch is not None:
+                    break
                 raise self._intake.timeout_error(deadline.seconds or 0.0) from None
             if isinstance(found, ConnectionLost):
                 self._received.put(found)
@@ -262,6 +283,8 @@ class Pipe(ScriptedPeer):
             # Compare as strings, because a check of its own covers the type of the id.
             if "method" not in found and str(found.get("id")) == str(id):
                 return Reply(found)
+            if watch is not None and watch.is_over(found):
+                break
         return Reply(None)
 
     def exits_with_its_input(self) -> bool:
@@ -295,20 +318,23 @@ class Web:
         headers: Mapping[str, str] = {},
         method: str = "POST",
         below: str = "",
+        watch: Optional[Watch] = None,
     ) -> Reply:
         """Send an HTTP request and read its response until the answer to the request with this id.
 
         Without an id, read the whole response, or only the head of an event stream. ``below`` is
-        appended to the path of the server's URL.
+        appended to the path of the server's URL. With a `Watch`, also return as soon as it is
+        satisfied, or when its time is over.
         """
         from ..http.fetch import AbortableRequest
 
-        deadline = self._intake.total.within(self._seconds)
+        deadline = self._intake.total.within(watch.seconds if watch else self._seconds)
         seconds = deadline.seconds or 0.0
         request = AbortableRequest(deadline)
         self._intake.await_answer()
         cancel_timer = timer.after(seconds, request.abort)
         headers = {**HTTP_HEADERS, **headers}
+        received = b""
         try:
             url = self._url.partition("?")[0].rstrip("/") + below if below else None
             send = self._fetcher.send
@@ -320,21 +346,31 @@ class Web:
                     text = self._fetcher.masked_bytes(received)  # the report may show it
                     answer = None
                     if content_type.startswith("application/json"):
-                        answer = self._answer(text, id)
+                        message = self._noted(text)
+                        answer = message if _answers(message, id) else None
                     return Reply(answer, response.status, response.headers, text)
                 events = EventReader(MAX_MESSAGE_BYTES)
                 found = None
-                # Without an id no event is awaited, and the stream may never end.
-                chunk = response.read() if id is not None else b""
-                while chunk and found is None:
+                is_over = id is None  # then no event is awaited, and the stream may never end
+                while not is_over:
+                    try:
+                        chunk = response.read()
+                    except McpError:
+                        if watch is None or not request.aborted.is_set():
+                            raise
+                        chunk = b""
                     self._intake.count(len(chunk))
+                    received += chunk if watch is not None else b""
                     for event in events.feed(chunk):
                         data = self._fetcher.masked_bytes(event.data.encode())
-                        found = found or self._answer(data, id)
-                    chunk = response.read() if found is None else b""
-                if found is None and request.aborted.is_set():
+                        message = self._noted(data)
+                        if found is None and _answers(message, id):
+                            found = message
+                        is_over = is_over or (watch is not None and watch.is_over(message))
+                    is_over = is_over or not chunk or found is not None
+                if found is None and watch is None and request.aborted.is_set():
                     raise self._intake.timeout_error(seconds)
-                return Reply(found, response.status, response.headers)
+                return Reply(found, response.status, response.headers, received)
         except McpError:
             if request.aborted.is_set():
                 raise self._intake.timeout_error(seconds) from None
@@ -342,18 +378,22 @@ class Web:
         finally:
             cancel_timer()
 
-    def _answer(self, data: bytes, id: Any) -> Any:
-        """Note a message. Return it if it is the response to the request with this id."""
+    def _noted(self, data: bytes) -> Any:
+        """Note a message, and return its JSON."""
         found = self._note(data) if data else None
         self._intake.count_message(len(data), found)
-        if not isinstance(found, dict) or "method" in found:
-            return None
-        is_answer = id is None or found.get("id", 0) is None or str(found.get("id")) == str(id)
-        return found if is_answer else None
+        return found
 
     def close(self) -> None:
         """Close the HTTP connections."""
         self._fetcher.close()
+
+
+def _answers(message: Any, id: Any) -> bool:
+    """Return whether a message is the response to the request with this id."""
+    if not isinstance(message, dict) or "method" in message:
+        return False
+    return id is None or message.get("id", 0) is None or str(message.get("id")) == str(id)
 
 
 # ------------------------------------------------------------ one server in one revision
@@ -380,6 +420,8 @@ class Probe:
         received: The decoded JSON of the messages received in the running check.
         endless: For each list without an end, the reason.
         connection: The open connection, or None.
+        others: Probes with the other tokens, for the rule "cache".
+        stream: The messages on a stream of events; None before it was opened.
     """
 
     def __init__(
@@ -401,6 +443,8 @@ class Probe:
         self._ids = 0
         self._lists: dict[str, list[Any]] = {}
         self.connection: Any = None
+        self.others: list[Probe] = []
+        self.stream: Any = None
 
     def note(self, data: bytes) -> Any:
         """Record a received message. Return its JSON, or None if it is not valid JSON."""
@@ -431,7 +475,7 @@ class Probe:
         reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
         if reply.status == 401:
             raise ConnectionFailed(
-                "the server requires a token: use --token, or sign in with 'minimcp login URL'"
+                "the server requires a token: use --token, or sign in with 'python3 -m minimcp login URL'"
             )
         self.opening = _result("initialize", reply)
         self.session = reply.headers.get("Mcp-Session-Id")
@@ -443,6 +487,8 @@ class Probe:
         self.connection = None
         if connection is not None:
             connection.close()
+        for each in self.others:
+            each.close()
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -477,6 +523,7 @@ class Probe:
         id: Any = None,
         headers: Mapping[str, Optional[str]] = {},
         envelope: Optional[Mapping[str, Any]] = None,
+        watch: Optional[Watch] = None,
     ) -> Reply:
         """Send a request and wait for its response.
 
@@ -486,6 +533,7 @@ class Probe:
             id: The id of the request; None generates one.
             headers: HTTP headers that replace the usual ones; None as a value removes one.
             envelope: The request metadata (``_meta``); None sends the usual one.
+            watch: How long to read notifications; None waits for the response.
 
         Raises:
             ConnectionLost, ConnectionFailed: The connection is lost.
@@ -503,16 +551,20 @@ class Probe:
             message["params"] = given
         all_headers = {**self.headers(method, given), **headers}
         sent = {name: value for name, value in all_headers.items() if value is not None}
-        return self.send(message, id, sent)
+        return self.send(message, id, sent, watch)
 
     def send(
-        self, message: Any, id: Any = None, headers: Optional[Mapping[str, str]] = None
+        self,
+        message: Any,
+        id: Any = None,
+        headers: Optional[Mapping[str, str]] = None,
+        watch: Optional[Watch] = None,
     ) -> Reply:
         """Send any value as JSON, or bytes unchanged. If an id is given, wait for the response."""
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         self.log.append(f"--> {_shortened(body)}")
         reply: Reply = self.connection.exchange(
-            body, id, self.headers() if headers is None else headers
+            body, id, self.headers() if headers is None else headers, watch=watch
         )
         if reply.status and reply.status != 200:
             self.log.append(f"<-- HTTP status {reply.status}")
@@ -560,34 +612,39 @@ class Probe:
         if capability not in self.capabilities:
             raise NotApplicable(f"the server does not declare {capability}")
         if method not in self._lists:
-            found: list[Any] = []
-            cursors: set[str] = set()
             reply = self.request(method)
             if method == TEMPLATES and reply.error.get("code") == METHOD_NOT_FOUND:
                 # Templates have no capability of their own.
                 raise NotApplicable("the server has resources, but no templates")
-            while True:
-                result = _result(method, reply)
-                entries = result.get(member)
-                if not isinstance(entries, list) or not all(
-                    isinstance(each, dict) for each in entries
-                ):
-                    raise Failed(f"{method}: {member} is not a list of objects")
-                found += entries
-                cursor = result.get("nextCursor")
-                if cursor is None and (self.is_stateless or "nextCursor" not in result):
-                    break
-                if not isinstance(cursor, str) or cursor in cursors:
-                    self.endless.append(
-                        f"{method}: nextCursor {cursor!r:.60} is not a string, or is repeated"
-                    )
-                    break
-                if len(cursors) == MAX_PAGES:
-                    raise Flooded(f"{method} has more than {MAX_PAGES} pages")
-                cursors.add(cursor)
-                reply = self.request(method, {"cursor": cursor})
-            self._lists[method] = found
+            self._lists[method] = self.pages(method, member, reply)
         return self._lists[method]
+
+    def pages(self, method: str, member: str, reply: Reply) -> list[Any]:
+        """Return the entries of a list whose first page is ``reply``.
+
+        Raises:
+            Failed: A page does not have a list of objects.
+        """
+        found: list[Any] = []
+        cursors: set[str] = set()
+        while True:
+            result = _result(method, reply)
+            entries = result.get(member)
+            if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+                raise Failed(f"{method}: {member} is not a list of objects")
+            found += entries
+            cursor = result.get("nextCursor")
+            if cursor is None and (self.is_stateless or "nextCursor" not in result):
+                return found
+            if not isinstance(cursor, str) or cursor in cursors:
+                self.endless.append(
+                    f"{method}: nextCursor {cursor!r:.60} is not a string, or is repeated"
+                )
+                return found
+            if len(cursors) == MAX_PAGES:
+                raise Flooded(f"{method} has more than {MAX_PAGES} pages")
+            cursors.add(cursor)
+            reply = self.request(method, {"cursor": cursor})
 
 
 TEMPLATES = "resources/templates/list"

@@ -100,7 +100,8 @@ def _serve_http(server: Any, options: Namespace, prog: str) -> int:
 
 
 def log_requests(server: Any) -> None:
-    """Print a line on stderr for each request that ends, and for each one that HTTP rejects."""
+    """Print a line on stderr for each request that ends, and for each request that is rejected at
+    the HTTP level."""
     config = server._config
     before = config.on_finished
     report = observer(_print_request, server._registry.has_method)

@@ -67,7 +67,7 @@ class FormPrompter:
             problem = "stdin is not a terminal"
             if missing:
                 problem += f", and there is no --answer {missing[0]}=..."
-        terminal.print_question(request)
+        print_stderr(terminal.question_of(request))
         if problem:
             print_stderr(f"declined: {one_line(problem)}")
             return Answer("decline")

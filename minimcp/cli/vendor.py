@@ -45,7 +45,7 @@ IMPORT_LEFT_OUT = (
     b"\nfrom . import left_out as _left_out  # reports the imports of missing modules\n"
 )
 
-LEFT_OUT_SOURCE = '''"""The modules that this copy of minimcp lacks. Their import says how to get them."""
+LEFT_OUT_SOURCE = '''"""The modules that this copy lacks. Their import says how to get them."""
 
 import sys
 

@@ -66,7 +66,7 @@ MAX_QUESTIONS = 1000
 # How often one call is sent again with answers. Without a limit, a server could ask forever.
 MAX_ROUNDS = 10
 
-# Pause before a call is sent again that the server deferred without a question. It doubles with
+# Pause before sending a call again that the server deferred without a question. It doubles with
 # each round.
 FIRST_PAUSE_SECONDS = 0.05
 MAX_PAUSE_SECONDS = 0.25
@@ -392,12 +392,17 @@ class Call:
             with changed:
                 changed.notify_all()
 
+        forget: Callable[[], object] = int
         try:
+            if self.cancel is not None:
+                # On the thread that cancels, so that it finds no question open afterwards.
+                forget = self.cancel.on_cancel(given_up.cancel)
             for key, answer in questions.items():
                 self._host.pool.submit(partial(run, key, answer))
             is_done = lambda: bool(errors) or len(answers) == len(questions)  # noqa: E731
             wait_until(is_done, changed, NEVER, self.cancel, self.session)
         finally:
+            forget()
             given_up.cancel()
         if errors:
             raise errors[0]

@@ -947,9 +947,9 @@ class Client:
             name: The event type.
             arguments: The arguments of the subscription; None means no arguments.
             cursor: The position to begin after. None begins now: the batch has only a cursor.
-            max_age: Seconds; older events are left out. None leaves out none.
-            max_events: Maximum number of events; None means all, from at most 1,000 pages.
-                ``batch.more`` says whether some are left.
+            max_age: Maximum age of events in seconds; older ones are left out. None means no limit.
+            max_events: Maximum number of events; None means all, from at most 1,000 pages with
+                about 16 MB. ``batch.more`` says whether some are left.
 
         Raises:
             CapabilityNotSupported: The server does not declare events.
@@ -1278,17 +1278,17 @@ class Client:
     def close(self) -> None:
         """End the connection. Idempotent and thread-safe.
 
-        Pending calls raise `ConnectionLost`, and the server is notified of it if it accepts the
-        notification at once. A server process receives the end of its stdin and has 2 s to exit.
-        Then it receives SIGTERM, and 2 s later SIGKILL, together with all processes that it
-        started. A server with a URL has 2 s to accept the end of the session. Blocks for about 4 s
-        at most.
+        Pending calls raise `ConnectionLost`. The server is notified that they are cancelled, if it
+        accepts the notification at once. A server process receives the end of its stdin and has 2 s
+        to exit. Then it receives SIGTERM, and 2 s later SIGKILL, together with all processes that
+        it started. A server with a URL has 2 s to accept the end of the session. Blocks for about 4
+        s at most.
         """
         session = self._sessions.newest
         if self._send_shutdown and session.cause is None and session.era.revision.handshake:
             try:
                 session.request(PARAPHRASE_SHUTDOWN, {}, Deadline(SHUTDOWN_SECONDS))
-            except McpError as error:  # the connection is closed even if this is unknown to it
+            except McpError as error:  # closed even if the server does not know this method
                 log.debug("%s: shutdown: %s", session.name, error)
         self._sessions.close()
         self._host.close()

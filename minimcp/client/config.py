@@ -54,6 +54,9 @@ SECONDS = {
 """Members with a duration, and their unit in seconds. Gemini CLI and Claude Code use the first,
 Codex the others."""
 
+MAX_FILE_CHARACTERS = 1024 * 1024
+"""Maximum size of a file that an entry names, for variables or for the value of a member."""
+
 MIN_TIMEOUT_MILLISECONDS = 1000
 """A shorter ``timeout`` is rejected, because other hosts expect seconds there."""
 
@@ -75,7 +78,7 @@ are), and what a host displays."""
 UNSUPPORTED = {
     **dict.fromkeys(
         ("oauth", "auth", "authProviderType", "oauth_resource", "scopes"),
-        "sign in with minimcp login URL, or pass auth=SignIn(...)",
+        "sign in with python3 -m minimcp login URL, or pass auth=SignIn(...)",
     ),
     **dict.fromkeys(("targetAudience", "targetServiceAccount"), "write the token into headers"),
     "headersHelper": "write the headers into headers",
@@ -117,7 +120,7 @@ MISSPELLED = {
     "environment": "env",
     "uri": "url",
 }
-"""Common mistakes in the names of members that are not similar to the correct name."""
+"""Member names that users often write by mistake, and that are not similar to the correct name."""
 
 EDITOR_VARIABLES = frozenset({
     "file", "fileBasename", "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename",
@@ -130,12 +133,14 @@ EDITOR_VARIABLES = frozenset({
 
 PLUGIN_ROOT = "CLAUDE_PLUGIN_ROOT"
 
-_STRING = r'("(?:[^"\\]|\\.)*")'
-_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/", re.S)
+# A string or comment without an end reaches the end of the text. Otherwise, the search for its end
+# would be repeated from every later quote, which takes minutes for a small file.
+_STRING = r'("(?:[^"\\]|\\.)*"?)'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?\*/|(/\*.*)", re.S)
 _LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.S)
 _VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-((?:(?!\$\{)[^}])*))?\}|\$\{[^}]*\}?")
 _BARE = re.compile(r"\$([A-Za-z_]\w*)")
-_ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=\s*(.*?)\s*")
+_ENV_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_][\w.-]*)\s*=(.*)")
 _QUOTED = re.compile(r"""(["'])(.*)\1\s*(?:#.*)?""")
 
 
@@ -238,11 +243,11 @@ def read_servers(config: Config) -> Servers:
     A local entry has ``command`` and optionally ``args``, ``cwd`` (relative to the file's folder;
     default: the current directory) and ``env`` (added to ``envFile`` and the environment of this
     process). A remote entry has ``url``, ``httpUrl`` or ``serverUrl`` and optionally ``headers``,
-    ``cacert`` (a CA bundle, relative to the file's folder) and ``proxy`` (a URL). ``type`` may name the kind. ``disabled`` and ``enabled`` exclude the server.
-    ``tool_timeout_sec`` and ``timeout`` (milliseconds) limit a call, and ``startup_timeout_sec``
-    the start. The members in `ALLOWING` and `DENYING` select the offered tools. null counts as
-    absent. Members about confirmations and display (`OF_HOSTS`) have no effect; every other member
-    is rejected by name.
+    ``cacert`` (a CA bundle, relative to the file's folder) and ``proxy`` (a URL). ``type`` may name
+    the kind. ``disabled`` and ``enabled`` exclude the server. ``tool_timeout_sec`` and ``timeout``
+    (milliseconds) limit a call, and ``startup_timeout_sec`` the start. The members in `ALLOWING`
+    and `DENYING` select the offered tools. null counts as absent. Members about confirmations and
+    display (`OF_HOSTS`) have no effect; every other member is rejected by name.
 
     In all strings, ``${NAME}`` or ``${env:NAME}`` is an environment variable, and ``${NAME:-text}``
     has a default. ``${workspaceFolder}`` is the file's folder, or its parent for ``.vscode`` and
@@ -365,7 +370,7 @@ def strict_json(text: str) -> str:
 
 def _kept(found: re.Match[str]) -> str:
     """Return a string unchanged, and blanks for a comment or comma, so that lines stay the same."""
-    return found[1] or re.sub(r"[^\n]", " ", found[0])
+    return found[0] if found.lastindex else re.sub(r"[^\n]", " ", found[0])
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -483,8 +488,7 @@ class _Reader:
             return {}
         path = os.path.join(self._folder, os.path.expanduser(self._required("envFile", entry)))
         try:
-            with open(path, encoding="utf-8-sig") as file:
-                lines = file.read().splitlines()
+            lines = _text_of(path).splitlines()
         except (OSError, ValueError) as error:
             raise ValueError(f"envFile: {path} cannot be read: {error}") from None
         found = {}
@@ -494,7 +498,7 @@ class _Reader:
             parts = _ENV_LINE.fullmatch(line)
             if parts is None:
                 raise ValueError(f"envFile: {path}: line {number} must be NAME=value")
-            found[parts[1]] = _unquoted(parts[2])
+            found[parts[1]] = _unquoted(parts[2].strip())
         return found
 
     # ------------------------------------------------------------ variables
@@ -560,8 +564,7 @@ class _Reader:
         """Return the content of a file without its final line end."""
         whole = os.path.join(self._folder, os.path.expanduser(path))
         try:
-            with open(whole, encoding="utf-8-sig") as file:
-                text = file.read()
+            text = _text_of(whole)
         except (OSError, ValueError) as error:
             raise ValueError(f"{member}: ${{file:{path}}} cannot be read: {error}") from None
         self._sources.setdefault(member, f"the file {whole}")
@@ -578,6 +581,23 @@ class _Reader:
         if os.path.basename(self._folder) in HOST_FOLDERS:
             return os.path.dirname(self._folder)
         return self._folder
+
+
+def _text_of(path: str) -> str:
+    """Return the content of a file that an entry names.
+
+    The author of the config may be a stranger, so a device or a pipe is not opened.
+
+    Raises:
+        OSError, ValueError: It cannot be read.
+    """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ValueError("it is not a regular file")
+    with open(path, encoding="utf-8-sig") as file:
+        text = file.read(MAX_FILE_CHARACTERS + 1)
+    if len(text) > MAX_FILE_CHARACTERS:
+        raise ValueError(f"it has more than {MAX_FILE_CHARACTERS} characters")
+    return text
 
 
 def _refuse_disabled(entry: Mapping[str, Any]) -> None:

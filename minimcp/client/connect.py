@@ -217,7 +217,7 @@ def connect(
             `EnterpriseManaged` or `WorkloadIdentity`. None uses the token of ``minimcp login URL``.
         cancel: A `CancelToken` with which another thread can stop connecting.
         trace: A text file, or a callable that takes ("-->" or "<--", message).
-        limits: `Limits` on what the server may cost.
+        limits: `Limits` on the resources that the server may use.
 
     Raises:
         ConnectionFailed: The server did not start, exited or refused; the message shows how.
@@ -421,7 +421,7 @@ class ConnectOptions(NamedTuple):
             if lost.exit_code == 0:
                 hint = (
                     "a server runs until its stdin ends: does this program call server.run()? "
-                    "For a file that does not, the target is 'minimcp run FILE' in quotes"
+                    "For a file that does not, the target is 'python3 -m minimcp run FILE' in quotes"
                 )
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"

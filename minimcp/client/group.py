@@ -456,8 +456,8 @@ def connect_all(
 ) -> Group:
     """Open all servers of a config at the same time and return a `Group`, a context manager.
 
-    After an exception, nothing stays open. What is wrong with one server, such as a misspelled
-    member of its entry, is not raised, but is in ``errors`` of the group.
+    After an exception, nothing stays open. A problem with one server, such as a misspelled member
+    of its entry, is not raised. ``errors`` of the group has it.
 
     Args:
         config: A host's file, such as "mcp.json", its content, or a mapping of names to targets.

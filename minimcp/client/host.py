@@ -71,7 +71,7 @@ class Host:
         sampling: Parts of sampling that `sample` supports: "tools", "context".
         elicitation: Parts of elicitation that `elicit` supports: "form", "url".
         extensions: `Extension` objects, or settings to declare by identifier; None declares none.
-        limits: Limits on what the server may cost; None means the defaults.
+        limits: Limits on the resources that the server may use; None means the defaults.
         cache: Whether to cache results that the server permits to be cached.
         connection: The server's name in the config, or None.
 
@@ -197,7 +197,7 @@ class Host:
         return self.cache
 
     def changed(self, kind: str, uri: Optional[str] = None) -> None:
-        """Drop the cached results that a change makes stale. Arguments are those of
+        """Drop the cached results that a change makes stale. The arguments are those of
         `Cache.changed`."""
         if self.cache is not None:
             self.cache.changed(kind, uri)

@@ -9,9 +9,11 @@ from __future__ import annotations
 import os
 from functools import partial
 from time import thread_time
-from typing import Any, Callable, Iterable, Mapping
+from typing import Any, Callable, Iterable, Mapping, Sequence
 
 from .. import schema, types
+from ..engine.calls import PendingCall
+from ..engine.cancel import CancelToken
 from ..log import logger
 from ..protocol.messages import Json
 from ..protocol.urls import parse_web_url
@@ -52,6 +54,30 @@ def read_question(
     if method == "elicitation/create":
         return _read_elicit(params, parts)
     return None, _write_roots
+
+
+def cancel_with(calls: Sequence[PendingCall], token: CancelToken) -> Callable[[], None]:
+    """Cancel a token as soon as this side has given up these calls, unless the peer answered all.
+
+    Return a function that undoes this.
+    """
+
+    # `setdefault` is atomic, so two threads share one token.
+    tokens = [vars(call).setdefault("given_up", CancelToken()) for call in calls]
+
+    def look() -> None:
+        if all(
+            call.outcome is not None or given_up.cancelled for call, given_up in zip(calls, tokens)
+        ):
+            token.cancel("the call has ended")
+
+    undo = [given_up.on_cancel(look) for given_up in tokens]
+
+    def forget() -> None:
+        for each in undo:
+            each()
+
+    return forget
 
 
 def as_roots(roots: Any) -> list[Root]:

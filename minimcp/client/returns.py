@@ -19,7 +19,8 @@ from ..types import CallToolResult
 
 @lru_cache(maxsize=128)
 def _kind(returns: Any, text: str) -> Kind:
-    """Return the kind of a type. `text` tells unions apart whose members have another order."""
+    """Return the kind of a type. `text` distinguishes unions whose members have a different
+    order."""
     return kind_of(returns)
 
 

@@ -56,6 +56,9 @@ log = logger("minimcp.client")
 # Maximum memory of a notification of a change, in bytes. Larger ones are dropped.
 MAX_CHANGE_BYTES = 8 * 1024
 
+# The member of a question's `_meta` that names the task of the server that asks.
+RELATED_TASK = "io.modelcontextprotocol/related-task"
+
 # How often a request is retried because the server was busy, and the minimum pause before that.
 # The call's deadline limits all retries together.
 MAX_BUSY_TRIES = 10
@@ -372,7 +375,8 @@ class ClientSession(ConnectionRole):
         Raises:
             ConnectionLost: The connection has ended.
             ValueError, TypeError: The params cannot be encoded as JSON.
-            RuntimeError: The system cannot start a thread. As after the others, nothing stays open.
+            RuntimeError: The system cannot start a thread. As with the other exceptions, nothing
+                stays open.
         """
         ids: list[Id] = []
 
@@ -444,10 +448,19 @@ class ClientSession(ConnectionRole):
     def _serve(self, request: IncomingRequest) -> Result:
         """Answer a question, and pause the deadline of its call until then.
 
-        If the call is unknown, the deadlines of all calls are paused.
+        If the call is unknown, the deadlines of all calls are paused. When the program gives up
+        the call, or over stdio all calls that were pending, the answer is no longer needed. The
+        question of a task outlives its call.
         """
-        resume = self.calls.pause_all(*getattr(request.sink, "asked_by", ()))
+        known = getattr(request.sink, "asked_by", None)
+        resume = self.calls.pause_all(*(known or ()))
         request.on_cancel(resume)
+        meta = request.request.params.get("_meta")
+        forget: Callable[[], object] = int
+        if not (isinstance(meta, dict) and RELATED_TASK in meta):
+            from .questions import cancel_with
+
+            forget = cancel_with(self.calls.pending() if known is None else known, request.token)
         try:
             return self.host.serve(request)
         except InternalError as error:
@@ -457,6 +470,7 @@ class ClientSession(ConnectionRole):
                 self.calls.end(asking[0], error.__cause__)
             raise
         finally:
+            forget()
             resume()
 
     def notified(self, notification: Notification) -> None:

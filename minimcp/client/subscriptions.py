@@ -62,8 +62,8 @@ UNSUBSCRIBE_SECONDS = 2.0
 """How long a server may take to accept that the subscriptions of a stream end."""
 
 ENDING_SECONDS = 2.0
-"""After the connection has ended, how long to wait for the thread of a stream to report how the
-stream ended before."""
+"""How long to wait, after the connection has ended, for the thread of a stream to report how the
+stream ended."""
 
 CLOSED = ConnectionLost("the stream is closed")
 """The ending of a stream that the program closed."""
@@ -457,7 +457,7 @@ class ClientSubscriptions:
     # ------------------------------------------------------------ the background stream
 
     def change(self, uri: str, wanted: bool, deadline: Deadline, cancel: Cancel = None) -> None:
-        """Subscribe to a resource or cancel that. Arguments and exceptions are those of
+        """Subscribe to a resource, or unsubscribe from it. Arguments and exceptions are those of
         `Client.subscribe`."""
         session = self.session
         key = normalize_uri(uri)

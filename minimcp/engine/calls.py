@@ -26,6 +26,7 @@ from ..protocol.messages import (
     readable_ids,
 )
 from ..text import one_line
+from .cancel import CancelToken
 from .limits import BoundedQueue
 from .pool import waiting
 from .timer import NEVER, Deadline
@@ -42,8 +43,8 @@ MIN_WAIT_SECONDS = 0.001
 
 # Maximum number of progress notifications that are queued for a slow callback, and their maximum
 # size as they were received, in bytes (their memory is at most 64 times as large; measuring it
-# takes as long as decoding them). Above this, the oldest are dropped, because the newest report says the
-# most. A fast callback may also fall behind, if another thread keeps the interpreter busy.
+# takes as long as decoding them). Above this, the oldest are dropped, because the newest
+# report says the most. A fast callback may also fall behind, if another thread keeps the interpreter busy.
 MAX_PROGRESS = 10_000
 PROGRESS_BYTES = 1024 * 1024
 
@@ -85,6 +86,8 @@ class PendingCall:
     stays_open = False
     # How often the deadline was paused.
     pauses = 0
+    # Cancelled when this side gives the call up; None if nothing depends on that.
+    given_up: Optional[CancelToken] = None
 
     def __init__(
         self,
@@ -114,6 +117,11 @@ class PendingCall:
         """Set the outcome. Only the thread that removed the call from the table may call this."""
         self.outcome = outcome
         self.queue.put(self)
+
+    def give_up(self) -> None:
+        """End what depends on the call, before its caller gets an exception."""
+        if self.given_up is not None:
+            self.given_up.cancel()
 
 
 class Calls:
@@ -393,6 +401,7 @@ class Calls:
             notify: Whether to send a cancellation to the peer.
         """
         call.on_item = None
+        call.give_up()
         if not self.settle(call.id, outcome):
             return False
         if notify and call.sent and not self._causes and call.method not in NEVER_CANCELLED:
@@ -412,6 +421,8 @@ class Calls:
         Return the lines that cancel the calls.
         """
         self._causes.append(cause)
+        for call in self.pending():
+            call.give_up()
         ended = [call for call in self.pending() if self.settle(call.id, self._causes[0])]
         return b"".join(
             [_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED]

@@ -488,12 +488,12 @@ class Connection(Sink, Pinged):
                         if self._trace is not None:
                             self._trace("<--", frame)
                         message = decode(frame, max_depth=self.limits.depth)
-                        if isinstance(message, list):
+                        if type(message) is Request:
+                            dispatch(message, self, len(frame), self._admitted.append, headers)
+                        elif isinstance(message, list):
                             self._array(message, frame)
                         elif isinstance(message, InvalidMessage):
                             self._invalid(message, frame)
-                        elif isinstance(message, Request):
-                            dispatch(message, self, len(frame), self._admitted.append, headers)
                         else:
                             self._dispatcher.receive(message, len(frame))
                 if self._admitted:

@@ -271,11 +271,12 @@ class IncomingRequest:
         self.batch = batch
         self.answering: Optional[IncomingRequest] = self
         meta = request.params.get("_meta")
-        token = meta.get("progressToken") if type(meta) is dict else None
         self.progress_token: Optional[Id] = None
-        if type(token) is int or type(token) is str:
-            self.progress_token = token
-            self._progress_lock = threading.RLock()
+        if type(meta) is dict:
+            token = meta.get("progressToken")
+            if type(token) is int or type(token) is str:
+                self.progress_token = token
+                self._progress_lock = threading.RLock()
         per_second = None if server is None else server.limits.notification_rate
         if per_second is not None:
             from .rates import NotificationRate, Rate  # loaded late: few servers have this limit
@@ -403,11 +404,11 @@ class IncomingRequest:
             False if the request has already been answered or cancelled.
         """
         try:
-            if isinstance(result, BaseException):
-                raise result
             id = self.request.id
             if type(result) is str:
                 line = encode_result(id, result)
+            elif isinstance(result, BaseException):
+                raise result
             else:
                 line = encode(Response(id, result))
         except BaseException as error:

@@ -144,10 +144,15 @@ class Pool:
             if not self._wake_thread(job):
                 self._without_thread.append(job)
 
-    def run(self, job: Job) -> None:
+    def run(self, job: Job, counter: Any = None) -> None:
         """Run a job on the calling thread, after the jobs that are already in the queue.
 
         Blocks until the limit allows another job.
+
+        Args:
+            job: The job.
+            counter: Its `count_running` is called for a wait inside `waiting`; None means this
+                pool.
         """
         with self._lock:
             # If jobs are queued but no thread is on its way to them, the system could not start
@@ -170,7 +175,7 @@ class Pool:
                         self.count_running(-1)
                 raise
         outer = this_thread.pool
-        this_thread.pool = self
+        this_thread.pool = counter or self
         try:
             job()
         finally:
@@ -235,16 +240,19 @@ class Pool:
                 with self._lock:
                     self._thread_is_coming = False
                     job = self._next(inbox, finished=False)
+            if is_counted:
+                this_thread.pool = self
             with exit_gate:  # a handler may print
                 while job is not None:
-                    this_thread.pool = self if is_counted else None
                     try:
                         job()
                     except BaseException as error:  # jobs handle their exceptions: this is a bug
                         log.error("%s: %s", threading.current_thread().name, error, exc_info=error)
                     job = None  # an idle thread must not keep a job's objects alive
                     job = self._next(inbox, finished=is_counted)
-                    is_counted = True
+                    if not is_counted:
+                        is_counted = True
+                        this_thread.pool = self
                     if exit_gate.closed:
                         exit_gate.stop_if_closed()
             this_thread.pool = None

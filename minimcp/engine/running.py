@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Optional, Protocol, Union
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Optional, Protocol, Union
 
 from ..errors import InternalError, InvalidRequest, RpcError
 from ..log import logger
@@ -86,27 +86,19 @@ QUEUED_BYTES = frozenset({QUEUED, ENDED})
 HELD_BYTES = QUEUED_BYTES | OCCUPYING
 
 
-class Step(NamedTuple):
-    """The effects of a transition.
-
-    Args:
-        state: The next state.
-        slots: The change of the free slots of `Limits.requests`: -1, 0 or 1.
-        returns_bytes: Whether the bytes of the request no longer count.
-        frees_id: Whether no response is due in the next state. The peer may use the id again.
-    """
-
-    state: str
-    slots: int
-    returns_bytes: bool
-    frees_id: bool
+# The effects of a transition, as a tuple, which is faster than a `NamedTuple`:
+# 1. the next state
+# 2. the change of the free slots of `Limits.requests`: -1, 0 or 1
+# 3. whether the bytes of the request no longer count
+# 4. whether no response is due in the next state, so that the peer may use the id again
+Step = tuple[str, int, bool, bool]
 
 
 def steps(counted: frozenset[str]) -> Mapping[str, Mapping[str, Step]]:
     """Return the steps by state and event, given the states in which bytes count."""
     return {
         state: {
-            event: Step(
+            event: (
                 after,
                 (state in OCCUPYING) - (after in OCCUPYING),
                 state in counted and after not in counted,
@@ -271,9 +263,10 @@ class RunningRequests:
             step = self._steps[request.state].get(event)
             if step is None:
                 return False
+            state, slots, returns_bytes, frees_id = step
             # 1. Take or return one of the slots of `Limits.requests`.
-            if step.slots and self._cap is not None:
-                if step.slots > 0:
+            if slots and self._cap is not None:
+                if slots > 0:
                     self._cap.append(None)
                 else:
                     try:
@@ -282,16 +275,16 @@ class RunningRequests:
                         limit = self._limits.requests
                         raise InternalError(f"{limit} requests are already running") from None
             # 2. Return the bytes of `Limits.backlog_bytes`.
-            if step.returns_bytes:
+            if returns_bytes:
                 self._bytes -= request.size
             # 3. Change the state.
-            request.state = step.state
+            request.state = state
             # 4. Free the id as soon as no response is due. From then on, the request has no key, or
             # itself as the key: another request with this id may be in the table.
-            if step.frees_id and request.key is not None:
+            if frees_id and request.key is not None:
                 del self._table[request.key]
                 request.key = None  # if the key was the request, this ends a reference cycle
-                if step.state == FINISHING:
+                if state == FINISHING:
                     request.key = request
                     self._table[request] = request
             if self._waiting and not self._table:

@@ -176,18 +176,16 @@ class ClientPool:
 
     def run(self, job: Job) -> None:
         """Run a job on the calling thread; see `Pool.run`. Blocks until the job may start."""
-        turn = threading.Event()
-        self._shares.take_turn(self, turn.set)
+        self._shares.wait_for_turn(self)
         try:
-            turn.wait()
-            self._pool.run(partial(self._run, job))
+            self._pool.run(job, self)
         finally:
-            self._shares.end_turn(self, turn.set)
+            self._shares.count_turns(self, -1)
 
     def submit(self, *jobs: Job) -> None:
         """Run jobs on threads of the pool; see `Pool.submit`."""
         for job in jobs:
-            self._shares.take_turn(self, partial(self._pool.submit, partial(self._run_last, job)))
+            self._shares.take_turn(self, partial(self._pool.submit, partial(self._run, job)))
 
     def count_running(self, change: int) -> None:
         """Add `change` to the number of the client's running jobs; see `Pool.count_running`."""
@@ -195,15 +193,9 @@ class ClientPool:
         self._shares.count_turns(self, change)
 
     def _run(self, job: Job) -> None:
-        this_thread.pool = self  # for `waiting`
+        this_thread.pool = self  # for `waiting`; the thread sets it again for its next job
         try:
             job()
-        finally:
-            this_thread.pool = self._pool
-
-    def _run_last(self, job: Job) -> None:
-        try:
-            self._run(job)
         finally:
             self._shares.count_turns(self, -1)
 
@@ -289,7 +281,9 @@ class Shares:
             with self._lock:
                 full = self._full(place, most, names)
                 if full is None:
-                    self._remove(place, names)
+                    if place.names:
+                        self._remove(place, names)
+                    place.names = names
                     for name in names:
                         self._places.setdefault((place.kind, name), {})[place] = None
                     return
@@ -375,13 +369,24 @@ class Shares:
             self._add_turns(client, 1)
         start()
 
-    def end_turn(self, client: ClientPool, start: Callable[[], object]) -> None:
-        """Stop counting a job, or remove it if it is still waiting."""
+    def wait_for_turn(self, client: ClientPool) -> None:
+        """Count a job of this thread. Blocks until other jobs of the client have ended."""
         with self._lock:
-            if (client, start) in self._waiting:
-                self._waiting.remove((client, start))
+            if self._has_turn(client):
+                self._add_turns(client, 1)
                 return
-        self.count_turns(client, -1)
+            turn = threading.Event()
+            self._waiting.append((client, turn.set))
+        try:
+            turn.wait()
+        except BaseException:  # KeyboardInterrupt: give the turn back
+            with self._lock:
+                is_waiting = (client, turn.set) in self._waiting
+                if is_waiting:
+                    self._waiting.remove((client, turn.set))
+            if not is_waiting:
+                self.count_turns(client, -1)
+            raise
 
     def count_turns(self, client: ClientPool, change: int) -> None:
         """Add 1 or -1 to the number of running jobs, and start jobs that may start now.
@@ -405,7 +410,7 @@ class Shares:
 
     def _has_turn(self, client: ClientPool) -> bool:
         """Return whether one more job of a client may start. The caller holds the lock."""
-        return all(self._turns.get(key, 0) < most for key, most in client.counters)
+        return not [key for key, most in client.counters if self._turns.get(key, 0) >= most]
 
     def _add_turns(self, client: ClientPool, change: int) -> None:
         for key, _ in client.counters:

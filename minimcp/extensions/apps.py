@@ -1,7 +1,7 @@
 """`Apps`: HTML pages that a host shows in the conversation, next to the results of tools.
 
-A page is a resource with a ``ui://`` URI. It talks to the host by JSON-RPC between windows. The
-script apps.js does that; it replaces ``<script src="minimcp-app.js"></script>`` in a page.
+A page is a resource with a ``ui://`` URI. It exchanges JSON-RPC messages with the host's window.
+The script apps.js does that; it replaces ``<script src="minimcp-app.js"></script>`` in a page.
 
 https://github.com/modelcontextprotocol/ext-apps/blob/main/specification/2026-01-26/apps.mdx
 """
@@ -44,7 +44,8 @@ def script() -> str:
 
 
 class App(Readable):
-    """A resource that is a page: the script is inserted, and the page's needs are listed.
+    """A resource that is a page. The script is inserted into it, and its ``_meta`` lists what the
+    page needs.
 
     Raises:
         TypeError: The function cannot be a page, or an option has another type.
@@ -110,7 +111,7 @@ class Apps(Extension):
     }
 
     def install(self, server: Any) -> None:
-        """Become a part of a server, see `Extension.install`. Pages are resources."""
+        """Join a server; see `Extension.install`. Pages are resources."""
         super().install(server)
         self._config.feature("resources")
 

@@ -149,7 +149,7 @@ class ServerCard:
         description: One sentence about the server.
         title: A name for people; None if there is none.
         website_url: A page about the server; None if there is none.
-        repository: Where its source is; None if that is not said.
+        repository: The location of its source; None if the card does not name it.
         icons: Icons as mappings; None if there are none.
         remotes: Where it is: mappings with "type", "url", "headers", "variables" and
             "supportedProtocolVersions".
@@ -205,7 +205,7 @@ class ServerCard:
         return HttpServer(url, headers=given)
 
     def __repr__(self) -> str:
-        return f"<ServerCard {self.name} {self.version}>"
+        return f"<ServerCard {self.name} {one_line(self.version)}>"
 
 
 class _Template:
@@ -252,11 +252,11 @@ class _Template:
             f"{name!r:.60} ({one_line(about.get('description', 'a variable of the card'), 100)})"
         )
         if value is None:
-            raise ValueError(f"a value for {label} is missing: write it into variables=")
+            raise ValueError(f"a value for {label} is missing: add it to variables=")
         pattern = _FORMATS.get(about.get("format", ""), ".*")
         is_text = isinstance(value, str) and value.isprintable() and re.fullmatch(pattern, value)
         if not is_text or value not in about.get("choices", [value]):
-            raise ValueError(f"the value for {label} is not accepted by the card")
+            raise ValueError(f"the card does not accept the value for {label}")
         return str(value)
 
 
@@ -273,10 +273,10 @@ class Card:
         name: A reverse-DNS name with a slash: "com.example/tickets".
         url: The public URL of the endpoint. It may have variables: "https://{region}.example.com".
             None uses ``Bearer(resource=)``.
-        repository: Where the source is: a mapping with "url" and "source"; None does not say.
-        headers: Headers that clients need, as mappings of the specification: ``{"name": "X-Key",
-            "isRequired": True, "isSecret": True}``.
-        variables: The variables of the URL, by name, as such mappings without names.
+        repository: Where the source is: a mapping with "url" and "source"; None leaves it out.
+        headers: Headers that clients need, as mappings in the form of the specification: ``{"name":
+            "X-Key", "isRequired": True, "isSecret": True}``.
+        variables: The variables of the URL, by name: the same kind of mappings, without names.
         catalog: Whether to serve ``/.well-known/ai-catalog.json``, too.
         max_age: Seconds for which clients may cache the documents.
 
@@ -494,19 +494,21 @@ def read_catalog(
         if not isinstance(each, dict) or each.get("type") != CARD_TYPE:
             continue
         if isinstance(each.get("url"), str) == isinstance(each.get("data"), dict):
-            log.warning("%s: an entry without either url or data is left out", url)
+            log.warning("%s: an entry was left out, because it has neither url nor data", url)
             continue
         cards.append(CatalogEntry(each, reader))
     return cards
 
 
-# The documents that were read, by URL: when each becomes stale, its ETag and its bytes.
-kept: dict[str, tuple[float, str, bytes]] = {}
+# The documents that were read, by URL and by how certificates were verified: when each becomes
+# stale, its ETag and its bytes.
+kept: dict[tuple[str, str], tuple[float, str, bytes]] = {}
 _keeping = threading.Lock()
 
 
 class _Reader:
-    """Reads documents. An address that the first document was not on must be public, or as near."""
+    """Reads documents. All connections after the first must lead to public addresses, or to
+    addresses no closer to this machine than the first one."""
 
     def __init__(self, timeout: Optional[float], verify: Any, proxies: Any) -> None:
         self._timeout = timeout
@@ -521,8 +523,9 @@ class _Reader:
         """Return the JSON object at a URL. See `read_card` for the exceptions."""
         from ..auth.discovery import json_object
 
+        key = (url, str(self._verify))
         with _keeping:
-            stale_at, tag, body = kept.get(url, (0.0, "", b""))
+            stale_at, tag, body = kept.get(key, (0.0, "", b""))
         if not body or time.monotonic() >= stale_at:
             status, headers, answer = self._fetch(url, kind, tag)
             if status != 304 or not body:
@@ -530,10 +533,10 @@ class _Reader:
             control = headers.get("Cache-Control", "")
             found = re.search(r"max-age=([0-9]{1,9})", control)
             with _keeping:
-                kept.pop(url, None)
+                kept.pop(key, None)
                 if found is not None and "no-store" not in control:
                     stale_at = time.monotonic() + int(found[1])
-                    kept[url] = (stale_at, headers.get("ETag", ""), body)
+                    kept[key] = (stale_at, headers.get("ETag", ""), body)
                 while len(kept) > MAX_KEPT:
                     del kept[next(iter(kept))]
         document = json_object(body)

@@ -1,4 +1,4 @@
-"""Events at a client: the list of types, one poll, and `Occurrences`, which is an endless iterator.
+"""Events in a client: the list of types, one poll, and `Occurrences`, which is an endless iterator.
 
 A stream is reopened from the last cursor when it ends, breaks or falls silent, so the program only
 notices a gap if the server reports one.
@@ -52,12 +52,14 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.client")
 
-# Seconds between two polls if the server does not choose, and the minimum.
+# Seconds between two polls if the server does not choose, the minimum and the maximum.
 POLL_SECONDS = 5.0
 MIN_POLL_SECONDS = 1.0
+MAX_POLL_SECONDS = 86400.0
 
-# A stream may be silent for a little more than twice the longest pause before a heartbeat. That is
-# this many seconds at most, and until the first heartbeat; at least, it is `MIN_SILENT_SECONDS`.
+# A stream may be silent for a little more than twice the longest pause before a heartbeat, but at
+# least for `MIN_SILENT_SECONDS` and at most for `SILENT_SECONDS`. Before the first heartbeat, it is
+# `SILENT_SECONDS`.
 SILENT_SECONDS = 60.0
 MIN_SILENT_SECONDS = 2.0
 
@@ -67,8 +69,8 @@ FIRST_PAUSE_SECONDS = 0.5
 MAX_PAUSE_SECONDS = 30.0
 STEADY_SECONDS = 30.0
 
-# Maximum number of events that wait for the program, and of bytes in them. Above it, the stream is
-# closed, and reopened when the program has taken them.
+# Maximum number of messages that wait for the program, and of bytes in them. Above it, the stream
+# is closed, and reopened when the program has taken them. A poll ends at as many bytes.
 MAX_WAITING = 1000
 MAX_WAITING_BYTES = 16 * 1024 * 1024
 
@@ -118,12 +120,13 @@ def params_of(
 
 
 def poll(call: Call, params: Mapping[str, Json], max_events: Optional[int]) -> EventBatch[Any]:
-    """Send polls until no events are left, or `max_events` have arrived.
+    """Send polls until no events are left, or until `max_events` or many bytes have arrived.
 
     Raises:
         ProtocolViolation: The server says that events are left, but does not advance the cursor.
     """
     batch: EventBatch[Any] = EventBatch([], text_or_none(params.get("cursor")))
+    size = 0
     for _ in range(MAX_PAGES):
         sent = {**params, "cursor": batch.cursor}
         if max_events is not None:
@@ -135,7 +138,9 @@ def poll(call: Call, params: Mapping[str, Json], max_events: Optional[int]) -> E
                 raise
             return batch
         _add_page(call, batch, result)
-        if not batch.more or (max_events is not None and len(batch) >= max_events):
+        size += size_of(result)
+        is_full = size > MAX_WAITING_BYTES or (max_events is not None and len(batch) >= max_events)
+        if is_full or not batch.more:
             return batch
         if batch.cursor in (None, sent["cursor"]):
             raise ProtocolViolation("a poll with hasMore must advance the cursor", result)
@@ -159,7 +164,9 @@ def _add_page(call: Call, batch: EventBatch[Any], result: Mapping[str, Json]) ->
     batch.truncated = batch.truncated or result.get("truncated") is True
     pause = result.get("nextPollMs")
     is_number = isinstance(pause, (int, float)) and not isinstance(pause, bool)
-    batch.next_poll = pause / 1000 if is_number else POLL_SECONDS  # type: ignore[operator]
+    batch.next_poll = POLL_SECONDS
+    if is_number:
+        batch.next_poll = min(pause, MAX_POLL_SECONDS * 1000) / 1000  # type: ignore[operator,type-var]
 
 
 class Occurrences:
@@ -270,9 +277,12 @@ class Occurrences:
     # ------------------------------------------------------------ taking
 
     def _take_waiting(self, *, events: bool = True) -> Optional[Occurrence]:
-        """Return the next event in the queue; None if it is empty, or if events are not taken."""
+        """Return the next event in the queue; None if it is empty. If `events` is False, take only
+        positions, up to the next event."""
         while self._waiting and not self._closed and (events or self._waiting[0][0] in POSITIONS):
-            kind, item = self._waiting.popleft()
+            with self._changed:
+                kind, item = self._waiting.popleft()
+                self._bytes -= _size_of(kind, item)
             if kind == "ended":
                 self._end_or_resume(item)
             elif kind != "event":
@@ -280,7 +290,6 @@ class Occurrences:
                 if kind == "gap":
                     self._gap()
             else:
-                self._bytes -= size_of(item.data)
                 self.cursor = item.cursor or self.cursor
                 if item.id in self._seen:
                     continue
@@ -315,7 +324,8 @@ class Occurrences:
     # ------------------------------------------------------------ receiving
 
     def _call(self) -> Call:
-        """Return a call on the newest session, which is listened to from now on."""
+        """Return a call on the newest session, and listen to that session's notifications from now
+        on."""
         call = Call(self._client._sessions, DEFAULT)
         if call.session is not self._session:
             self._session.listeners.pop(self, None)
@@ -361,7 +371,7 @@ class Occurrences:
                 self._end_stream()
                 self._lost(self._outcome)
         elif time.monotonic() - self._heard_at >= self._silence():
-            log.info("%s: the stream of %s is opened again", self._session.name, self.name)
+            log.info("%s: the stream of %s will be reopened", self._session.name, self.name)
             self._end_stream()
 
     def _rest(self) -> None:
@@ -385,10 +395,10 @@ class Occurrences:
     def _poll(self) -> None:
         batch = poll(self._call(), {**self._params, "cursor": self.cursor}, None)
         if batch.truncated:
-            self._waiting.append(("gap", None))
-        self._waiting.extend(("event", each) for each in batch)
-        self._bytes += sum(size_of(each.data) for each in batch)
-        self._waiting.append(("cursor", batch.cursor))
+            self._append("gap", None)
+        for each in batch:
+            self._append("event", each)
+        self._append("cursor", batch.cursor)
         self._params.pop("maxAgeMs", None)
         self._pause = FIRST_PAUSE_SECONDS
         pause = 0.0 if batch.more else max(MIN_POLL_SECONDS, batch.next_poll or 0.0)
@@ -446,33 +456,41 @@ class Occurrences:
             elif method in (ACTIVE, HEARTBEAT):
                 kind = "gap" if params.get("truncated") is True else "cursor"
                 if kind == "cursor" and self._waiting and self._waiting[-1][0] == "cursor":
-                    self._waiting.pop()
-                self._waiting.append((kind, cursor))
+                    self._bytes -= _size_of(*self._waiting.pop())
+                self._append(kind, cursor)
             elif method == TERMINATED:
-                self._waiting.append(("ended", params.get("error")))
+                self._append("ended", params.get("error"))
             elif method == ERROR:
                 log.warning("<-- %s of %s: %.300r", method, self.name, params.get("error"))
+            if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
+                # Drops later messages, until the stream is opened again, as after a silence.
+                self._number += 1
+                self._heard_at = -SILENT_SECONDS
             self._changed.notify_all()
+
+    def _append(self, kind: str, item: Any) -> None:
+        self._waiting.append((kind, item))
+        self._bytes += _size_of(kind, item)
 
     def _put(self, params: Mapping[str, Json]) -> None:
         try:
             event = Occurrence.from_wire(params)
         except ValueError as error:
-            log.warning("<-- an event of %s is left out: %s", self.name, error)
+            log.warning("<-- an event of %s was dropped: %s", self.name, error)
             return
         event.meta.pop(SUBSCRIPTION_KEY, None)
-        self._bytes += size_of(event.data)
-        self._waiting.append(("event", event))
-        if len(self._waiting) > MAX_WAITING or self._bytes > MAX_WAITING_BYTES:
-            # Drops later messages, until the stream is opened again, as after a silence.
-            self._number += 1
-            self._heard_at = -SILENT_SECONDS
+        self._append("event", event)
 
     def _finished(self, number: int, outcome: Outcome) -> None:
         with self._changed:
             if number == self._number:
                 self._outcome = outcome
                 self._changed.notify_all()
+
+
+def _size_of(kind: str, item: Any) -> int:
+    """Return the memory of an entry of the queue, in bytes."""
+    return size_of(item.data if kind == "event" else item)
 
 
 def call_for_each(

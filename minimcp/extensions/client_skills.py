@@ -46,7 +46,7 @@ class SkillError(McpError):
 
 
 class Skill:
-    """A skill at the server, from `Client.list_skills` or `Client.read_skill`. Thread-safe.
+    """A skill on the server, from `Client.list_skills` or `Client.read_skill`. Thread-safe.
 
     The server wrote everything in it, so trust it no more than the result of a tool. It grants no
     permissions. Show the user which server a skill is from, and ask before you run anything in it.
@@ -100,8 +100,8 @@ class Skill:
             A str, or bytes if the server sends the file as binary data.
 
         Raises:
-            SkillError: The skill has no such file, or the server sends another content than the
-                listed one.
+            SkillError: The skill has no such file, or the server sends content that differs from
+                the listed content.
             McpError: See `Client.read_resource`.
         """
         call = Call(self._client._sessions, timeout, cancel, "resources")
@@ -151,7 +151,8 @@ class Skill:
                 )
             if f"sha256:{hashlib.sha256(data).hexdigest()}" != self.digests[uri]:
                 raise SkillError(
-                    f"{uri}: the digest of the file is not the listed one: the file was changed",
+                    f"{uri}: the digest of the file differs from the listed digest: "
+                    "the file was changed",
                     uri,
                 )
         return content

@@ -1,4 +1,4 @@
-"""`Task`: a tool call that continues at the server after its request was answered.
+"""`Task`: a tool call that continues on the server after its request was answered.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 https://modelcontextprotocol.io/seps/2663-tasks-extension
@@ -23,6 +23,7 @@ from ..errors import (
     error_from_peer,
 )
 from ..protocol.messages import Json, Notification
+from ..text import one_line
 from ..types.tool import CallToolResult
 
 if TYPE_CHECKING:
@@ -47,12 +48,12 @@ NOTICES = frozenset({"notifications/tasks/status", "notifications/tasks"})
 # Minimum number of seconds between two polls, however many notifications arrive.
 NOTICE_SECONDS = 0.02
 
-# Maximum number of seconds to cancel an abandoned task at the server.
+# Maximum number of seconds to cancel an abandoned task on the server.
 CANCEL_SECONDS = 2.0
 
 
 class Task:
-    """A tool call at the server, from `Client.start_task`, `Client.task` or `Client.list_tasks`.
+    """A tool call on the server, from `Client.start_task`, `Client.task` or `Client.list_tasks`.
 
     Several threads may use one object, but only one of them at a time may wait for its end.
 
@@ -176,7 +177,7 @@ class Task:
         return self._client._typed(call, self._name, self.drive(call), raise_on_error)
 
     def cancel(self, *, timeout: Seconds = DEFAULT) -> None:
-        """Cancel the task at the server, unless it has ended. See `Client.request` for
+        """Cancel the task on the server, unless it has ended. See `Client.request` for
         exceptions."""
         if self.id and self.status not in ENDED:
             call = self._call(timeout, None)
@@ -184,7 +185,7 @@ class Task:
             call.request("tasks/cancel", {"taskId": self.id})
 
     def give_up(self) -> None:
-        """Cancel the task at the server, if that is possible within two seconds. Never raises
+        """Cancel the task on the server, if that is possible within two seconds. Never raises
         `McpError`."""
         with suppress(McpError):
             self.cancel(timeout=CANCEL_SECONDS)
@@ -299,7 +300,7 @@ class Task:
         call.request("tasks/update", {"taskId": self.id, "inputResponses": responses})
 
     def __repr__(self) -> str:
-        return f"<Task {self.id} {self.status}>"
+        return f"<Task {one_line(self.id)} {self.status}>"
 
 
 def _number(wire: Mapping[str, Json], name: str) -> Optional[float]:

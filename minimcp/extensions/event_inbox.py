@@ -1,7 +1,7 @@
 """`EventInbox`: a receiver of webhooks, which stores events before it acknowledges them.
 
-Each subscription has a callback URL with a random end. It leads to the secret of the subscription,
-so nothing in an unverified request has to be trusted.
+Each subscription has a callback URL that ends in random characters. The inbox finds the secret of
+the subscription by them, so it does not trust anything in an unverified request.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
+from hashlib import sha256
 from secrets import token_bytes, token_urlsafe
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from ..auth.shared import check_url
 from ..client.calls import DEFAULT, Call
-from ..engine.cancel import CancelToken
+from ..engine.pool import Pool, renewed_in_fork
 from ..errors import AuthorizationError, McpError
 from ..http.framing import REASONS
 from ..http.headers import HttpRequest, HttpResponse
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..stores.base import MemoryStore, Store, read_record, store_key
+from ..stores.base import MemoryStore, Store, StoreUnavailable, read_record, store_key
+from ..stores.watcher import RENEW_SECONDS, Lease, Watcher
 from ..text import describe
 from .client_events import ask, list_types, params_of
 from .event_types import (
@@ -44,13 +46,18 @@ if TYPE_CHECKING:
 
 log = logger("minimcp.events")
 
-# Maximum number of events that are stored.
+# Maximum number of events that are stored, and of bytes in them.
 MAX_STORED = 10_000
+MAX_STORED_BYTES = 64 * 1024 * 1024
 
 # Seconds for which the id of an event is remembered, to drop duplicates.
 REMEMBERED_SECONDS = 2 * 86400.0
 
-# Maximum seconds between two refreshes of a subscription, also if it never expires.
+# The value of its entry once it is stored, and seconds for which another one is refused until then.
+STORED = b"stored"
+CLAIM_SECONDS = 60.0
+
+# Maximum seconds between two refreshes of a subscription, even if it never expires.
 REFRESH_SECONDS = 3600.0
 
 # Seconds that `close` waits for `on_event`.
@@ -71,12 +78,12 @@ class EventInbox:
         store: Where subscriptions and events are kept; None uses a `MemoryStore`. It holds the
             secrets of the subscriptions.
         on_event: Function that is called with an `Occurrence` and the id of the subscription, on
-            one thread, after the event was stored and acknowledged. After a crash it is called
-            again. None calls nothing.
+            one thread of one of the processes that share the store, after the event was stored and
+            acknowledged. After a crash it is called again. None calls nothing.
         tolerance: Maximum age of a signature, in seconds.
         body_bytes: Maximum size of a body, in bytes.
-        well_known: Whether to serve ``/.well-known/mcp-webhook-receiver.json``, with which servers
-            need no challenge.
+        well_known: Whether to serve ``/.well-known/mcp-webhook-receiver.json``, so that servers
+            need not send a challenge.
 
     Raises:
         TypeError, ValueError: The URL is not an https URL.
@@ -100,13 +107,29 @@ class EventInbox:
         self._well_known = well_known
         self._events_key = self._key("inbox-events")
         self._done_key = self._key("inbox-done")
-        self._lock = threading.Lock()
-        self._closed = CancelToken()
-        self._thread = threading.Thread(
-            target=self._call_for_each, args=(on_event,), name="minimcp-inbox", daemon=True
+        self._on_event = on_event
+        self._is_closed = False
+        self._pool = Pool(1, "minimcp-inbox")
+        # At most this many bytes of events are stored. The first event makes it exact.
+        self._bytes = MAX_STORED_BYTES
+        self.renew_in_fork()
+        renewed_in_fork.add(self)
+        self._watcher = Watcher(
+            self._store,
+            "minimcp-inbox",
+            self._is_idle,
+            self._versions,
+            self._call_for_new,
+            LOOK_SECONDS,
         )
-        if on_event is not None:
-            self._thread.start()
+        self._watcher.start()
+
+    def renew_in_fork(self) -> None:
+        """Forget the lease, which belongs to the parent process."""
+        self._lock = threading.Lock()
+        # The thread on which `on_event` runs.
+        self._caller: Optional[threading.Thread] = None
+        self._lease = Lease(self._store, self._key("inbox-lease"))
 
     def _key(self, kind: str, *parts: str) -> str:
         return store_key((), self._url, kind, *parts)
@@ -123,14 +146,16 @@ class EventInbox:
         max_age: Optional[float] = None,
         ttl: Optional[float] = None,
     ) -> str:
-        """Subscribe to events of a server, or renew that. Return the id of the subscription.
+        """Subscribe to events of a server, or renew the subscription. Return the id of the
+        subscription.
 
         Args:
             client: A client of the server, with an access token.
             name: The event type.
             arguments: The arguments; None means no arguments.
-            cursor: The position to begin after; None begins now, or where this inbox is.
-            max_age: Seconds; older events are left out. None leaves out none.
+            cursor: The position to begin after; None begins now or, for a known subscription, at
+                the inbox's own position.
+            max_age: Maximum age of events in seconds; older ones are left out. None means no limit.
             ttl: Seconds for which to subscribe; None leaves it to the server.
 
         Raises:
@@ -177,7 +202,8 @@ class EventInbox:
         self._store.delete(key)
 
     def refresh(self, client: Client) -> int:
-        """Renew the subscriptions at a server that are due. Return their number."""
+        """Renew the subscriptions to a server that are due for renewal. Return how many were
+        renewed."""
         renewed = 0
         for key, row in self._rows():
             is_due = row.get("refresh_at", 0) <= time.time()
@@ -196,8 +222,8 @@ class EventInbox:
     def keep(self, client: Client) -> ExitStack:
         """Renew subscriptions on a thread, until the result is closed. It is a context manager.
 
-        Each is first ended and begun again at the cursor of this inbox. So the server sends again
-        what it gave up while this inbox was not running.
+        First, each subscription is ended and begun again at the cursor of this inbox, so that the
+        server sends again the events that it gave up while this inbox was not running.
         """
         stop = threading.Event()
 
@@ -232,7 +258,8 @@ class EventInbox:
         pause = REFRESH_SECONDS
         before = text_or_none(result.get("refreshBefore"))
         if before is not None:
-            pause = min(pause, (read_time(before).timestamp() - now) / 2)
+            with suppress(ValueError):  # without a time, the longest pause applies
+                pause = min(pause, (read_time(before).timestamp() - now) / 2)
         if row["ttlMs"] is not None:  # the clock of the server may differ
             pause = min(pause, row["ttlMs"] / 2000)
         changes: dict[str, Any] = {"refresh_at": now + max(pause, 0.0), "ended": None}
@@ -309,8 +336,10 @@ class EventInbox:
             if name.startswith("HTTP_")
         }
         length = environ.get("CONTENT_LENGTH") or "0"
-        size = min(int(length), self._body_bytes + 1) if length.isdigit() else 0
-        body = environ["wsgi.input"].read(size) if size else b""
+        size = 0
+        if length.isascii() and length.isdigit():
+            size = int(length) if len(length) < 10 else self._body_bytes + 1
+        body = environ["wsgi.input"].read(min(size, self._body_bytes + 1)) if size else b""
         path = environ.get("PATH_INFO", "")
         response = self.handle_http(HttpRequest(environ["REQUEST_METHOD"], path, headers, body))
         start_response(f"{response.status} {REASONS[response.status]}", response.headers)
@@ -331,18 +360,26 @@ class EventInbox:
             self._update(key, None, {"id": id})
             return _answer(200, {"challenge": message.get("challenge")})
         name = message.get("eventId") if kind is None else headers[ID_HEADER]
-        seen = self._key("inbox-seen", token, str(name))
-        if self._store.get(seen) is not None:
+        digest = sha256(str(name).encode(errors="surrogatepass")).hexdigest()
+        seen = self._key("inbox-seen", token, digest)
+        if self._store.put(seen, b"", CLAIM_SECONDS, expect=0) is None:
+            entry = self._store.get(seen)
+            if entry is None or entry.value != STORED:  # another thread or process stores it now
+                return _answer(503)
             log.info("a webhook was dropped: %.100r was received before", name)
             return _answer(200)
-        if kind == GAP:
-            self._update(key, text_or_none(message.get("cursor")), {"missed": True})
-        elif kind == ENDED:
-            log.warning("the server ended the subscription to %s", row["name"])
-            self._update(key, None, {"ended": message.get("error"), "refresh_at": 0})
-        elif kind is None:
-            self._add(key, row, id, message)
-        self._store.put(seen, b"", REMEMBERED_SECONDS)
+        try:
+            if kind == GAP:
+                self._update(key, text_or_none(message.get("cursor")), {"missed": True})
+            elif kind == ENDED:
+                log.warning("the server ended the subscription to %s", row["name"])
+                self._update(key, None, {"ended": message.get("error"), "refresh_at": 0})
+            elif kind is None:
+                self._add(key, row, id, message)
+            self._store.put(seen, STORED, REMEMBERED_SECONDS)
+        except Exception:
+            self._store.delete(seen)
+            raise
         return _answer(200)
 
     def _add(self, key: str, row: Mapping[str, Any], id: str, message: dict[str, Json]) -> None:
@@ -351,8 +388,31 @@ class EventInbox:
         except ValueError as error:
             raise AuthorizationError(str(error)) from None
         record = {"id": id, "missed": row.get("missed", False), "event": message}
-        self._store.append(self._events_key, to_json(record).encode(), None, MAX_STORED)
+        data = to_json(record).encode()
+        self._store.append(self._events_key, data, None, MAX_STORED)
+        self._drop_surplus(len(data))
+        self._watcher.start()  # after a fork
         self._update(key, event.cursor, {"missed": False})
+
+    def _drop_surplus(self, added: int) -> None:
+        """Drop the oldest events if there are too many bytes.
+
+        Half of the bytes are kept, so that the events are rarely counted.
+        """
+        with self._lock:
+            self._bytes += added
+            if self._bytes <= MAX_STORED_BYTES:
+                return
+            stored = self._store.read(self._events_key)
+            self._bytes = sum(len(data) for _, data in stored)
+            if self._bytes <= MAX_STORED_BYTES:
+                return
+            dropped = 0
+            while self._bytes > MAX_STORED_BYTES // 2:
+                self._bytes -= len(stored[dropped][1])
+                dropped += 1
+            self._store.read(self._events_key, stored[dropped - 1][0], forget=True)
+            log.warning("the oldest %d stored events were dropped: there are too many", dropped)
 
     # ------------------------------------------------------------ events
 
@@ -369,9 +429,14 @@ class EventInbox:
 
     def close(self) -> None:
         """Stop calling `on_event`. Idempotent. Blocks until it has returned, at most 2 s."""
-        self._closed.cancel()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(CLOSE_SECONDS)
+        self._is_closed = True
+        self._watcher.wake()
+        thread = self._watcher.thread
+        if thread is not None and threading.current_thread() is not self._caller:
+            thread.join(CLOSE_SECONDS)
+        self._pool.close()
+        with suppress(StoreUnavailable):  # the lease expires
+            self._lease.release()
 
     def _stored(self, number: int) -> Iterable[tuple[int, Occurrence, str]]:
         for each, data in self._store.read(self._events_key, number):
@@ -381,22 +446,40 @@ class EventInbox:
                 event.missed = record["missed"]
                 yield each, event, record["id"]
 
-    def _call_for_each(self, on_event: Any) -> None:
-        while not self._closed.cancelled:
-            try:
-                entry = self._store.get(self._done_key)
-                done = 0 if entry is None else int(entry.value)
-                for number, event, id in self._stored(done):
-                    try:
-                        on_event(event, id)
-                    except Exception as error:
-                        log.error("on_event failed: %s", describe(error), exc_info=error)
-                    done = number
-                    self._store.put(self._done_key, str(done).encode())
-                self._store.wait([self._events_key], done, LOOK_SECONDS, self._closed)
-            except Exception as error:
-                log.error("events are delayed: %s", describe(error))
-                time.sleep(LOOK_SECONDS)
+    def _is_idle(self) -> bool:
+        return self._is_closed or self._on_event is None
+
+    def _versions(self) -> dict[str, int]:
+        self._store.put(self._events_key, b"", None, expect=0)  # a key that can be awaited
+        entry = self._store.get(self._events_key)
+        return {self._events_key: 0 if entry is None else entry.version}
+
+    def _call_for_new(self) -> None:
+        """Call `on_event` for each new event, if this process has the lease."""
+        if self._is_closed or not self._lease.hold():
+            return
+        entry = self._store.get(self._done_key)
+        for number, event, id in self._stored(0 if entry is None else int(entry.value)):
+            done = threading.Event()
+            self._pool.submit(partial(self._call, event, id, done))
+            while not done.wait(RENEW_SECONDS) and not self._is_closed:
+                self._lease.hold()
+            if not done.is_set():
+                return
+            self._store.put(self._done_key, str(number).encode())
+            if self._is_closed:
+                return
+
+    def _call(self, event: Occurrence, id: str, done: threading.Event) -> None:
+        self._caller = threading.current_thread()
+        try:
+            assert self._on_event is not None
+            self._on_event(event, id)
+        except Exception as error:
+            log.error("on_event failed: %s", describe(error), exc_info=error)
+        finally:
+            self._caller = None
+            done.set()
 
 
 def _server_of(client: Client) -> str:

@@ -8,10 +8,12 @@ to which occurrences are lost.
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from secrets import token_hex
 from typing import Any, NamedTuple, Optional, get_args
 
@@ -19,7 +21,6 @@ from ..errors import InvalidParams
 from ..log import logger
 from ..protocol.messages import Json, to_json
 from ..schema.annotations import kind_of, write_any
-from ..schema.kinds import record_reader
 from ..schema.mismatch import Mismatch
 from ..schema.signature import read_signature
 from ..server.context import Context
@@ -33,8 +34,8 @@ log = logger("minimcp.events")
 PAGE_EVENTS = 100
 PAGE_BYTES = 1024 * 1024
 
-# Maximum number of results of sources that are shared by subscriptions.
-MAX_SHARED = 1000
+# Maximum number of results of a source that are shared by subscriptions.
+MAX_SHARED = 100
 
 _RECORD: Mapping[str, tuple[type, ...]] = {
     "at": (int, float),
@@ -146,7 +147,8 @@ class EventLog:
         self.position = number
 
     def _trim(self, now: float) -> int:
-        """Drop occurrences above the limits. Return the number of the newest that is too old."""
+        """Drop occurrences above the limits. Return the number of the newest occurrence that is too
+        old."""
         surplus = max(0, len(self.events) - self._keep)
         dropped = surplus
         while dropped < len(self.events) and self.events[dropped].at < now - self._seconds:
@@ -189,10 +191,13 @@ class EventKind:
         meta: Its ``_meta``; None for none.
 
     Raises:
-        TypeError: The function or its payload type is not possible.
+        TypeError: The function or its payload type is not supported.
     """
 
     log: EventLog
+
+    # Seconds between two calls of the function of a source for the same subscription.
+    every = 0.0
 
     def __init__(
         self,
@@ -207,29 +212,30 @@ class EventKind:
         self.function = function
         self.delivery = delivery
         self.meta = meta
-        self._signature = read_signature(
-            function, context_type=Context, owner=self.owner, content_types=(EventBatch,)
+        read = partial(
+            read_signature, context_type=Context, owner=self.owner, content_types=(EventBatch,)
         )
+        self._signature = read(function)
         if self._signature.context_parameter is not None:
-            raise TypeError(f"{self.owner} cannot take the context: it runs outside of requests")
+            raise TypeError(
+                f"{self.owner} cannot have a Context parameter, because it runs outside of requests"
+            )
         self.description = description or self._signature.description
-        first, self.payload_schema, self.payload = self._payload()
+        self.payload_schema, self.payload = self._payload()
         if self.payload_schema.get("type") != "object":
             raise TypeError(
                 f"{self.owner}: the payload must be an object, such as a dataclass or a dict"
             )
-        schema = dict(self._signature.input_schema)
-        schema["properties"] = dict(schema.get("properties", {}))
-        schema["properties"].pop(first, None)
-        schema["required"] = [each for each in schema.get("required", ()) if each != first]
-        if not schema["required"]:
-            del schema["required"]
-        self.input_schema = _with_definitions(schema, schema.pop("$defs", {}))
-        parameters = [each for each in self._signature.parameters if each.name != first]
-        self._read_arguments = record_reader(parameters, dict)
+        # The first parameter is the payload or the cursor.
+        self._arguments = read(partial(function, None))
 
-    def _payload(self) -> tuple[str, dict[str, Any], Any]:
-        """Return the name of the parameter of the payload, its schema and its kind."""
+    @property
+    def input_schema(self) -> dict[str, Any]:
+        """The schema of the arguments of a subscription."""
+        return self._arguments.input_schema
+
+    def _payload(self) -> tuple[dict[str, Any], Any]:
+        """Return the schema of the payload and its kind."""
         raise NotImplementedError
 
     def values(self, arguments: Any) -> dict[str, Any]:
@@ -239,8 +245,8 @@ class EventKind:
             InvalidParams: They do not match the schema.
         """
         try:
-            return self._signature.completed(self._read_arguments(arguments))
-        except (Mismatch, RecursionError) as error:
+            return self._arguments.completed(self._arguments.read_arguments(arguments))
+        except Mismatch as error:
             raise InvalidParams(f"arguments: {error}") from None
 
     def check(self, data: Any) -> dict[str, Json]:
@@ -268,7 +274,7 @@ class EventKind:
         Args:
             values: The result of `values`.
             cursor: The client's cursor; None begins now.
-            since: Older events are left out; None leaves out none.
+            since: The time of the oldest event to return; None means no limit.
         """
         raise NotImplementedError
 
@@ -279,20 +285,65 @@ class EventKind:
         raise NotImplementedError
 
 
+def canonical(value: Json) -> str:
+    """Return the canonical JSON of a value, which does not depend on the order of members."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+class EventReader:
+    """Reads the events of one subscription, step by step. Not thread-safe.
+
+    Args:
+        kind: The type.
+        values: The arguments for the author's function.
+        caller: The receiver.
+        position: The position after which to begin.
+
+    Attributes:
+        has_more: Whether more events can be read at once.
+    """
+
+    def __init__(
+        self, kind: EventKind, values: Mapping[str, Any], caller: Caller, position: Any
+    ) -> None:
+        self.kind = kind
+        self._values = values
+        self._caller = caller
+        self.position = position
+        self.has_more = False
+        self.read_at = 0.0
+
+    @property
+    def cursor(self) -> Optional[str]:
+        """The cursor of the position."""
+        return self.kind.cursor(self.position)
+
+    def read(self, now: float, most: int = PAGE_EVENTS) -> Reading:
+        """Return the next events. A source is not called again before its `every`."""
+        if now < self.read_at:
+            return Reading([], self.position)
+        found = self.kind.read(self.position, self._caller, self._values, most)
+        self.position = found.position
+        self.has_more = found.more
+        if not found.more:
+            self.read_at = now + self.kind.every
+        return found
+
+
 class LoggedKind(EventKind):
     """A type whose occurrences are emitted and logged. The function is its filter."""
 
-    def _payload(self) -> tuple[str, dict[str, Any], Any]:
+    def _payload(self) -> tuple[dict[str, Any], Any]:
         if not self._signature.parameters:
             raise TypeError(f"{self.owner}: the first parameter of the filter must be the payload")
         first = self._signature.parameters[0]
-        schema = self._signature.input_schema
-        written = {
-            word: value
-            for word, value in schema["properties"][first.name].items()
-            if word != "default"
-        }
-        return first.name, _with_definitions(written, schema.get("$defs", {})), first.kind
+        whole = self._signature.input_schema
+        schema = {**whole["properties"][first.name], "$defs": whole.get("$defs", {})}
+        schema.pop("default", None)
+        if '"$ref"' not in to_json(schema):
+            del schema["$defs"]
+        top = schema.get("$defs", {}).get(str(schema.get("$ref")).rpartition("/")[2], {})
+        return {**top, **schema}, first.kind
 
     def refresh(self, now: float) -> None:
         """Read the log."""
@@ -337,8 +388,9 @@ class LoggedKind(EventKind):
             try:
                 data = self._filtered(each.event["data"], values)
             except Exception as reason:
-                log.error("the filter of %s failed: %s", self.owner, describe(reason))
-                log.debug("the filter of %s failed", self.owner, exc_info=reason)
+                if not error:  # a client's arguments may make it fail for each event
+                    log.error("the filter of %s failed: %s", self.owner, describe(reason))
+                    log.debug("the filter of %s failed", self.owner, exc_info=reason)
                 error = "an event could not be checked"
                 continue
             if data is not None:
@@ -368,16 +420,14 @@ class SourceKind(EventKind):
         # Batches that equal subscriptions share, with the time of the call.
         self._shared: dict[tuple[str, Optional[str]], tuple[float, EventBatch[Any]]] = {}
 
-    def _payload(self) -> tuple[str, dict[str, Any], Any]:
-        parameters = self._signature.parameters
+    def _payload(self) -> tuple[dict[str, Any], Any]:
         item = get_args(self._signature.returns)
-        if not parameters or len(item) != 1:
+        if not self._signature.parameters or len(item) != 1:
             raise TypeError(
                 f"{self.owner} must take a cursor and return a batch: "
                 "def mails(cursor: Optional[str]) -> EventBatch[Mail]"
             )
-        kind = kind_of(item[0], writing=True)
-        return parameters[0].name, kind.schema, kind_of(item[0])
+        return kind_of(item[0], writing=True).schema, kind_of(item[0])
 
     def cursor(self, position: Any) -> Optional[str]:
         """See `EventKind.cursor`."""
@@ -386,7 +436,7 @@ class SourceKind(EventKind):
     def resume(
         self, values: Mapping[str, Any], cursor: Optional[str], since: Optional[datetime]
     ) -> tuple[Any, bool]:
-        """See `EventKind.resume`. A source cannot seek, so it jumps to now."""
+        """See `EventKind.resume`. A source cannot seek by time, so it continues from now."""
         if cursor is None:
             return self._call(None, values).cursor, False
         if since is not None:
@@ -424,11 +474,3 @@ class SourceKind(EventKind):
                 self._shared.clear()
             self._shared[key] = (time.monotonic(), batch)
         return batch
-
-
-def _with_definitions(schema: dict[str, Any], definitions: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema with the definitions that it needs."""
-    if '"$ref"' not in to_json(schema):
-        return schema
-    top = definitions.get(str(schema.get("$ref")).rpartition("/")[2], {})
-    return {**top, **schema, "$defs": dict(definitions)}

@@ -5,7 +5,6 @@ Every name of the wire is in one of the tables below, because the extension is a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any, Generic, Optional, TypeVar
@@ -13,12 +12,14 @@ from typing import Any, Generic, Optional, TypeVar
 from ..errors import McpError, RpcError
 from ..protocol.lifecycle import EVENT_STREAM
 from ..protocol.messages import Json
+from ..schema.annotations import kind_of
+from ..text import one_line
 
 # ------------------------------------------------------------ names of the wire
 
 IDENTIFIER = "io.modelcontextprotocol/events"
 
-# The capability that hosts of an earlier sketch look for, at the top level.
+# The capability that hosts written for an earlier sketch look for, at the top level.
 TOP_LEVEL = "events"
 
 LIST = "events/list"
@@ -136,16 +137,15 @@ def read_time(text: str) -> datetime:
     """Return an aware datetime from ISO 8601; without an offset, it is in UTC.
 
     Raises:
-        ValueError: The text is not a date with a time.
+        ValueError: The text is not a date with a time, or UTC has no such year.
     """
-    # Before 3.11, `fromisoformat` takes neither "Z" nor every number of digits.
-    found = re.fullmatch(r"(.{10}[T ][\d:]{5,8})(\.\d+)?(Z|[+-]\d\d:\d\d)?", text)
-    if found is None:
-        raise ValueError(f"not a date with a time in ISO 8601: {text!r:.60}")
-    fraction = (found[2] or ".0")[:7].ljust(7, "0")
-    offset = found[3] or "Z"
-    clock = found[1] if found[1].count(":") == 2 else found[1] + ":00"
-    return datetime.fromisoformat(clock + fraction + offset.replace("Z", "+00:00"))
+    found: datetime = kind_of(datetime).read(text)
+    moment = found if found.tzinfo is not None else found.replace(tzinfo=timezone.utc)
+    try:
+        moment.astimezone(timezone.utc)
+    except OverflowError:
+        raise ValueError(f"not a time in the years 1 to 9999: {text!r:.60}") from None
+    return moment
 
 
 # ------------------------------------------------------------ objects of both sides
@@ -178,7 +178,7 @@ class Occurrence:
         if timestamp is None:
             timestamp = datetime.now(timezone.utc)
         if timestamp.tzinfo is None:
-            raise ValueError("the timestamp needs a time zone: datetime.now(timezone.utc)")
+            raise ValueError("the timestamp needs a time zone: write datetime.now(timezone.utc)")
         self.data = data
         self.id = id
         self.timestamp = timestamp
@@ -218,7 +218,7 @@ class Occurrence:
         return {**wire, "_meta": self.meta} if self.meta else wire
 
     def __repr__(self) -> str:
-        return f"<Occurrence {self.name} {self.id}>"
+        return f"<Occurrence {one_line(self.name)} {one_line(self.id)}>"
 
 
 class EventBatch(Generic[T]):
@@ -284,7 +284,7 @@ class EventType:
         return cls(wire)
 
     def __repr__(self) -> str:
-        return f"<EventType {self.name} by {', '.join(self.delivery)}>"
+        return f"<EventType {one_line(self.name)} by {', '.join(self.delivery)}>"
 
 
 def _object(value: Any) -> Optional[dict[str, Json]]:

@@ -9,6 +9,7 @@ log when the client has taken it, so a slow client costs no memory.
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +19,6 @@ from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, Optional, TypeVar, Union
 
-from ..engine.cancel import CancelToken
 from ..engine.incoming import DEFERRED, IncomingRequest, Route
 from ..engine.limits import check_number
 from ..engine.pool import renewed_in_fork
@@ -31,9 +31,20 @@ from ..protocol.versions import Revision
 from ..schema.mismatch import plain_json
 from ..server.context import Context
 from ..server.feature import Destination
-from ..stores.base import MemoryStore, StoreUnavailable, store_key
+from ..stores.base import MemoryStore, store_key
+from ..stores.watcher import Watcher
 from ..text import describe
-from .event_log import PAGE_EVENTS, Caller, EventKind, EventLog, LoggedKind, Reading, SourceKind
+from .event_log import (
+    PAGE_EVENTS,
+    Caller,
+    EventKind,
+    EventLog,
+    EventReader,
+    LoggedKind,
+    Reading,
+    SourceKind,
+    canonical,
+)
 from .event_types import (
     ACTIVE,
     CODES,
@@ -64,13 +75,18 @@ log = logger("minimcp.events")
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+# Maximum length of a subscription's arguments in JSON, because the server keeps them, and of a
+# cursor.
+MAX_ARGUMENTS = 16 * 1024
+MAX_CURSOR = 4096
+
 # Bytes of the cursor that a delivery adds to an occurrence.
 CURSOR_BYTES = 64
 
-# Seconds between two scans of the streams, and until the next attempt after a failure of the store.
+# Maximum seconds between two scans of the streams.
 LOOK_SECONDS = 1.0
 
-# The options that are numbers, and whether each is whole.
+# The options that are numbers, and whether each must be an integer.
 _NUMBERS = {
     "keep": True,
     "keep_seconds": False,
@@ -103,13 +119,14 @@ class Events(Extension):
         per_client: Maximum number of streams, and of webhook subscriptions, of one client.
         subscriptions: Maximum number of webhook subscriptions of all clients.
         payload_bytes: Maximum size of an occurrence in JSON.
-        queue_bytes: Maximum size of the occurrences that wait for webhooks.
+        queue_bytes: Maximum size of the occurrences that wait for webhooks. One client may use at
+            most the fraction `Limits.client_share` of it.
         allow: Called with a `Context`, the name of a type and the arguments, before a subscription
             begins and every `recheck` seconds. It raises `Refused` to reject the client. For a
             webhook, the context only has ``auth``. None allows all.
         recheck: Seconds between two calls of `allow` for one subscription.
         on_begin: Called with a name and arguments when their first stream or webhook begins. Polls
-            do not count, because the server keeps nothing of them.
+            do not count, because the server stores nothing for them.
         on_end: The same when the last one ends.
         codes: The error codes: "sketch", as hosts expect today, or "sep".
         top_level: Whether to declare the capability at the top level, too.
@@ -172,21 +189,27 @@ class Events(Extension):
         self.renew_in_fork()
 
     def renew_in_fork(self) -> None:
-        """Forget the streams and the thread, which belong to the parent process."""
+        """Forget the streams, which belong to the parent process."""
         self._lock = threading.RLock()
         self.open_streams: list[PushStream] = []
         # How many streams and webhooks each name with arguments has.
         self._begun: dict[tuple[str, str], int] = {}
-        self._nudge = CancelToken()
-        self._has_thread = False
         for kind in self._kinds.values() if self.server is not None else ():
             self._attach(kind)  # another thread may have held the lock of a log
 
     def install(self, server: Any) -> None:
-        """Become a part of a server, see `Extension.install`."""
+        """Join a server; see `Extension.install`."""
         super().install(server)
         self.store = MemoryStore() if self._config.store is None else self._config.store
         renewed_in_fork.add(self)
+        self.watcher = Watcher(
+            self.store,
+            "minimcp-events",
+            lambda: not self.open_streams,
+            self._positions,
+            self._look,
+            min(LOOK_SECONDS, self.limits["heartbeat"] / 4),
+        )
         for kind in self._kinds.values():
             self._attach(kind)
         if self._webhooks is not None:
@@ -216,7 +239,7 @@ class Events(Extension):
         payload to send instead. It runs for each subscription, on several threads.
 
         Args:
-            name: The name of the type. Only extend its schemas later: a breaking change needs
+            name: The name of the type. Later, only extend its schemas: a breaking change needs
                 another name.
             description: Its description; None takes the docstring.
             delivery: The modes: "poll", "push", "webhook"; None offers every possible mode.
@@ -263,12 +286,12 @@ class Events(Extension):
         function: F,
     ) -> F:
         if delivery is not None and (not delivery or not set(delivery) <= set(MODES)):
-            raise ValueError(f"delivery must be some of {', '.join(MODES)}")
+            raise ValueError(f"delivery must contain only {', '.join(MODES)}")
         given = None if meta is None else plain_json(meta, "meta")
         kind = make(function, description, delivery, given)
         with self._lock:
             if kind.name in self._kinds:
-                raise ValueError(f"{kind.owner} exists already")
+                raise ValueError(f"{kind.owner} already exists")
             if self.server is not None:
                 self._attach(kind)
             self._kinds[kind.name] = kind
@@ -369,7 +392,7 @@ class Events(Extension):
         subjects = [to] if isinstance(to, str) else to
         kind.log.append(wire, None if subjects is None else list(subjects), self.clock())
         if self.deliverer is not None:
-            self.deliverer.start()
+            self.deliverer.watcher.start()
         return str(made.id)
 
     def terminate(self, id_or_name: str, error: Optional[EventError] = None) -> None:
@@ -474,6 +497,8 @@ class Events(Extension):
             raise self._error("Unsupported", message, feature="deliveryMode", value=mode)
         arguments = params.get("arguments")
         arguments = {} if arguments is None else arguments
+        if len(to_json(arguments)) > MAX_ARGUMENTS:
+            raise InvalidParams(f"arguments must have at most {MAX_ARGUMENTS} characters in JSON")
         values = kind.values(arguments)
         self._check_allowed(Context(incoming), kind.name, arguments)
         return kind, arguments, values
@@ -497,10 +522,12 @@ class Events(Extension):
         cursor = params.get("cursor")
         if not isinstance(cursor, (str, type(None))):
             raise InvalidParams("cursor must be a string or null")
+        if cursor is not None and len(cursor) > MAX_CURSOR:
+            raise InvalidParams(f"cursor must have at most {MAX_CURSOR} characters")
         age = number_of(params, "maxAgeMs")
         since = None
         if age is not None and cursor is not None:
-            with suppress(OverflowError, ValueError):  # older than every event
+            with suppress(OverflowError, ValueError, OSError):  # older than every event
                 since = datetime.fromtimestamp(self.clock() - age / 1000, timezone.utc)
         kind.refresh(self.clock())
         return kind.resume(values, cursor, since)
@@ -519,7 +546,7 @@ class Events(Extension):
         if params.get("cursor") is not None:
             page = int(min(most or PAGE_EVENTS, PAGE_EVENTS))
             found = kind.read(position, self._caller_of(incoming), values, page)
-        pause = kind.every if isinstance(kind, SourceKind) else self.limits["poll_seconds"]
+        pause = kind.every or self.limits["poll_seconds"]
         result: dict[str, Json] = {
             "events": [event for _, event in found.events],
             "cursor": kind.cursor(found.position),
@@ -530,7 +557,6 @@ class Events(Extension):
         return self._finalized(result, incoming)
 
     def _stream(self, incoming: IncomingRequest) -> Any:
-        self._start()
         return PushStream.open(self, incoming)
 
     def _subscribe(self, incoming: IncomingRequest) -> dict[str, Json]:
@@ -544,7 +570,7 @@ class Events(Extension):
     # ------------------------------------------------------------ hooks of subscriptions
 
     def _count(self, name: str, arguments: Mapping[str, Json], change: int) -> None:
-        """Note that a subscription begins or ends, and call the author's function."""
+        """Count a subscription that begins or ends, and call the author's function."""
         key = (name, canonical(arguments))
         with self._lock:
             before = self._begun.get(key, 0)
@@ -560,39 +586,13 @@ class Events(Extension):
 
     # ------------------------------------------------------------ the thread of the streams
 
-    def _start(self) -> None:
-        """Start the thread that waits for occurrences, if it does not run."""
-        with self._lock:
-            if not self._has_thread:
-                self._has_thread = True
-                threading.Thread(target=self._run, name="minimcp-events", daemon=True).start()
-
-    def _wake(self) -> None:
-        """Make the thread look at the streams. Never blocks."""
-        self._nudge.cancel()
-
-    def _run(self) -> None:
-        """Wait for occurrences, until no stream is open."""
-        while True:
-            with self._lock:
-                if not self.open_streams:
-                    self._has_thread = False
-                    return
-            self._nudge = CancelToken()
-            try:
-                before = self._positions()
-                self._advance_streams()
-                positions = self._positions()
-                if positions == before:  # otherwise, more may have been logged since
-                    newest = max(positions.values(), default=0)
-                    seconds = min(LOOK_SECONDS, self.limits["heartbeat"] / 4)
-                    self.store.wait(positions, newest, seconds, self._nudge)
-            except Exception as error:
-                is_known = isinstance(error, StoreUnavailable)
-                log.error("events are delayed: %s", error, exc_info=None if is_known else error)
-                for stream in list(self.open_streams):
-                    stream.report(self._error("ResourceExhausted", "events are delayed"))
-                time.sleep(LOOK_SECONDS)
+    def _look(self) -> None:
+        try:
+            self._advance_streams()
+        except Exception:
+            for stream in list(self.open_streams):
+                stream.report(self._error("ResourceExhausted", "events are delayed"))
+            raise
 
     def _positions(self) -> dict[str, int]:
         """Return the positions of the logs that streams read, by key."""
@@ -623,35 +623,29 @@ class PushStream:
     Args:
         events: The extension.
         incoming: The request.
-        kind: The type.
         arguments: The arguments as they were sent.
-        values: The arguments for the author's function.
+        reader: Reads its events.
     """
 
     def __init__(
         self,
         events: Events,
         incoming: IncomingRequest,
-        kind: EventKind,
         arguments: Mapping[str, Json],
-        values: Mapping[str, Any],
+        reader: EventReader,
     ) -> None:
         self._events = events
         self.incoming = incoming
-        self.kind = kind
+        self.kind = reader.kind
         self._arguments = arguments
-        self._values = values
-        self._caller = events._caller_of(incoming)
+        self._reader = reader
         self._context = Context(incoming)
         self._meta: dict[str, Json] = {"_meta": {SUBSCRIPTION_KEY: incoming.request.id}}
-        self._position: Any = None
         self._sent_at = time.monotonic()
         self._checked_at = time.monotonic()
-        self._read_at = 0.0
         self._lines: list[bytes] = []
         # Held while a step is read. `_lines` belongs to the thread that takes it.
         self._lock = threading.Lock()
-        self._has_more = False
         self._is_counted = False
 
     @classmethod
@@ -664,9 +658,9 @@ class PushStream:
         if len(str(incoming.request.id)) > MAX_ID_CHARACTERS:
             raise InvalidRequest(f"the id must have at most {MAX_ID_CHARACTERS} characters")
         kind, arguments, values = events._subscription(incoming, "push")
-        stream = cls(events, incoming, kind, arguments, values)
         position, gap = events._begin_at(kind, values, incoming.request.params)
-        stream._position = position
+        reader = EventReader(kind, values, events._caller_of(incoming), position)
+        stream = cls(events, incoming, arguments, reader)
         with events._lock:
             others = [each for each in events.open_streams if each.client == stream.client]
             for name, count, most in (
@@ -684,18 +678,15 @@ class PushStream:
         stream._is_counted = True
         if incoming.token.cancelled:
             stream._forget()
-        stream._post(stream._line(ACTIVE, cursor=stream._cursor(), truncated=gap))
-        events._start()
-        events._wake()
+        stream._post(stream._line(ACTIVE, cursor=reader.cursor, truncated=gap))
+        events.watcher.start()
+        events.watcher.wake()
         return DEFERRED
 
     @property
     def client(self) -> object:
         """The client that the stream counts for: a principal, or a connection."""
-        return self._caller.principal or self.incoming.sink
-
-    def _cursor(self) -> Optional[str]:
-        return self.kind.cursor(self._position)
+        return self.incoming.principal or self.incoming.sink
 
     def _line(self, method: str, **params: Json) -> bytes:
         return encode(Notification(method, {**params, **self._meta}))
@@ -712,15 +703,16 @@ class PushStream:
         self._lines = []
         self._sent_at = time.monotonic()
         if self.is_due():
-            self._events._wake()
+            self._events.watcher.wake()
         return b"".join(lines)
 
     def is_due(self) -> bool:
         """Return whether `advance` may have something to do."""
         now = time.monotonic()
-        is_read = getattr(self.kind, "log", None) and self._position == self.kind.log.position
+        log = getattr(self.kind, "log", None)
+        is_read = log is not None and self._reader.position == log.position
         return not self._lines and (
-            self._has_more
+            self._reader.has_more
             or not is_read
             or now - self._sent_at >= self._events.limits["heartbeat"]
             or now - self._checked_at >= self._events.limits["recheck"]
@@ -734,14 +726,14 @@ class PushStream:
             self._recheck()
             lines = self._next_lines()
             if not lines and time.monotonic() - self._sent_at >= self._events.limits["heartbeat"]:
-                lines = [self._line(HEARTBEAT, cursor=self._cursor())]
+                lines = [self._line(HEARTBEAT, cursor=self._reader.cursor)]
             if lines:
                 self._post(*lines)
         except EventError as error:
             self.end(error)
         except Exception as error:
             log.error("%s failed: %s", self.kind.owner, describe(error), exc_info=error)
-            self._read_at = time.monotonic() + self._events.limits["heartbeat"]
+            self._reader.read_at = time.monotonic() + self._events.limits["heartbeat"]
             self.report(self._events._error("ResourceExhausted", "the events cannot be read now"))
         finally:
             self._lock.release()
@@ -752,22 +744,15 @@ class PushStream:
             self._events._check_allowed(self._context, self.kind.name, self._arguments)
 
     def _next_lines(self) -> list[bytes]:
-        if time.monotonic() < self._read_at:
-            return []
-        found = self.kind.read(self._position, self._caller, self._values)
-        every = getattr(self.kind, "every", 0.0)
-        if every and not found.more:
-            self._read_at = time.monotonic() + every
-        self._has_more = found.more
+        found = self._reader.read(time.monotonic())
         lines = []
         if found.gap is not None:
-            self._position = found.gap
-            lines.append(self._line(ACTIVE, cursor=self._cursor(), truncated=True))
+            cursor = self.kind.cursor(found.gap)
+            lines.append(self._line(ACTIVE, cursor=cursor, truncated=True))
         lines += [
             self._line(EVENT, **event, cursor=self.kind.cursor(position))
             for position, event in found.events
         ]
-        self._position = found.position
         if found.error:
             lines.append(self._error_line(self._events._error("ResourceExhausted", found.error)))
         return lines
@@ -806,13 +791,6 @@ class PushStream:
         return True
 
 
-def canonical(value: Any) -> str:
-    """Return the canonical JSON of a value, which does not depend on the order of members."""
-    import json
-
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
 def number_of(params: Mapping[str, Json], name: str, least: float = 0) -> Optional[float]:
     """Return a number of a request; None without one.
 
@@ -824,4 +802,4 @@ def number_of(params: Mapping[str, Json], name: str, least: float = 0) -> Option
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or value < least:
         raise InvalidParams(f"{name} must be a number of at least {least:g}")
-    return float(value)
+    return float(min(value, sys.float_info.max))

@@ -66,11 +66,10 @@ class Extension(Feature):
 
     server: Any = None
 
-    # ------------------------------------------------------------ at a server
+    # ------------------------------------------------------------ in a server
 
     def install(self, server: Any) -> None:
-        """Become a part of a `Server` before it has handlers. A subclass may add tools and
-        resources here.
+        """Join a `Server` before it has handlers. A subclass may add tools and resources here.
 
         Raises:
             TypeError, ValueError: The identifier is invalid, or a method cannot be what it is
@@ -87,7 +86,7 @@ class Extension(Feature):
         self._config = registry.config
         if any(each.identifier == self.identifier for each in self._config.features):
             raise ValueError(
-                f"{self.identifier} is given twice: a server can have one of each extension"
+                f"{self.identifier} is passed twice: a server can have only one of each extension"
             )
         self._method_handlers = {}
         for function, mark in marks_of(self):
@@ -199,7 +198,7 @@ class Extension(Feature):
             "ext:" + self.identifier, method, dict(params), member, key
         )
 
-    # ------------------------------------------------------------ at a client
+    # ------------------------------------------------------------ in a client
 
     def follow(
         self, call: Any, method: str, params: Mapping[str, Json], result: dict[str, Json]

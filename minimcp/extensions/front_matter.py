@@ -109,7 +109,7 @@ def _folded(text: str) -> str:
 
 
 class _Reader:
-    """Reads lines in order. Each method starts at the current line and moves behind its value.
+    """Reads lines in order. Each method starts at the current line and moves past its value.
 
     Args:
         lines: The lines between the two delimiters.
@@ -254,7 +254,7 @@ class _Reader:
     def _flow(
         self, text: str, at: int, depth: int, plain_ends: re.Pattern[str]
     ) -> tuple[Json, int]:
-        """Return the value at a position of a text, and the position behind it."""
+        """Return the value at a position of a text, and the position after it."""
         if text[at : at + 1] in ("[", "{"):
             return self._brackets(text, at, depth + 1)
         quoted = _QUOTED.match(text, at)

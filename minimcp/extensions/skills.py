@@ -68,7 +68,7 @@ class _File(NamedTuple):
     Attributes:
         stamp: Changes when the file changes; None if a change might not be visible.
         listed: Its URI, digest and size.
-        front: The front matter of a ``SKILL.md``, or a text that says what is wrong with it.
+        front: The front matter of a ``SKILL.md``, or a message that says what is wrong with it.
     """
 
     stamp: Optional[tuple[int, ...]]
@@ -93,13 +93,13 @@ class _Seen(NamedTuple):
 class Skills(Extension):
     """Serves a folder of skills: ``Server("x", extensions=[Skills("skills")])``. Thread-safe.
 
-    A skill is a folder with a ``SKILL.md``. That begins with front matter: the ``name`` of the
+    A skill is a folder with a ``SKILL.md``, which begins with front matter: the ``name`` of the
     folder, and a ``description``. Folders with other front matter are excluded, and the log says
     why, with file and line. Symbolic links are excluded, too, as are names that begin with a dot or
     that some system does not support, and skills with more than 512 files or 16 MiB.
 
-    Every client of the server can read all files of all skills. Changes in the folder are effective
-    from the next request on. Call `Server.resource_updated` to notify subscribers of a file.
+    Every client of the server can read all files of all skills. Changes in the folder take effect
+    with the next request. Call `Server.resource_updated` to notify subscribers of a file.
 
     Args:
         folder: The folder that contains the skills, absolute or relative to the working directory.
@@ -124,7 +124,7 @@ class Skills(Extension):
         self._lock = threading.Lock()
 
     def install(self, server: Any) -> None:
-        """Become a part of a server, see `Extension.install`."""
+        """Join a server; see `Extension.install`."""
         super().install(server)
         server.add_resource(
             self._read, SCHEME + "{+path}", name="skill-file", description="A file of a skill."
@@ -431,7 +431,7 @@ def _resource(path: str, listed: Optional[Mapping[str, Json]]) -> dict[str, Json
 
 
 def _front_of(path: str, data: bytes) -> Union[dict[str, Json], str]:
-    """Return the front matter of a skill, or a text that says what is wrong with it."""
+    """Return the front matter of a skill, or a message that says what is wrong with it."""
     try:
         found = read_front_matter(data.decode())
         check_front_matter(found, path.split("/")[-2])

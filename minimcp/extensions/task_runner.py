@@ -1,4 +1,4 @@
-"""`TaskRunner`: runs requests as tasks, at a server (`Tasks`) or at a client (`HostTasks`).
+"""`TaskRunner`: runs requests as tasks, in a server (`Tasks`) or in a client (`HostTasks`).
 
 A task is one entry of a store, a *record*. Only `TaskRunner.change` changes it, and its status
 follows the transitions in `NEXT`. A `TaskRequest` runs the handler: its progress, its questions and

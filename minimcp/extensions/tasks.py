@@ -6,7 +6,7 @@ handler's questions while it waits in `tasks/result`, and then the result. In st
 the server decides, for clients that declare the extension. The result of `tasks/get` contains the
 questions or the task's result, and `tasks/update` sends answers.
 
-`TaskRunner` runs tasks. `Tasks` decides which calls become tasks at a server, and notifies clients.
+`TaskRunner` runs tasks. `Tasks` decides which calls become tasks in a server, and notifies clients.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/tasks
 https://modelcontextprotocol.io/seps/2663-tasks-extension
@@ -92,7 +92,7 @@ class Tasks(TaskRunner, Extension):
     names = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
 
     def install(self, server: Any) -> None:
-        """Become a part of a server, see `Extension.install`."""
+        """Join a server; see `Extension.install`."""
         config = server._config
         limits = config.limits
         if config.store is not None and not self._has_own_store:
@@ -128,7 +128,7 @@ class Tasks(TaskRunner, Extension):
         return route
 
     def adapt(self, entry: Any) -> None:
-        """List whether a tool may run as a task."""
+        """State in the list whether a tool may run as a task."""
         task = entry.options.get("task")
         if task is not None:
             entry.execution = {"taskSupport": "required" if task == "required" else "optional"}
@@ -140,7 +140,7 @@ class Tasks(TaskRunner, Extension):
     def before_call(self, entry: RegisteredEntry, request: IncomingRequest) -> Optional[Route]:
         """Return the route that starts a task, if the call must run as one.
 
-        It takes a worker, because the store may block.
+        The route uses a worker, because the store may block.
         """
         if not self.is_task(entry, request):
             return None

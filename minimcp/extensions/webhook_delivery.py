@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import re
 import threading
 import time
 from collections import Counter
@@ -22,16 +23,18 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, NamedTuple, Optional
 
 from ..auth.bearer import AccessToken
-from ..engine.cancel import CancelToken
 from ..engine.incoming import IncomingRequest
 from ..engine.pool import Pool, renewed_in_fork, waiting
+from ..engine.rates import Rate, RateLimiter
 from ..errors import InvalidParams
 from ..log import logger
 from ..protocol.messages import Json, to_json
+from ..protocol.urls import parse_web_url
 from ..stores.base import owner_of, read_record
+from ..stores.watcher import Lease, Watcher
 from ..text import describe
-from .event_log import Caller, EventKind
-from .event_types import ENDED, GAP, VERIFICATION, EventError, text_or_none, write_time
+from .event_log import Caller, EventReader, canonical
+from .event_types import ENDED, GAP, VERIFICATION, EventError, read_time, text_or_none, write_time
 from .webhooks import (
     Posted,
     PrivateAddress,
@@ -44,15 +47,15 @@ from .webhooks import (
 
 log = logger("minimcp.events")
 
-# Seconds after which a process that has not renewed its lease stops delivering.
-LEASE_SECONDS = 10.0
-RENEW_SECONDS = 3.0
-
 # Maximum seconds between two scans of the subscriptions.
 LOOK_SECONDS = 1.0
 
 # Seconds after which the subscriptions are counted again.
 COUNT_SECONDS = 1.0
+
+# Challenges per second to one host and for one client, and how many of them may be sent at once.
+# Otherwise a client could send a flood of requests to another's host by way of this server.
+CHALLENGE_RATE = Rate(10.0, 100)
 
 # Threads that send webhooks.
 WORKERS = 32
@@ -69,6 +72,11 @@ CONSENT_SECONDS = 86400.0
 
 # Seconds for which deliveries are also signed with the previous secret.
 ROTATION_SECONDS = 3600.0
+
+# Seconds of failures after which a subscription without an end is dropped.
+DEAD_SECONDS = 7 * 86400.0
+# Matches ids of events that are sent as ``webhook-id``.
+HEADER_ID = r"[!-~]{1,200}"
 
 # The responses after which an event is not sent again.
 FINAL_STATUSES = (410, 413)
@@ -101,17 +109,16 @@ class _Subscription:
     def __init__(self, key: str, row: dict[str, Any]) -> None:
         self.key = key
         self.row = row
-        self.kind: Optional[EventKind] = None
-        self.values: dict[str, Any] = {}
-        self.position: Any = None
+        # None as long as this process does not know the type.
+        self.reader: Optional[EventReader] = None
         self.waiting: list[_Delivery] = []
         self.checked_at = 0.0
-        self.read_at = 0.0
         self.is_changed = False
 
     @property
-    def caller(self) -> Caller:
-        return Caller(self.row["principal"], self.row["claims"].get("sub"))
+    def size(self) -> int:
+        """The memory of the messages that are waiting, in bytes."""
+        return sum(each.size for each in self.waiting)
 
 
 class Deliverer:
@@ -127,28 +134,34 @@ class Deliverer:
         self._options = options
         self._store = events.store
         self._pool = Pool(WORKERS, "minimcp-webhooks")
-        self._prefix = events._key("event-subscription", "")
+        self.prefix = events._key("event-subscription", "")
         self._changes_key = events._key("event-changes")
-        self._lease_key = events._key("event-lease")
         self.renew_in_fork()
         renewed_in_fork.add(self)
+        self.watcher = Watcher(
+            self._store,
+            "minimcp-webhooks",
+            self._is_idle,
+            self._versions,
+            lambda: self._events.is_closed or self._look(self._pool.submit),
+            LOOK_SECONDS,
+        )
         if self._store.shared:  # deliver what an earlier process has left
-            self._pool.spawn(self.start)
+            self._pool.spawn(self.watcher.start)
 
     def renew_in_fork(self) -> None:
-        """Forget the thread and the lease, which belong to the parent process."""
+        """Forget the lease, which belongs to the parent process."""
+        self._challenges = RateLimiter(CHALLENGE_RATE)
         self._lock = threading.RLock()
         self._pass_lock = threading.Lock()
-        self._has_thread = False
-        self._nudge = CancelToken()
         self._forget_lease()
 
     def _forget_lease(self) -> None:
-        self._lease = token_hex(16)
-        self._renewed_at = 0.0
+        self._lease = Lease(self._store, self._events._key("event-lease"))
         self._subscriptions: dict[str, _Subscription] = {}
         self._seen = -1
-        self._busy: Counter[str] = Counter()
+        # Attempts that are running, by host and by principal.
+        self._busy: Counter[tuple[str, str]] = Counter()
         self._counted_at = float("-inf")
         self._count = 0
 
@@ -202,7 +215,7 @@ class Deliverer:
         row["ended"] = None
         row["expires"] = None if ttl is None else now + ttl
         self._save(key, row)
-        self.start()
+        self.watcher.start()
         result: dict[str, Json] = {
             "id": _id_of(key),
             "refreshBefore": None if ttl is None else _time(now + ttl),
@@ -236,9 +249,8 @@ class Deliverer:
         """Return the key of a subscription in the store. It ends in the id."""
         params = incoming.request.params
         arguments = {} if params.get("arguments") is None else params["arguments"]
-        parts = [incoming.principal, url, params.get("name"), arguments]
-        text = json.dumps(parts, sort_keys=True)
-        id = "sub_" + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+        text = canonical([incoming.principal, url, params.get("name"), arguments])
+        id = "sub_" + sha256(text.encode()).hexdigest()[:32]
         return str(self._events._key("event-subscription", owner_of(incoming.principal), id))
 
     def _check_room(self, owner: str) -> None:
@@ -249,7 +261,7 @@ class Deliverer:
         limits = self._events.limits
         if time.monotonic() - self._counted_at > COUNT_SECONDS:
             self._counted_at = time.monotonic()
-            self._count = len(self._store.sizes(self._prefix))
+            self._count = len(self._store.sizes(self.prefix))
         most = limits["subscriptions"]
         if self._count < most:
             most = limits["per_client"]
@@ -268,10 +280,10 @@ class Deliverer:
             return None if options.endless and self._store.shared else options.max_ttl
         if isinstance(wanted, bool) or not isinstance(wanted, (int, float)):
             return options.default_ttl
-        return float(min(max(wanted / 1000, options.min_ttl), options.max_ttl))
+        return float(min(max(wanted, options.min_ttl * 1000), options.max_ttl * 1000)) / 1000
 
     def _verify(self, principal: str, url: str, id: str, secret: str, ttl: Optional[float]) -> None:
-        """Ask the callback URL for its consent, unless it has given it to this principal.
+        """Ask the callback URL for its consent, unless it has already consented for this principal.
 
         Raises:
             InvalidParams: It leads to an address that is not public.
@@ -286,7 +298,8 @@ class Deliverer:
             return
         challenge = token_urlsafe(24)
         envelope = to_json({"type": VERIFICATION, "challenge": challenge}).encode()
-        if not self._enter(origin):
+        names = (("host", parse_web_url(url).host), ("principal", principal))
+        if any(map(self._challenges.take, names)) or not self._enter(url, principal):
             raise self._events._error(
                 "ResourceExhausted", "too many challenges", limit="challenges"
             )
@@ -297,7 +310,7 @@ class Deliverer:
         except PrivateAddress as error:
             raise InvalidParams(f"delivery.url: {error}") from None
         finally:
-            self._busy[origin] -= 1
+            self._leave(url, principal)
         reason = found.error
         if reason is None or found.status:
             reason = None if _echoes(found, challenge) else "challenge_failed"
@@ -309,13 +322,29 @@ class Deliverer:
             raise self._events._error("CallbackEndpointError", message, reason=reason)
         self._store.put(consent, b"", None if ttl is None else max(CONSENT_SECONDS, ttl))
 
-    def _enter(self, origin: str) -> bool:
-        """Count a request to a host. Return False if it has too many."""
+    def _enter(self, url: str, principal: str) -> bool:
+        """Count an attempt. Return False if its host or its client has too many."""
+        host = parse_web_url(url).host
         with self._lock:
-            if self._busy[origin] >= self._options.in_flight:
+            if self._busy["host", host] >= self._options.in_flight or self._busy[
+                "principal", principal
+            ] >= self._share_of(principal, WORKERS):
                 return False
-            self._busy[origin] += 1
+            self._busy["host", host] += 1
+            self._busy["principal", principal] += 1
             return True
+
+    def _leave(self, url: str, principal: str) -> None:
+        """End an attempt that `_enter` has counted."""
+        with self._lock:
+            for key in (("host", parse_web_url(url).host), ("principal", principal)):
+                self._busy[key] -= 1
+                if not self._busy[key]:
+                    del self._busy[key]
+
+    def _share_of(self, principal: str, most: int) -> int:
+        """Return how much of a limit one client may use, see `Limits.client_share`."""
+        return int(self._events._config.shares.share(("principal", principal), most))
 
     # ------------------------------------------------------------ entries of the store
 
@@ -335,106 +364,73 @@ class Deliverer:
         self._announce(key)
 
     def _announce(self, key: str) -> None:
-        """Notify the process that delivers of a changed subscription."""
+        """Notify the delivering process that a subscription has changed."""
         self._store.append(self._changes_key, key.encode(), None, MAX_CHANGES)
-        self._nudge.cancel()
+        self.watcher.wake()
 
     def terminate(self, id_or_name: str, error: EventError) -> None:
         """End subscriptions, and notify their receivers."""
-        for entry in self._store.list(self._prefix):
+        for entry in self._store.list(self.prefix):
             row = self._load(entry.key)
             if row is not None and id_or_name in (row["name"], _id_of(entry.key)):
                 self._save(entry.key, {**row, "ended": error.to_wire()})
-        self.start()
+        self.watcher.start()
 
     # ------------------------------------------------------------ the thread
 
-    def start(self) -> None:
-        """Start the thread that delivers, if it does not run and there are subscriptions."""
-        with self._lock:
-            if not (self._has_thread or self._events.is_closed) and self._store.list(
-                self._prefix, limit=1
-            ):
-                self._has_thread = True
-                threading.Thread(target=self._run, name="minimcp-webhooks", daemon=True).start()
+    def _is_idle(self) -> bool:
+        return self._events.is_closed or not self._store.list(self.prefix, limit=1)
 
     def run_now(self) -> None:
         """Deliver everything that is due, on this thread."""
         while self._look(run=lambda job: job()):
             pass
 
-    def _run(self) -> None:
-        while True:
-            self._nudge = CancelToken()
-            try:
-                before = self._versions()
-                self._look(self._pool.submit)
-                after = self._versions()
-                with self._lock:
-                    is_idle = not self._store.list(self._prefix, limit=1)
-                    if is_idle or self._events.is_closed:
-                        self._has_thread = False
-                        self._release_lease()
-                        return
-                if before == after:
-                    newest = max(after.values())
-                    self._store.wait(after, newest, LOOK_SECONDS, self._nudge)
-            except Exception as error:
-                log.error("webhooks are delayed: %s", describe(error), exc_info=error)
-                time.sleep(LOOK_SECONDS)
-
     def close(self) -> None:
         """End the thread. Another process takes over at once."""
-        self._release_lease()
-        self._nudge.cancel()
-
-    def _release_lease(self) -> None:
         with self._pass_lock:
-            if self._renewed_at:
-                self._store.delete(self._lease_key)
+            if self._lease.release():
                 self._forget_lease()
+        self.watcher.wake()
+        self._pool.close()
 
     def _versions(self) -> dict[str, int]:
         """Return the newest known versions of the keys that the thread waits for."""
-        logs = {each.kind.log for each in list(self._subscriptions.values()) if each.kind}
+        logs = {each.reader.kind.log for each in list(self._subscriptions.values()) if each.reader}
         return {
             self._changes_key: self._seen,
             **{each.key: each.position for each in logs if each.position},
         }
 
-    def _holds_lease(self) -> bool:
-        """Return whether this process delivers. Renew its lease if necessary."""
-        now = time.monotonic()
-        if now - self._renewed_at < RENEW_SECONDS:
-            return True
-        found = self._store.get(self._lease_key)
-        version = 0 if found is None else found.version
-        lease = self._lease.encode()
-        is_own = found is None or found.value == lease
-        if not is_own or not self._store.put(self._lease_key, lease, LEASE_SECONDS, version):
-            self._forget_lease()
-            return False
-        self._renewed_at = now
-        return True
-
     def _look(self, run: Callable[[Callable[[], object]], object]) -> bool:
         """Read what has changed, and send what is due. Return whether something was sent."""
         with self._pass_lock:
-            if not self._holds_lease():
+            if not self._lease.hold():
+                self._forget_lease()
                 return False
             self._load_changes()
             now = self._events.clock()
             subscriptions = list(self._subscriptions.values())
-            for kind in {each.kind for each in subscriptions if each.kind is not None}:
+            if not subscriptions:
+                self._lease.release()
+            for kind in {each.reader.kind for each in subscriptions if each.reader}:
                 kind.refresh(now)
-            size = sum(item.size for each in subscriptions for item in each.waiting)
+            sizes: Counter[str] = Counter()
+            for each in subscriptions:
+                sizes[each.row["principal"]] += each.size
+            size = sum(sizes.values())
+            most = self._events.limits["queue_bytes"]
             jobs = []
             for each in subscriptions:
                 if self._is_expired(each.row):
                     self._drop(each.key)
                     continue
-                if size < self._events.limits["queue_bytes"]:
-                    size += self._fill(each, now)
+                client = each.row["principal"]
+                if size < most and sizes[client] < self._share_of(client, most):
+                    before = each.size
+                    self._fill(each, now)
+                    sizes[client] += each.size - before
+                    size += each.size - before
                 jobs += self._due(each, now)
                 if each.is_changed:
                     self._keep(each)
@@ -448,7 +444,7 @@ class Deliverer:
         """Read the subscriptions that have changed; all of them after taking over the lease."""
         changes = self._store.read(self._changes_key, max(self._seen, 0))
         if self._seen < 0 or len(changes) >= MAX_CHANGES:
-            keys = {entry.key for entry in self._store.list(self._prefix)}
+            keys = {entry.key for entry in self._store.list(self.prefix)}
             keys.update(self._subscriptions)
         else:
             keys = {key.decode("ascii", "replace") for _, key in changes}
@@ -479,7 +475,7 @@ class Deliverer:
         row = subscription.row
         try:
             kind = self._events._kind_of(row["name"])
-            subscription.values = kind.values(row["arguments"])
+            values = kind.values(row["arguments"])
         except InvalidParams:
             row["ended"] = self._events._error(
                 "Unsupported",
@@ -490,54 +486,49 @@ class Deliverer:
             return
         except EventError:  # this process may not know the type yet
             return
-        subscription.kind = kind
         kind.refresh(self._events.clock())
-        position, gap = kind.resume(subscription.values, row["cursor"], None)
-        subscription.position = position
+        position, gap = kind.resume(values, row["cursor"], None)
+        caller = Caller(row["principal"], row["claims"].get("sub"))
+        subscription.reader = EventReader(kind, values, caller, position)
         if gap:
-            self._add_gap(subscription)
+            self._add_gap(subscription, position)
 
-    def _add_gap(self, subscription: _Subscription) -> None:
-        assert subscription.kind is not None
-        cursor = subscription.kind.cursor(subscription.position)
-        self._add(subscription, {"type": GAP, "cursor": cursor}, subscription.position)
+    def _add_gap(self, subscription: _Subscription, position: Any) -> None:
+        assert subscription.reader is not None
+        cursor = subscription.reader.kind.cursor(position)
+        self._add(subscription, {"type": GAP, "cursor": cursor}, position)
 
     def _add(self, subscription: _Subscription, envelope: dict[str, Json], position: Any) -> None:
         id = f"msg_{envelope['type']}_{token_hex(8)}"
         subscription.waiting.append(_Delivery(id, envelope, position))
 
-    def _fill(self, subscription: _Subscription, now: float) -> int:
-        """Queue the next events of a subscription. Return their size."""
+    def _fill(self, subscription: _Subscription, now: float) -> None:
+        """Queue the next events of a subscription."""
         row = subscription.row
         if row["ended"] is not None:
             if not any(each.wire.get("type") == ENDED for each in subscription.waiting):
                 subscription.waiting = []
                 self._add(subscription, {"type": ENDED, "error": row["ended"]}, None)
-            return 0
-        if subscription.kind is None:
+            return
+        if subscription.reader is None:
             self._resume(subscription)
-        kind = subscription.kind
-        if kind is None or now < subscription.read_at:
-            return 0
+        reader = subscription.reader
+        if reader is None:
+            return
         if len(subscription.waiting) >= MAX_WAITING or not self._is_allowed(subscription, now):
-            return 0
+            return
         room = MAX_WAITING - len(subscription.waiting)
-        found = kind.read(subscription.position, subscription.caller, subscription.values, room)
-        if not found.more:
-            subscription.read_at = now + getattr(kind, "every", 0.0)
+        found = reader.read(now, room)
         if found.gap is not None:
-            subscription.position = found.gap
-            self._add_gap(subscription)
+            self._add_gap(subscription, found.gap)
         for position, wire in found.events:
-            id = str(wire["eventId"])
+            id = _header_of(str(wire["eventId"]))
             if self._options.webhook_id == "message":
                 id = f"msg_{token_hex(12)}"
             subscription.waiting.append(_Delivery(id, wire, position))
-        subscription.position = found.position
-        if not subscription.waiting and row["cursor"] != kind.cursor(found.position):
-            row["cursor"] = kind.cursor(found.position)
+        if not subscription.waiting and row["cursor"] != reader.cursor:
+            row["cursor"] = reader.cursor
             subscription.is_changed = subscription.is_changed or bool(found.events)
-        return sum(each.size for each in subscription.waiting)
 
     def _is_allowed(self, subscription: _Subscription, now: float) -> bool:
         """Check from time to time whether the client may still receive the events."""
@@ -566,24 +557,24 @@ class Deliverer:
         for name in ("cursor", "status", "ended"):
             row[name] = subscription.row[name]
         ttl = None if row["expires"] is None else row["expires"] - self._events.clock()
-        # If another process has changed it since, the next look stores it.
+        # If another process has changed it since, the next scan stores it.
         value = to_json(row).encode()
         subscription.is_changed = not self._store.put(subscription.key, value, ttl, entry.version)
 
     # ------------------------------------------------------------ sending
 
     def _due(self, subscription: _Subscription, now: float) -> list[Callable[[], object]]:
-        """Return the attempts that are due, within the limit of their host."""
+        """Return the attempts that are due, within the limits of their host and their client."""
         jobs: list[Callable[[], object]] = []
-        origin = origin_of(subscription.row["url"])
+        url, principal = subscription.row["url"], subscription.row["principal"]
         for each in subscription.waiting:
             is_due = not (each.is_sending or each.is_settled) and each.due <= now
-            if is_due and self._enter(origin):
+            if is_due and self._enter(url, principal):
                 each.is_sending = True
-                jobs.append(partial(self._attempt, subscription, each, origin))
+                jobs.append(partial(self._attempt, subscription, each))
         return jobs
 
-    def _attempt(self, subscription: _Subscription, delivery: _Delivery, origin: str) -> None:
+    def _attempt(self, subscription: _Subscription, delivery: _Delivery) -> None:
         row = subscription.row
         now = self._events.clock()
         if not delivery.body:
@@ -596,19 +587,19 @@ class Deliverer:
         try:
             found = post(self._options, row["url"], id, delivery.id, delivery.body, secrets)
         except Exception as error:  # a private address counts as one that refuses the connection
-            log.warning("a webhook to %s was not sent: %s", origin, describe(error))
+            log.warning("a webhook to %s was not sent: %s", origin_of(row["url"]), describe(error))
             found = Posted(0, "connection_refused")
         with self._lock:
-            self._busy[origin] -= 1
+            self._leave(row["url"], row["principal"])
             self._settle(subscription, delivery, found)
-        self._nudge.cancel()
+        self.watcher.wake()
 
     def _covered(self, subscription: _Subscription, delivery: _Delivery) -> Optional[str]:
         """Return the cursor after an event, or the watermark while earlier events are waiting."""
         if subscription.waiting and subscription.waiting[0] is not delivery:
             return text_or_none(subscription.row["cursor"])
-        assert subscription.kind is not None
-        return subscription.kind.cursor(delivery.position)
+        assert subscription.reader is not None
+        return subscription.reader.kind.cursor(delivery.position)
 
     def _settle(self, subscription: _Subscription, delivery: _Delivery, found: Posted) -> None:
         """Note the outcome of an attempt. The caller holds the lock."""
@@ -624,6 +615,11 @@ class Deliverer:
                 delivery.due = now + pause * uniform(0.8, 1.2)
                 return
             log.warning("an event for %s was given up: %s", origin_of(row["url"]), found.error)
+            failing_since = read_time(row["status"]["failedSince"]).timestamp()
+            if row["expires"] is None and failing_since < now - DEAD_SECONDS:
+                row["ended"] = self._events._error(
+                    "CallbackEndpointError", "no delivery has succeeded", reason=found.error
+                ).to_wire()
         delivery.is_settled = True
         if delivery.wire.get("type") == ENDED:
             self._store.delete(subscription.key)
@@ -631,8 +627,8 @@ class Deliverer:
             return
         while subscription.waiting and subscription.waiting[0].is_settled:
             position = subscription.waiting.pop(0).position
-            if subscription.kind is not None:
-                row["cursor"] = subscription.kind.cursor(position)
+            if subscription.reader is not None:
+                row["cursor"] = subscription.reader.kind.cursor(position)
 
     def _note(self, subscription: _Subscription, found: Posted, now: float) -> None:
         """Note an attempt in the status."""
@@ -647,6 +643,13 @@ class Deliverer:
 
 def _id_of(key: str) -> str:
     return key.rpartition(":")[2]
+
+
+def _header_of(id: str) -> str:
+    """Return the id of an event, or a hash of it if it cannot be the value of a header."""
+    if re.fullmatch(HEADER_ID, id):
+        return id
+    return f"msg_{sha256(id.encode(errors='surrogatepass')).hexdigest()[:32]}"
 
 
 def _time(seconds: float) -> str:

@@ -1,9 +1,9 @@
 """`Webhooks`: how events are delivered by HTTP, with the signatures of Standard Webhooks and a
 guarded POST.
 
-A callback URL comes from a client, so it must not reach what only the server can reach: the name is
-resolved once, every address is checked, and the connection uses a checked address. Redirects are
-not followed, proxies are not used, and no part of a response is passed on.
+A callback URL comes from a client, so it must not lead to machines that only the server can reach:
+the name is resolved once, every address is checked, and the connection uses a checked address.
+Redirects are not followed, proxies are not used, and no part of a response is passed on.
 https://www.standardwebhooks.com
 """
 
@@ -32,14 +32,14 @@ from ..record import FrozenRecord
 from ..schema.mismatch import options_checked
 from .event_types import SUBSCRIPTION_HEADER
 
-# Names of Standard Webhooks.
+# Names that Standard Webhooks defines.
 PREFIX = "whsec_"
 VERSION = "v1,"
 ID_HEADER = "webhook-id"
 TIME_HEADER = "webhook-timestamp"
 SIGNATURE_HEADER = "webhook-signature"
 
-# The number of bytes of a secret.
+# The minimum and maximum number of bytes in a secret.
 MIN_SECRET_BYTES = 24
 MAX_SECRET_BYTES = 64
 
@@ -71,9 +71,10 @@ class Webhooks(FrozenRecord):
             tests.
         retries: Seconds before each retry of a delivery that failed.
         timeout: Seconds for one attempt.
-        in_flight: Maximum number of attempts at the same time for one host.
-        webhook_id: "event" to send the id of the event as ``webhook-id``, or "message" to send an
-            id of the delivery.
+        in_flight: Maximum number of attempts at the same time for one host. Those for one client
+            are limited to the fraction `Limits.client_share` of all.
+        webhook_id: "event" to send the id of the event as ``webhook-id`` (a hash of it if it does
+            not fit into a header), or "message" to send an id of the delivery.
 
     Raises:
         TypeError, ValueError: An argument has a wrong type or value.
@@ -167,8 +168,8 @@ def verify_webhook(
         tolerance: Maximum difference between the time of the signature and now, in seconds.
 
     Raises:
-        AuthorizationError: A header is missing or wrong. The message has neither the body nor a
-            secret.
+        AuthorizationError: A header is missing or wrong. The message contains neither the body nor
+            a secret.
         TypeError: The body is not bytes.
         ValueError: A secret is invalid.
     """

@@ -355,7 +355,8 @@ class Visibility(Feature):
         return {}
 
     def is_listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:
-        """Return whether the caller may see an entry. An exception of a function counts as no."""
+        """Return whether the caller may see an entry. An exception of a function counts as
+        False."""
         is_list = request.request.method in LIST_METHODS
         if is_list and self._lists_usable and not _has_scopes(request, static_scopes(entry)):
             return False
@@ -387,7 +388,7 @@ def _call_with_name(function: Callable[..., Any], kind: str, name: str, ctx: Con
 
 
 def page_for(table: Table[Any], incoming: IncomingRequest) -> str:
-    """Return one page of a list that depends on the caller, without its end.
+    """Return one page of a list that depends on the caller, as JSON text without the last brace.
 
     The cursor holds the last name and its position. A caller that cannot see this name continues at
     the position, as for an unknown name, so that a cursor does not show whether a name exists.

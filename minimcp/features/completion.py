@@ -137,7 +137,7 @@ def value_of(text: str, kind: Kind) -> Json:
 
     If the parameter accepts the string itself, it remains a string: "5" for ``Union[int, str]``. If
     no reading is accepted, this returns the last reading of an accepted type, so that the error
-    names the fault of the value. Without such a reading, it returns the string itself.
+    says what is wrong with the value. Without such a reading, it returns the string itself.
     """
     readings: list[Json] = [text]
     if text.lower() in _WORDS:
@@ -313,7 +313,7 @@ class Completions(Feature):
 
         Args:
             params: The params of the request.
-            incoming: The request, whose caller must be allowed to see it. None finds any.
+            incoming: The request, whose caller must be allowed to see it. None ignores visibility.
 
         Raises:
             InvalidParams: There is none.

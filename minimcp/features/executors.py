@@ -1,7 +1,7 @@
 """Executors: threads that the author chooses for handlers (``executor=``).
 
 An executor queues requests in order of arrival until its thread takes them. A queued request does
-not occupy a worker, but it counts as begun. If it is cancelled, or lost with its connection, it
+not occupy a worker, but it counts as started. If it is cancelled, or lost with its connection, it
 leaves the queue and never runs. While a handler waits, it keeps the executor's thread.
 """
 

@@ -39,7 +39,7 @@ class FinishedRequest(NamedTuple):
 
     Args:
         method: The method; "unknown" if the request was rejected and this server has no such
-            method, because a metrics label must not have any number of values.
+            method, because a metrics label must have a limited number of values.
         name: The name of the tool or prompt; None for other methods and rejected requests.
         id: The request's id, chosen by the client.
         session: A name for the session in logs, not a secret; empty in stateless revisions.

@@ -178,7 +178,7 @@ class Sample(ClientQuestion):
         max_tokens: Maximum length of the answer, in tokens.
         system: The system prompt; None lets the client decide.
         temperature: The sampling temperature; None lets the client decide.
-        tools: Tools that the model may ask to have called; None offers none.
+        tools: Tools that the model may request; None offers none.
         tool_choice: "auto", "required" or "none"; None means "auto".
         stop_sequences: Strings at which the model stops; None adds none.
         model_preferences: Preferences, or names of models as hints; None has no preference.
@@ -468,8 +468,8 @@ class QuestionChannel:
         return ask_peer(incoming, questions, incoming.server.limits.ask_timeout)
 
     def ask_for_urls(self, wanted: Iterable[Mapping[str, str]]) -> None:
-        """Ask the user to open URLs, unless the client has answered before. Return if one was
-        declined.
+        """Ask the user to open URLs, unless the client has answered before. Return normally if the
+        user declined one.
 
         Raises:
             Suspend: The handler must run again when the answers have arrived.

@@ -286,7 +286,7 @@ class Resources(Feature):
 
     def hiding(self, uri: str) -> Optional[Callable[[IncomingRequest], bool]]:
         """Return a function that determines whether a URI is hidden from the caller of a request.
-        None: it is hidden from nobody."""
+        None means that it is hidden from nobody."""
         if not (self.table.is_filtered or self.templates.is_filtered):
             return None
         readable = self.table.get(uri)

@@ -1,4 +1,4 @@
-"""Change notifications: who subscribed to which, and their delivery without blocking the sender.
+"""Change notifications: who subscribed to what, and their delivery without blocking the sender.
 
 A session with a handshake is notified of every list that changes and of the resources that it
 subscribed to. In stateless revisions, a client opens a stream with `subscriptions/listen`, a
@@ -217,8 +217,8 @@ class Subscriptions(Feature):
     def _hides(self, notify: Callable[[Any, str], None], name: str) -> Optional[Hides]:
         """Return a function that determines whether a change is hidden from a request's caller.
 
-        None: it is hidden from nobody. Of a change of a list in another process, only the list is
-        known.
+        None means that it is hidden from nobody. If a list changed in another process, only the
+        kind of list is known.
         """
         features = self._config.features
         has_resources = any(each.capability == "resources" for each in features)

@@ -1,8 +1,8 @@
 """Admission: find the sender of an HTTP message, and the part of the server that handles it.
 
 `Admission` looks at the method, the headers and the message, and returns the session, the peer and
-the route, or raises an `HttpError`. It has no endpoint, lock or socket: three functions that it is
-given find, make and keep sessions.
+the route, or raises an `HttpError`. It has no endpoint, lock or socket. Three functions that are
+passed to it find, make and keep sessions.
 
 What a message of a POST means depends on the message and on its `VERSION_HEADER`:
 
@@ -69,8 +69,8 @@ FindSession = Callable[[str, Optional[str]], "Optional[Session]"]
 # Makes a session for a principal. The session is not stored yet.
 MakeSession = Callable[[Optional[str]], "Session"]
 
-# Keeps a session whose `initialize` was admitted, and came with these headers. Raises ShareExceeded
-# or HttpError if there are too many.
+# Keeps a session whose `initialize` was admitted and arrived with these headers. Raises
+# ShareExceeded or HttpError if there are too many.
 KeepSession = Callable[["Session", Headers], None]
 
 
@@ -101,8 +101,8 @@ class Admission:
         route: Returns the route of a request of a peer. May raise an `RpcError`.
         check_access: Checks that the caller may see and use the entry that a request names. May
             raise an `RpcError` or an `HttpError`.
-        named_by: By method, the member of its params that `NAME_HEADER` repeats, and the capability
-            of the client without which that does not apply, or "".
+        named_by: By method, the member of its params that `NAME_HEADER` repeats, and the client
+            capability that this rule requires, or "".
         header_params: Returns the arguments of a tool call that headers repeat.
     """
 
@@ -238,16 +238,22 @@ class Admission:
         """Check the headers that repeat the method and the name of its object.
 
         Raises:
-            HeaderMismatch: One of them is missing, or says something else.
+            HeaderMismatch: One of them is missing, or differs from the body.
         """
         member, capability = self._named_by.get(request.method, ("", ""))
         is_named = not capability or (peer is not None and peer.supports(capability))
         named = request.params.get(member) if is_named else None
-        for name, value in ((METHOD_HEADER, request.method), (NAME_HEADER, named)):
-            if isinstance(value, str) and _decoded(headers, name) != value:
+        if not isinstance(named, str):
+            named = None
+        repeated = (request.method, named)
+        if headers.cache.get("repeated") == repeated:
+            return
+        for name, value in zip((METHOD_HEADER, NAME_HEADER), repeated):
+            if value is not None and _decoded(headers, name) != value:
                 raise HeaderMismatch(
                     f"the header {name} differs from the value in the body, {one_line(value)}"
                 )
+        headers.cache["repeated"] = repeated
 
     def _without_metadata(self, message: Message, version: Optional[str]) -> Admitted:
         """Admit a stateless message without metadata. Only notifications may lack them."""
@@ -374,7 +380,7 @@ def _check_arguments(arguments: Json, headers: Headers, repeated: Sequence[Heade
     """Check the headers that repeat arguments of a tool.
 
     Raises:
-        HeaderMismatch: One of them is missing, says something else, or has no argument.
+        HeaderMismatch: One of them is missing, differs from its argument, or has no argument.
     """
     for each in repeated:
         name = PARAM_PREFIX + each.name

@@ -686,7 +686,8 @@ class HttpClientSession(ClientSession, Pinged):
             self._fail_session(call, f"HTTP {status}")
         if answer is None or isinstance(error, Busy):
             raise error
-        # The server wants a token or other rights if there is a challenge, or not the call's id.
+        # If there is a challenge, or no response with the call's id, the error comes from
+        # authorization and not from the call.
         is_challenge = not is_own or "WWW-Authenticate" in response.headers
         if isinstance(error, AuthorizationError) and is_challenge:
             raise error
@@ -793,7 +794,7 @@ class HttpClientSession(ClientSession, Pinged):
         Returns:
             The JSON-RPC response in its body (None without one), and the exception for the status:
             `Busy` if the server has not run the request and says when to retry; AuthorizationError
-            if it wants a token or other rights; ConnectionLost if it failed; otherwise
+            if it requires a token or other rights; ConnectionLost if it failed; otherwise
             ProtocolViolation.
         """
         status = response.status
@@ -1025,9 +1026,9 @@ class _AnswerSink(Sink):
 
 
 def how_to_sign_in(url: str) -> str:
-    """Return the end of a message that says that a server wants a token."""
+    """Return the end of a message that says that a server requires a token."""
     way = (
-        f"sign in with 'minimcp login {url}', or in a program with "
+        f"sign in with 'python3 -m minimcp login {url}', or in a program with "
         "connect(..., auth=minimcp.SignIn())"
     )
     given = "pass your token with --token TOKEN, or connect(..., auth=TOKEN)"

@@ -108,7 +108,7 @@ def open_over_http(options: ConnectOptions, begin: BeginSession) -> ClientSessio
 
     Raises:
         ConnectionFailed: The server cannot be reached, rejects the client, or does not support MCP.
-        AuthorizationError: The server wants credentials.
+        AuthorizationError: The server requires credentials.
         McpError: See `negotiate`.
     """
     options = options._replace(probe_timeout=None)

@@ -1,4 +1,4 @@
-"""`Endpoint`: Streamable HTTP at a server, from a parsed request to its response.
+"""`Endpoint`: Streamable HTTP in a server, from a parsed request to its response.
 
 A request that carries metadata is stateless. Any other request belongs to a session that
 `initialize` opens. One path serves both. `Admission` decides what a message means, `Session` and
@@ -14,7 +14,7 @@ import math
 import re
 import threading
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Optional, Sequence, Union
 
@@ -75,22 +75,23 @@ log = logger("minimcp.http")
 # Why a session ended before its client had sent `notifications/initialized`.
 NOT_INITIALIZED = "the client did not initialize the session, and other clients need its place"
 
-# What a stream of change notifications gets to end with its answer when nothing else gets time.
+# Seconds that streams of change notifications get to end with their response, even if the grace
+# period is 0.
 STREAM_SECONDS = 0.5
 
-# Seconds between two checks of the token of an open stream, at most.
+# Maximum number of seconds between two checks of the token of an open stream.
 TOKEN_SECONDS = 60.0
 
 # Minimum number of seconds between them, if the token expires soon.
 MIN_TOKEN_SECONDS = 0.1
 
-# How often in the life of an idle session the timer looks at it.
+# How often the timer checks an idle session during `HttpOptions.session_ttl`.
 LOOKS = 20
 
-# How often that is looked at, at least.
+# Maximum number of seconds between two checks.
 LOOK_SECONDS = 30.0
 
-# Of the memory that a body's values may take, for each byte that the longest body may have.
+# Bytes of memory that the values of a body may use, for each byte of the maximum body size.
 MEMORY_PER_BYTE = 8
 
 # Accept headers that allow JSON and event streams.
@@ -166,8 +167,8 @@ class HttpService:
             raise HttpError(503, "the server is closing")
 
     def is_health(self, request: HttpRequest) -> bool:
-        """Return whether a request asks only if the server is up. Any Host header may come with
-        it."""
+        """Return whether a request only asks whether the server is running. It may have any Host
+        header."""
         return request.path == self.options.health and request.method in ("GET", "HEAD")
 
     def answer_cors_or_metadata(self, request: HttpRequest) -> Optional[HttpResponse]:
@@ -200,7 +201,7 @@ class HttpService:
         return HttpResponse(200, [("Content-Type", JSON_TYPE)], document)
 
     def check_path(self, path: str) -> None:
-        """Check a path. Raises HttpError: nothing is served there."""
+        """Check a path. Raises HttpError if it is not served."""
 
     def check_head(self, request: HttpRequest, streams: bool) -> None:
         """Check the head of a request, after its Host and Origin were checked.
@@ -210,7 +211,7 @@ class HttpService:
         """
 
     def respond(self, request: HttpRequest, writer: ResponseWriter, streams: bool) -> None:
-        """Serve a request that was checked. Raises HttpError: the request is rejected."""
+        """Serve a request that was checked. Raises HttpError if the request is rejected."""
 
     def serve(self, request: HttpRequest, writer: ResponseWriter, *, streams: bool = True) -> None:
         """Serve one request on this thread, and return when the response is complete.
@@ -289,7 +290,7 @@ class HttpService:
         """Check the headers of a POST that describe its body.
 
         Raises:
-            HttpError: The body has another type than JSON, is compressed, or is too long.
+            HttpError: The type of the body is not JSON, or the body is compressed or too long.
         """
         require(
             is_json(headers.get("Content-Type")),
@@ -352,12 +353,11 @@ class Endpoint(HttpService):
         options: The options for HTTP.
         limits: The limits of the server.
         pool: The pool of the server, which runs handlers.
-        cap: The free places of ``Limits.requests``, as `RunningRequests` takes them; that of the
-            server.
+        cap: The server's counter for ``Limits.requests``; see `RunningRequests`.
         max_streams: Maximum number of open streams of change notifications; None means no limit, 0
             serves none.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
-        bearer: Who may send requests; None lets everybody.
+        bearer: Verifies the tokens of requests. None serves requests without a token.
         session_store: Makes the store of the sessions, given this endpoint. None keeps them in
             memory.
     """
@@ -416,14 +416,14 @@ class Endpoint(HttpService):
         renewed_in_fork.add(self)
 
     def renew_in_fork(self) -> None:
-        """Begin without sessions and streams; in a forked process they are the parent's."""
+        """Start without sessions and streams. In a forked process, they belong to the parent."""
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)
         self.requests = RunningRequests(
             self._limits, self._cap, on_finished=self._registry.config.on_finished
         )
         self.sessions: dict[str, Session] = {}
         self._is_store_started = False
-        # What is served now, by where it goes.
+        # The open responses, by the writer of their connection.
         self._open: dict[ResponseWriter, Union[PostResponse, EventStream]] = {}
         # Cancels the next check of the token of a stream.
         self.token_checks: dict[ResponseWriter, Callable[[], object]] = {}
@@ -520,7 +520,7 @@ class Endpoint(HttpService):
         self.session_store.add(session, headers)
 
     def add_session(self, session: Session) -> None:
-        """Keep a new session in this process. Raises HttpError: there are too many."""
+        """Keep a new session in this process. Raises HttpError if there are too many."""
         most = self.options.max_sessions
         if most is not None and len(self.sessions) >= most:
             self._end_unused()
@@ -554,7 +554,7 @@ class Endpoint(HttpService):
         return True
 
     def end_after_responses(self, session: Session) -> None:
-        """End a session when its last response has ended; now if none is open."""
+        """End a session when its last response has ended, or now if none is open."""
         session.shut = True
         if not session.responses:
             self._end(session, "it was shut down")
@@ -569,7 +569,7 @@ class Endpoint(HttpService):
 
         With `unused`, end it only if it was not used for this number of seconds.
         """
-        # A request that arrives now either keeps the session, or does not find it any longer.
+        # A request that arrives now either keeps the session, or no longer finds it.
         with self._changed:
             if unused is not None and not self._unused(session, unused):
                 return
@@ -587,7 +587,8 @@ class Endpoint(HttpService):
             self.end_here(session, "it was not used", unused)  # in a store it expires
 
     def _unused(self, session: Session, seconds: float) -> bool:
-        """Whether nothing has come for a session for so long, and nothing of it is open."""
+        """Whether a session received no request for more than this number of seconds, and has no
+        open response or stream."""
         stream = session.unsolicited
         unused = time.monotonic() - session.used_at > seconds
         return unused and not session.responses and (stream is None or not stream.is_connected())
@@ -610,8 +611,11 @@ class Endpoint(HttpService):
         if self.trace is not None:
             self.trace("<--", body)
         size = len(body)
-        with self.decoding if size > LONG_BODY_BYTES else nullcontext():
+        if size <= LONG_BODY_BYTES:
             message = decode(body, max_depth=self._limits.depth)
+        else:
+            with self.decoding:
+                message = decode(body, max_depth=self._limits.depth)
         del body
         if isinstance(message, InvalidMessage):
             raise HttpError(400, message.reason, code=message.code, id=message.id)
@@ -683,7 +687,8 @@ class Endpoint(HttpService):
     def _array(
         self, items: list[Any], headers: Headers, writer: ResponseWriter, streams: bool, size: int
     ) -> None:
-        """Serve an array of messages. Its requests run at the same time; one array answers them."""
+        """Serve an array of messages. Its requests run at the same time, and one array contains all
+        responses."""
         is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
         require(not is_stateless, 400, "a message must be an object, not an array")
         session, revision = self.admission.sender(headers)
@@ -753,7 +758,7 @@ class Endpoint(HttpService):
         """Start a request on its preferred thread: this one, or one from `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
-        peer.headers = shown
+        self._keep_headers(peer, shown)
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
@@ -763,8 +768,15 @@ class Endpoint(HttpService):
         # An id may be used twice: each POST has its own response.
         accept(incoming, run, key=id(incoming))
 
+    def _keep_headers(self, peer: Peer, headers: Headers) -> None:
+        """Keep the headers of a session's newest request, if functions of the author decide what
+        its client sees. Other servers do not keep them, because there may be many sessions."""
+        if self._registry.loaded("visibility") is not None:
+            peer.headers = headers
+
     def _count_in(self, session: Optional[Session], headers: Headers) -> CountedClient:
-        """Return the client of a request, and note in its headers that its session counts, too."""
+        """Return the client of a request, also counted in its session, and store it in the
+        headers."""
         client = headers.counted
         assert client is not None
         if session is not None:
@@ -780,12 +792,12 @@ class Endpoint(HttpService):
         streams: bool,
         named: Optional[Session] = None,
     ) -> PostResponse:
-        """The response to requests, which `_close_response` takes back; its head names a session
-        that was opened."""
+        """Return the response to requests. `_close_response` ends it. If `named` is given, the head
+        of the response contains the id of this new session."""
         response = PostResponse(self, session, revision, writer, streams)
         if named is not None:
             response.headers = ((SESSION_HEADER, named.id),)
-        self._open[writer] = response  # the timer may begin it from now on
+        self._open[writer] = response  # from now on, the timer may send its head
         if session is not None:
             session.was_active = True
             session.responses.append(response)
@@ -794,7 +806,8 @@ class Endpoint(HttpService):
         return response
 
     def _close_response(self, response: PostResponse, writer: ResponseWriter) -> None:
-        """Close a response: now, or when it is done if its connection was released before."""
+        """Close a response now or, if its connection was released before, when the response is
+        done."""
         if response.left_at is not None and not response.done:
             response.when_done(partial(self._close_response, response, writer))
             return
@@ -833,7 +846,7 @@ class Endpoint(HttpService):
         return place
 
     def add_listener(self, response: Union[PostResponse, EventStream]) -> None:
-        """Count a stream of change notifications. Raises InternalError: there are too many."""
+        """Count a stream of change notifications. Raises InternalError if there are too many."""
         with self._changed:
             if self._max_streams is not None and self._listening() >= self._max_streams:
                 raise InternalError(
@@ -848,8 +861,8 @@ class Endpoint(HttpService):
         return client.reserve("streams", self._max_streams, end)
 
     def _end_idle_stream(self, response: Union[PostResponse, EventStream]) -> bool:
-        """End a stream of change notifications on which nothing is waiting to be sent. Return
-        whether that is so."""
+        """End a stream of change notifications if nothing is waiting to be sent on it. Return
+        whether it was ended."""
         if response.is_sending():
             return False
         response.listens = False
@@ -874,7 +887,7 @@ class Endpoint(HttpService):
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
-        peer.headers = headers.without_token()
+        self._keep_headers(peer, headers.without_token())
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
         client = self._count_in(session, headers)
@@ -981,7 +994,7 @@ class Endpoint(HttpService):
     # ------------------------------------------------------------ pings
 
     def _keep_alive(self, session: Session) -> None:
-        """Ping the client of a session that has a stream for that."""
+        """Start to ping the client of a session on its stream."""
         interval = self._registry.config.ping_interval
         if interval is None:
             return
@@ -1012,16 +1025,17 @@ class Endpoint(HttpService):
                 self._order_look()
 
     def close(self, grace: float = 0.0, reason: Optional[str] = None) -> None:
-        """Refuse new requests, end what is open for notifications, let running requests finish, end
-        all sessions.
+        """Reject new requests, end the streams for notifications, let running requests finish, and
+        end all sessions.
 
         Idempotent, from any thread.
 
         Args:
             grace: Seconds that running requests get.
-            reason: Why they are cancelled before that, for their handlers; None lets them run.
+            reason: The reason for cancelling running requests at once, which their handlers see.
+                None lets them run.
 
-        Blocks: until then.
+        Blocks until all sessions have ended.
         """
         if self.closing:
             return

@@ -6,7 +6,7 @@ https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 from __future__ import annotations
 
 import threading
-from collections import deque
+from collections import defaultdict, deque
 from typing import Optional, Sequence
 
 from ..protocol.messages import Id
@@ -43,7 +43,7 @@ class EventStore:
         self._max_events = max_events
         self._max_bytes = max_bytes
         # By session, its events, the oldest first: stream, number and data.
-        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = {}
+        self._sessions: dict[str, deque[tuple[str, int, bytes]]] = defaultdict(deque)
         self._sizes: dict[str, int] = {}
         self._events = 0
         self._bytes = 0
@@ -77,15 +77,15 @@ class EventStore:
         """
         session = stream.partition(".")[0]
         with self._lock:
-            events = self._sessions.setdefault(session, deque())
+            events = self._sessions[session]
             events.append((stream, number, data))
             self._count(session, 1, len(data))
             if len(data) > self._max_bytes / 8:
                 # Without this event the stream cannot be resumed at an earlier one, either.
                 self._keep(session, [event for event in events if event[0] != stream])
             while self._events > self._max_events or self._bytes > self._max_bytes:
-                # Comparing all sessions takes long. It is not necessary if this session uses its
-                # share of the room, or more.
+                # Comparing all sessions is slow. It is not necessary if this session uses its share
+                # of the room, or more.
                 largest = session
                 if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
                     largest = max(self._sessions, key=self._share)
@@ -124,7 +124,7 @@ class EventStore:
         return events[number + 1 - events[0][0] :]
 
     def forget(self, session: str) -> None:
-        """Drop the streams of a session: those whose names begin with this text and a point."""
+        """Drop the streams of a session: those whose names begin with this text and a dot."""
         with self._lock:
             self._keep(session, ())
 

@@ -596,7 +596,7 @@ class Fetcher:
         return response
 
     def _stored_authorizer(self, response: FetchResponse) -> Any:
-        """Return the object that authorizes requests, or None if the server wants no token."""
+        """Return the object that authorizes requests, or None if the server requires no token."""
         if response.status == 401 and self._stored is not None:
             self._authorizer = self._stored.authorizer(self._url)
         return self._authorizer
@@ -853,9 +853,9 @@ def proxy_in_words(url: str, proxies: Mapping[str, str], given: Optional[Mapping
         source = f"the environment variable {setting}"
     else:
         source = "the system settings"
-    return (
-        f" through the proxy {without_secrets(prepend_scheme_if_needed(proxy, 'http'))} ({source})"
-    )
+    shown = without_secrets(prepend_scheme_if_needed(proxy, "http"))
+    # The password of a malformed URL may be in its path.
+    return f" through the proxy {re.sub('//.*@', '//', shown)} ({source})"
 
 
 def bundle_in_words(used: Any, given: Any) -> str:

@@ -60,9 +60,10 @@ class Headers(Mapping[str, str]):
         cache: Results of parsing these headers, reused when a client sends the same headers again.
             It must not depend on Content-Length.
         auth: The `AccessToken` of the verified token; None if tokens are not verified.
-        principal: A text that identifies the user of the client; None if tokens are not verified.
+        principal: A str that identifies the user of the client; None if tokens are not verified.
         client: The peer's address and port; None if it is not known.
-        counted: The client as `Shares` counts it, in its session once that is found.
+        counted: The client as `Shares` counts it; after the session is found, the client in that
+            session.
     """
 
     auth: Any = None

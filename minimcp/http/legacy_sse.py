@@ -91,7 +91,8 @@ class SseTransport(Transport):
             self._writer.write(data)
 
     def end_idle(self) -> bool:
-        """End the stream if nothing of its connection is running, and return whether nothing is."""
+        """End the stream if no request of its connection is running. Return whether none is
+        running."""
         if not self.is_idle():
             return False
         self.close()

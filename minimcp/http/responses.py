@@ -40,7 +40,7 @@ log = logger("minimcp.http")
 # Why a stateless request is cancelled.
 GONE = "the client has closed the connection"
 
-# Seconds after which a question fails that no client can see: the client has closed the connection,
+# Seconds after which a question that no client can see fails: the client has closed the connection,
 # and cannot resume the stream that carries the question.
 UNSEEN_SECONDS = 60.0
 
@@ -193,9 +193,10 @@ class EventStream:
         pending: The queue of lines to send. Successive streams of a session share it. None makes a
             new one.
         headers: Headers of the response, besides those of every stream.
-        changed: Notified when something of the stream changes; None makes a new one.
+        changed: Notified when the state of the stream changes; None makes a new one.
 
-    Two flags say how far the stream is. The client may come and go in the meantime (`writer`).
+    Two flags describe the state of the stream. Independently of them, the client may disconnect and
+    reconnect (`writer`).
 
     ============= ===== ===================================================================
     _is_finishing done  the next step
@@ -272,7 +273,7 @@ class EventStream:
                 self._changed.wait_for(lambda: self._is_over(writer) or self._pending)
 
     def flush(self) -> None:
-        """Write the lines in the queue. Raises ConnectionLost as `event`."""
+        """Write the lines in the queue. Raises ConnectionLost as `event` does."""
         with self._write_lock:
             self._flush()
 
@@ -282,10 +283,11 @@ class EventStream:
         Raises:
             ConnectionLost: The peer has closed the connection, and cannot resume the stream.
 
-        Blocks: until the peer has room.
+        Blocks until the peer can accept it.
         """
         self._pending.append(line)
-        self.flush()
+        with self._write_lock:
+            self._flush()
         return True
 
     def send(self, line: bytes) -> None:
@@ -325,7 +327,8 @@ class EventStream:
                 return  # another stream of the session, which shares the queue, was faster
             mark = 0
             if self._session is not None and self._ids is None:
-                # Before the line is made: it may tell a change that is after this position.
+                # Read before the line is made, because the line may report a change after this
+                # position.
                 mark = self._session.position()
             if self._is_finishing and self._ids is not None and not self._pending:
                 mark = LAST
@@ -371,7 +374,7 @@ class EventStream:
                 raise
 
     def keep_alive(self, seconds: float) -> None:
-        """Send a comment if nothing was sent for so many seconds.
+        """Send a comment if nothing was sent for this many seconds.
 
         It does not wait for another thread that writes or for the peer, and never raises.
         """
@@ -510,7 +513,7 @@ class EventStream:
             self._changed.notify()
 
     def cancel(self, reason: str) -> None:
-        """Cancel the requests of the stream: `PostResponse` does that, it has none itself."""
+        """Do nothing: this class has no requests. `PostResponse` cancels its own."""
 
     def wait(self, deadline: Deadline) -> None:
         """Wait until the stream has ended, or the deadline has passed."""
@@ -534,7 +537,7 @@ class PostResponse(Sink):
     Args:
         endpoint: The endpoint that sends it.
         session: The session, whose client can be asked and can resume a stream; None without one.
-        revision: The revision that the client speaks. In a session, a client that closes the
+        revision: The revision that the client uses. In a session, a client that closes the
             connection does not cancel its request.
         writer: The connection.
         may_stream: Whether it may become an event stream. If not, only the answer is sent.
@@ -544,12 +547,12 @@ class PostResponse(Sink):
         stream: The response since the first event; None before.
         incoming: The requests.
         headers: Headers of the response, besides those of its form.
-        is_closed, done: How far the response is; see the table.
+        is_closed, done: The state of the response; see the table.
         listens: Whether it counts among the streams of change notifications.
         takes_comments: Whether comments of SSE may keep it alive.
         place: Counts it among the streams of its client.
-        left_at: When the client closed the connection, which was then released while handlers are
-            running, as `time.monotonic` returns it; None before, and in stateless revisions.
+        left_at: When the client closed the connection, which was then released while handlers were
+            still running, as `time.monotonic` returns it; None before, and in stateless revisions.
         retry_after: Seconds after which the client may try again, if the whole request was
             rejected.
     """
@@ -593,7 +596,7 @@ class PostResponse(Sink):
     # ------------------------------------------------------------ the form
 
     def choose_form(self, forms: tuple[bool, bool]) -> None:
-        """Be a JSON body or an event stream, if the request accepts only one of them.
+        """Choose a JSON body or an event stream now, if the request accepts only one of them.
 
         Args:
             forms: The result of `accepted_forms`.
@@ -699,7 +702,7 @@ class PostResponse(Sink):
         return self.session.calls.through(self._ask, self.post)
 
     def _ask(self, line: bytes, deadline: Deadline) -> bool:
-        """Send questions. Raises ConnectionLost as `event`."""
+        """Send questions. Raises ConnectionLost as `event` does."""
         assert self.session is not None
         self.session.before_question()
         return self.event(line, deadline)
@@ -808,7 +811,7 @@ class PostResponse(Sink):
         self._cancel_look = int
 
     def when_done(self, callback: Callable[[], None]) -> None:
-        """Call a function when nothing more will be sent; now if that is so."""
+        """Call a function when nothing more will be sent, or now if that is already so."""
         with self._endpoint.lock:
             if not self.done:
                 self._on_done = callback

@@ -4,8 +4,9 @@
   in a selector, so that they need no thread. Every `SWEEP_SECONDS` it checks their deadlines, and
   whether peers have disconnected while their requests run.
 - A worker thread owns a connection while it serves a request, and for `LINGER_SECONDS` afterwards,
-  in case the next request arrives. The number of workers is not limited. The handlers that they run
-  count in the pool of the `Server`, and wait there until a place is free.
+  in case the next request arrives. If more than `CROWD` requests are running, it returns the
+  connection at once. The number of workers is not limited. The handlers that they run count in the
+  pool of the `Server`, and wait there until a place is free.
 - An endpoint checks the head of a request before the server reads the body. It serves each request
   once, with its whole body.
 
@@ -61,7 +62,8 @@ SWEEP_SECONDS = 0.1
 # thread.
 LINGER_SECONDS = 0.05
 
-# Number of running requests above which workers do not wait for the next request.
+# Number of running requests above which workers do not wait for the next request, and connections
+# stay in the selector while their requests run.
 CROWD = 64
 
 # All incomplete bodies together may have as many bytes as this number of bodies of the maximum
@@ -317,6 +319,7 @@ class HttpConnection:
         self.released = False
         # Whether a request is being served, and whether to close the connection when it is idle.
         self.serving = self.yielding = False
+        self.watched = False  # whether it is in the selector
 
     def receive(self, flags: int = DONT_WAIT) -> Optional[bytes]:
         """Return bytes from the peer: empty if there are none yet, None if the peer has closed.
@@ -423,7 +426,7 @@ class HttpConnection:
     def _linger(self) -> Optional[bytes]:
         """Return what `receive` returns, after waiting up to `LINGER_SECONDS`."""
         server = self.server
-        if server.closing or len(server.lent) > CROWD:
+        if server.closing or self.watched or len(server.lent) > CROWD:
             return b""
         data = self.receive(0)
         if self.yielding and not data:
@@ -521,7 +524,7 @@ class RunningHttp:
         self.context = copy_context()  # each request is served in a copy of it
         self._name = f"minimcp-http-{self.port}"
         self._workers = Pool(None, name=self._name)
-        self._kept: set[HttpConnection] = set()  # in the selector: idle, slow or leaving
+        self._kept: set[HttpConnection] = set()  # idle, slow or leaving
         self.lent: set[HttpConnection] = set()  # owned by workers
         # Closed because their peers disconnected. Workers still serve their requests.
         self._left: set[HttpConnection] = set()
@@ -534,13 +537,15 @@ class RunningHttp:
         self._back: deque[tuple[HttpConnection, str]] = deque()
         # Held while writing to `_waker`: the descriptor must not belong to another file by then.
         self._waker_lock = threading.Lock()
+        # Whether a byte was written to `_waker` and not read yet.
+        self._is_woken = False
         woken, waker = socket.socketpair()
         woken.setblocking(False)
         waker.setblocking(False)
         self._woken = woken
         self._waker = waker
         self._selector = selectors.DefaultSelector()
-        self._selector.register(self._woken, selectors.EVENT_READ, partial(self._woken.recv, 4096))
+        self._selector.register(self._woken, selectors.EVENT_READ, self._read_waker)
         self._selector.register(self._listener, selectors.EVENT_READ, self._accept)
         threading.Thread(target=self._run, name=f"{self._name}-accept", daemon=True).start()
 
@@ -580,6 +585,7 @@ class RunningHttp:
         elif serves or self._ended.wait(grace):
             return
         self.closing = True  # each response is the last of its connection from now on
+        self._is_woken = False  # an exception may have interrupted `_wake` before it sent a byte
         self._wake()
         if not serves:
             self._ended.wait(CUT_SECONDS + 2 * END_SECONDS)
@@ -612,8 +618,10 @@ class RunningHttp:
 
     def _wake(self) -> None:
         """Wake the server's thread. If that has ended, do its work on this thread."""
-        with self._waker_lock, suppress(OSError):  # the thread is awake already, or has ended
-            self._waker.send(b"!")
+        if not self._is_woken:
+            self._is_woken = True
+            with self._waker_lock, suppress(OSError):  # the thread has ended
+                self._waker.send(b"!")
         if self.ended:
             self._take_back()
 
@@ -667,13 +675,19 @@ class RunningHttp:
             watches = self._kept or self.lent or self._left or self._accept_at < math.inf
             events = self._selector.select(SWEEP_SECONDS if watches else None)
             now = time.monotonic()
+            # First, because some events are requests on these connections.
+            self._take_back()
             for key, _ in events:
                 key.data()
-            if self._back:
-                self._take_back()
             if self.sweep_at <= now:
                 self.sweep_at = now + SWEEP_SECONDS
                 self._sweep(now)
+
+    def _read_waker(self) -> None:
+        self._woken.recv(4096)
+        self._is_woken = False
+        # Threads that returned connections before this statement did not wake this one.
+        self._take_back()
 
     def _take_back(self) -> None:
         with suppress(IndexError):  # after the end, other threads empty the queue too
@@ -698,7 +712,7 @@ class RunningHttp:
         for connection, writer in [(each, each.writer) for each in self.lent]:
             if connection.due <= now:  # the peer does not read the response
                 connection.cut()
-            elif writer is not None:
+            elif writer is not None and not connection.watched:
                 writer.look()
                 if writer.has_left(now):
                     self._release(connection, writer)
@@ -721,6 +735,7 @@ class RunningHttp:
             connection.released = True
             self.lent.discard(connection)
             self._left.add(connection)
+            self._unwatch(connection)
             connection.socket.close()
         finally:
             connection.write_lock.release()
@@ -812,6 +827,10 @@ class RunningHttp:
 
     def _read(self, connection: HttpConnection) -> None:
         """Read from a connection that the selector reports as readable."""
+        if connection not in self._kept:
+            # The peer sends the next request early, or has disconnected, which `_sweep` will find.
+            self._unwatch(connection)
+            return
         data = connection.receive()
         if connection.phase != LEAVING:
             self._move(connection, connection.advance(data))
@@ -832,13 +851,15 @@ class RunningHttp:
             awaited = CLOSED
         kept = connection in self._kept
         most = self.max_body_bytes
-        if awaited in (READY, CLOSED) and kept:
+        if awaited in (READY, CLOSED):
             self._kept.discard(connection)
-            self._selector.unregister(connection.socket)
+            if awaited == CLOSED or len(self.lent) < CROWD:
+                self._unwatch(connection)
         if awaited == READY:
             self.lent.add(connection)
             connection.due = math.inf
-            self._workers.spawn(partial(self._work, connection))
+            # Unlike `spawn`, this wakes few threads for many short requests.
+            self._workers.submit(partial(self._work, connection))
         elif awaited == CLOSED:
             connection.parser.close()
             connection.socket.close()
@@ -854,13 +875,23 @@ class RunningHttp:
             connection.due = time.monotonic() + getattr(self.timeouts, awaited)
             if not kept:
                 self._kept.add(connection)
-                self._selector.register(
-                    connection.socket, selectors.EVENT_READ, partial(self._read, connection)
-                )
+                self._watch(connection)
         long = awaited == BODY and connection.parser.buffered > _PIECE_BYTES
         if long and most is not None and self.half_bytes() > HALF_BODIES * most:
             message = f"incomplete bodies use more than {HALF_BODIES} times HttpOptions.body_bytes"
             self._move(connection, connection.refuse(HttpError(503, message, code=None)))
+
+    def _watch(self, connection: HttpConnection) -> None:
+        if not connection.watched:
+            connection.watched = True
+            self._selector.register(
+                connection.socket, selectors.EVENT_READ, partial(self._read, connection)
+            )
+
+    def _unwatch(self, connection: HttpConnection) -> None:
+        if connection.watched and not self.ended:
+            connection.watched = False
+            self._selector.unregister(connection.socket)
 
     def half_bytes(self) -> int:
         """Return the number of bytes received of incomplete bodies."""

@@ -28,7 +28,7 @@ from .responses import EventStream, PostResponse, ResponseEndpoint
 
 log = logger("minimcp.http")
 
-# Seconds that a session may be unused whose client has not said `notifications/initialized`.
+# Seconds that a session may be unused before its client has sent `notifications/initialized`.
 BEGIN_SECONDS = 60.0
 
 # Makes the role of a server in one session. The arguments send a notification, and end the session.
@@ -52,16 +52,17 @@ class Session(Pinged):
         unsolicited: The stream for messages that belong to no request; None if there is none.
         responses: The responses that are open.
         pending: The lines that `unsolicited`, or the next such stream, will send.
-        used_at: When the last request came or ended, as `time.monotonic` returns it.
+        used_at: When the last request arrived or ended, as `time.monotonic` returns it.
         shut: Whether the session ends with its last response.
     """
 
     peer: Optional[Peer] = None
     unsolicited: Optional[EventStream] = None
     shut = False
+    _calls: Optional[Calls] = None
     # Counts it among the sessions of its client.
     place: Optional[Place] = None
-    # The client whose request came last, as it is counted in this session.
+    # The client of the last request, as it is counted in this session.
     _counted: Optional[CountedClient] = None
     # Ends it, if its client does not respond to pings. Must not block.
     end_silent: Callable[[], object]
@@ -77,8 +78,6 @@ class Session(Pinged):
         self.responses: list[PostResponse] = []
         self.pending: list[Line] = []
         self.used_at = time.monotonic()
-        # It sends nothing itself: each response sends questions, by a view that `through` returns.
-        self.calls = Calls("http", lambda *_: False, len)
         self.dispatcher = Dispatcher(self, self.role, self.cancel)
         self.stream_numbers = count(1)
 
@@ -86,6 +85,21 @@ class Session(Pinged):
     def initialized(self) -> bool:
         """Whether the client has sent `notifications/initialized`."""
         return self.peer is not None and self.peer.initialized
+
+    @property
+    def calls(self) -> Calls:
+        """The questions to the client. Most sessions ask none, so it is made for the first."""
+        if self._calls is not None:
+            return self._calls
+        # It sends nothing itself. Each response sends questions through a view that `through`
+        # returns.
+        made = Calls("http", lambda *_: False, len)
+        calls: Calls = self.__dict__.setdefault("_calls", made)  # atomic: all threads get this one
+        return calls
+
+    @calls.setter
+    def calls(self, calls: Calls) -> None:
+        self._calls = calls
 
     def stream(self, name: str) -> Optional[EventStream]:
         """Return the stream with this name; None if there is none or if it has ended."""
@@ -191,7 +205,8 @@ class Session(Pinged):
 
 
 def too_many_sessions(most: int) -> HttpError:
-    """Return the error for a client that may not open a session, because there are ``most``."""
+    """Return the error for a client that may not open a session, because ``most`` are already
+    open."""
     reason = f"there are {most} sessions already (max_sessions): try again later"
     return HttpError(503, reason, code=INTERNAL_ERROR)
 
@@ -254,7 +269,7 @@ class SessionStore:
         return Session(self.endpoint.make_role, self.endpoint.end_after_responses, principal)
 
     def add(self, session: Session, headers: Headers) -> None:
-        """Keep a session, whose `initialize` came with these headers.
+        """Keep a session whose `initialize` arrived with these headers.
 
         Raises:
             HttpError: There are too many.
@@ -272,12 +287,12 @@ class SessionStore:
         """Note that this connection carries the messages that belong to no request."""
 
     def leave_stream(self, session: Session, writer: ResponseWriter) -> None:
-        """Note that a connection has ended, which may have carried that stream. Never raises."""
+        """Note that a connection has ended. It may have carried that stream. Never raises."""
 
     def resume(
         self, session: Session, name: str, number: int, writer: ResponseWriter, headers: Headers
     ) -> Optional[EventStream]:
-        """Return a stream that this process does not serve, so that the caller resumes it.
+        """Return a stream that this process does not serve, so that the caller can resume it.
 
         Args:
             session: The session.

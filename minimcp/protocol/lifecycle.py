@@ -97,7 +97,8 @@ class Peer:
         initialized: False until a client has sent `notifications/initialized`.
         session_data: A dict that lives as long as a handshake session; None without a session.
         principal: The authenticated principal; None without authentication.
-        headers: The headers of its newest HTTP request, without the token; empty without HTTP.
+        headers: The headers of its newest HTTP request, without the token. Empty without HTTP, and
+            in a server that shows all clients the same.
     """
 
     initialized = True
@@ -193,7 +194,9 @@ def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
     else:
         described = name
         option = DECLARING.get(name.partition(".")[0])
-    advice = f", such as connect(..., {option})" if option else ""
+    advice = f"; a server that can do without tests ctx.client.supports({name!r})"
+    if option:
+        advice = f", such as connect(..., {option}){advice}"
     having = [each.name for each in REVISIONS if each.has(name)]
     if having and not revision.has(name):
         advice = f": {revision.name} has none, {', '.join(having)} have"

@@ -255,7 +255,7 @@ def read_json(data: bytes, *, max_depth: int) -> Json:
         max_depth: Maximum nesting of arrays and objects.
 
     Raises:
-        ValueError: The text is not JSON, nests too deep, or has half of a surrogate pair.
+        ValueError: The text is not JSON, is nested too deeply, or has half of a surrogate pair.
         TypeError: The data is not bytes.
     """
     if not isinstance(data, bytes):
@@ -437,7 +437,8 @@ def size_of(value: Json, most: float = float("inf")) -> int:
 
 
 def _is_deeper(value: Json, limit: int, text: str) -> bool:
-    """Return whether arrays and objects nest deeper than `limit` in a value decoded from `text`."""
+    """Return whether arrays and objects are nested deeper than `limit` in a value decoded from
+    `text`."""
     # If the deepest place is in the first half of the text, all opening brackets around it are in
     # that half. Otherwise all closing brackets around it are in the second half.
     half = len(text) // 2
@@ -523,7 +524,7 @@ def to_json(value: Json) -> str:
     of a surrogate pair, which UTF-8 cannot encode, becomes U+FFFD.
 
     Raises:
-        ValueError: The value contains NaN or Infinity, nests too deep, or contains itself.
+        ValueError: The value contains NaN or Infinity, is nested too deeply, or contains itself.
         TypeError: JSON does not have a type of the value.
     """
     try:

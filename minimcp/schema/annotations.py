@@ -54,7 +54,7 @@ def kind_of(
     """
     builder = Builder(writing=writing, content=content, strict=strict)
     kind = builder.kind(annotation, scope or Scope())
-    return kind.replace(schema=builder.complete(kind.schema))
+    return kind._replace(schema=builder.complete(kind.schema))
 
 
 def write_any(value: Any) -> Any:
@@ -77,6 +77,12 @@ _ANYTHING = Kind({}, lambda value: value, write_any, "any value", JSON_TYPES, ha
 
 @lru_cache(maxsize=512)
 def _writer_of(cls: Any) -> Convert:
+    if issubclass(cls, (bytes, bytearray, memoryview)):
+        raise TypeError(
+            "bytes have no JSON form: convert them, as in data.hex() or "
+            "base64.b64encode(data).decode(), or return Image(data, mime_type), Audio or "
+            "EmbeddedResource"
+        )
     if cls is object:
         raise TypeError(
             "a bare object has no JSON form: return a str, a number, a list, a dict or a dataclass"
@@ -178,7 +184,7 @@ class Builder:
         if name == "Literal":
             return kinds.literal(arguments)
         if name in ("Required", "NotRequired"):
-            return self.kind(arguments[0], scope).replace(required=name == "Required")
+            return self.kind(arguments[0], scope)._replace(required=name == "Required")
         if name in ("ReadOnly", "Final", "InitVar"):
             return self.kind(arguments[0], scope)
         if hasattr(annotation, "__supertype__"):  # NewType
@@ -238,7 +244,7 @@ class Builder:
         from .validators import whole
 
         kind = whole(annotation, label, writing=self.writing)
-        return kind.replace(schema=self._adopted(kind.schema, label))
+        return kind._replace(schema=self._adopted(kind.schema, label))
 
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
         """Return the kind of a quoted name. It may be the alias that contains it: ``Json =
@@ -499,7 +505,7 @@ class Builder:
         # Definitions that it refers to come first.
         self.definitions.pop(name)
         self.definitions[name] = made[0].schema
-        self._named[key] = made[0].replace(schema=reference.schema)
+        self._named[key] = made[0]._replace(schema=reference.schema)
         return self._named[key]
 
     def reserve(self, name: str) -> str:

@@ -93,7 +93,7 @@ def narrowed(kind: Kind, metadata: Sequence[Any]) -> Kind:
         require(Decimal(value) if is_decimal else result)
         return result
 
-    return kind.with_words(**words).replace(
+    return kind.with_words(**words)._replace(
         read=read, write=write, exact=frozenset(), exact_items=frozenset()
     )
 

@@ -213,7 +213,7 @@ def _subschemas(word: str, rule: Any, peer: bool) -> Iterable[Schema]:
             re.compile(pattern)
         except (re.error, OverflowError) as error:
             raise ValueError(
-                f"the pattern {pattern!r:.60} is not a regular expression of Python: {error}"
+                f"the pattern {pattern!r:.60} is not a Python regular expression: {error}"
             ) from error
     if form is SCHEMA:
         return [rule]

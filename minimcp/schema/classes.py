@@ -150,4 +150,4 @@ def of_standard_class(cls: Any, *, writing: bool) -> Optional[Kind]:
         return matched(_DECIMAL, str(value))[0]
 
     kind = class_of(cls, label, lambda value: cls(digits(value)), digits, types, pattern=_DECIMAL)
-    return kind if writing else kind.replace(schema={"anyOf": [NUMBER.schema, kind.schema]})
+    return kind if writing else kind._replace(schema={"anyOf": [NUMBER.schema, kind.schema]})

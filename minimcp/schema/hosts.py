@@ -65,7 +65,7 @@ def listed_size(tool: Any) -> tuple[int, int]:
 
 @lru_cache(maxsize=4096)
 def _replaced(name: str) -> str:
-    """Return a name as hosts write it that replace other characters."""
+    """Return a name as written by hosts that replace other characters."""
     return re.sub("[^A-Za-z0-9_-]", "_", name)
 
 

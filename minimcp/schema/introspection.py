@@ -43,6 +43,8 @@ class Scope(NamedTuple):
         Raises:
             TypeError: A name is unknown, or the string is not an expression.
         """
+        if not isinstance(annotation, (str, typing.ForwardRef)):
+            return annotation
         names = dict(self.names)
         while isinstance(annotation, (str, typing.ForwardRef)):
             if isinstance(annotation, typing.ForwardRef):
@@ -449,7 +451,4 @@ def _section_at(line: str, underlined: bool) -> str:
 
 def is_field(default: Any) -> bool:
     """Return whether a default is the result of pydantic's ``Field(...)``."""
-    return any(
-        each.__name__ == "FieldInfo" and each.__module__ == "pydantic.fields"
-        for each in type(default).__mro__
-    )
+    return isinstance(default, getattr(sys.modules.get("pydantic.fields"), "FieldInfo", ()))

@@ -24,7 +24,6 @@ from typing import (
     cast,
 )
 
-from ..record import Record
 from .mismatch import Mismatch, cut, join_words, one_of, unknown_field
 from .values import JSON_TYPES, LABELS, NONE_TYPE, TYPE_NAMES, frozen, has_twins, hashed_apart
 
@@ -34,7 +33,7 @@ _LISTS = frozenset({list})
 OBJECTS = frozenset({dict})
 
 
-class Kind(Record):
+class Kind(NamedTuple):
     """The JSON form of one Python type. Immutable by convention, thread-safe.
 
     Args:
@@ -66,7 +65,7 @@ class Kind(Record):
     def with_words(self, **words: Any) -> Kind:
         """Return the same kind with additional keywords in its schema, such as a description or a
         default."""
-        return self.replace(schema={**self.schema, **words})
+        return self._replace(schema={**self.schema, **words})
 
 
 # ------------------------------------------------------------ JSON's own types
@@ -478,7 +477,7 @@ def _write_name(value: Any) -> str:
 
 
 # The name of a member of any object: a string, or when written also an integer, as in `json.dumps`.
-FREE_NAME = TEXT.replace(write=_write_name)
+FREE_NAME = TEXT._replace(write=_write_name)
 
 
 def mapping(key: Kind, item: Kind) -> Kind:
@@ -614,7 +613,7 @@ def record_writer(fields: Sequence[Field], cls: type) -> Convert:
     converts a dict."""
     if issubclass(cls, dict):
         write = record_reader(
-            [each._replace(kind=each.kind.replace(read=each.kind.write)) for each in fields], dict
+            [each._replace(kind=each.kind._replace(read=each.kind.write)) for each in fields], dict
         )
         return lambda value: write(value if type(value) is dict else native(value))
     names = {"cls": cls, "label": f"a {cls.__name__}"}

@@ -312,8 +312,13 @@ def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
         for name, part in value.items():
             if not isinstance(name, str):
                 raise TypeError(f"a key of {path} is {shown(name)}: keys must be str")
-            key = plain_json(name, f"a key of {path}")
-            made[key] = plain_json(part, f"{path}.{cut(key)}", levels - 1)
+            key = name
+            if type(name) is not str or not name.isascii():
+                key = plain_json(name, f"a key of {path}")
+            # Most parts are words, for which no path is made.
+            if type(part) is not str or not part.isascii():
+                part = plain_json(part, f"{path}.{cut(key)}", levels - 1)
+            made[key] = part
         return made
     if isinstance(value, (list, tuple)):
         return [plain_json(part, f"{path}[{at}]", levels - 1) for at, part in enumerate(value)]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 import typing
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cached_property, partial
 from types import FunctionType, MethodType
-from typing import Annotated, Any, Callable, Iterator, Mapping, NamedTuple, Optional
+from typing import Annotated, Any, Callable, Mapping, NamedTuple, Optional
 
 from ..record import Record
 from .annotations import Builder, ContentClass, kind_of
@@ -122,10 +122,12 @@ def read_signature(
     doubts: list[str] = []
     validated: list[str] = []
     for each in written.parameters:
+        _refuse_star(each, owner)
+    for each in written.parameters:
         name = each.name
         default = each.default
         _refuse_parameter(each, owner, first=not parameters)
-        with _errors_at(f"{owner}: parameter {name!r}"):
+        with _ErrorsAt(f"{owner}: parameter {name!r}"):
             annotation = scope.resolve(each.annotation)
             if _is_context(annotation, context_type, scope):
                 contexts.append(name)
@@ -169,7 +171,7 @@ def read_signature(
     returns = NOTHING
     output_kind = None
     if written.returns is not NOTHING:
-        with _errors_at(f"{owner}: the return type"):
+        with _ErrorsAt(f"{owner}: the return type"):
             returns = scope.resolve(written.returns)
             try:
                 output_kind = kind_of(
@@ -202,12 +204,19 @@ def _field_in(annotation: Any, default: Any) -> Any:
     return None
 
 
-@contextmanager
-def _errors_at(where: str) -> Iterator[None]:
-    try:
-        yield
-    except (TypeError, ValueError, RecursionError) as error:
-        raise TypeError(f"{where}: {error}") from None
+class _ErrorsAt:
+    """A context manager that adds a place to the message of an error. One that is made by
+    `contextlib.contextmanager` takes three times as long."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: Any, error: Optional[BaseException], __: Any) -> None:
+        if isinstance(error, (TypeError, ValueError, RecursionError)):
+            raise TypeError(f"{self._where}: {error}") from None
 
 
 # ------------------------------------------------------------ functions
@@ -261,7 +270,7 @@ def _call_of(function: Any, owner: str, *, bound: int = 0, depth: int = 0) -> _C
         )
     if isinstance(function, MethodType):
         return _without_self(_call_of(function.__func__, owner, bound=1, depth=depth + 1), owner)
-    refuse_async_and_stars(function, owner)
+    _refuse_async_and_generators(function, owner)
     signature = getattr(function, "__signature__", None)
     inner = None
     if hasattr(signature, "return_annotation"):
@@ -359,7 +368,6 @@ def _refuse_parameter(parameter: Parameter, owner: str, *, first: bool) -> None:
             "@minimcp.tool (or resource, or prompt) and add an object of its class, or register "
             "the method of an object"
         )
-    _refuse_star(parameter, owner)
     if parameter.kind == POSITIONAL_ONLY:
         raise TypeError(
             f"{owner} has positional-only parameters ({name!r}), but arguments are passed by "
@@ -380,16 +388,21 @@ def refuse_async_and_stars(function: Any, owner: str) -> None:
         TypeError: It is async, a generator, or takes any number of arguments; the message says what
             to write instead.
     """
-    refuse_async(function, owner)
+    _refuse_async_and_generators(function, owner)
     plain = getattr(function, "__func__", function)
-    if isinstance(plain, FunctionType) and plain.__code__.co_flags & CO_GENERATOR:
-        what = "is a generator: return a list, and report progress with ctx.progress"
-        raise TypeError(f"{owner} {what}")
     # A wrapper may take anything and pass it on.
     if not isinstance(plain, FunctionType) or hasattr(plain, "__wrapped__"):
         return
     for each in WrittenSignature.of(plain).parameters:
         _refuse_star(each, owner)
+
+
+def _refuse_async_and_generators(function: Any, owner: str) -> None:
+    refuse_async(function, owner)
+    plain = getattr(function, "__func__", function)
+    if isinstance(plain, FunctionType) and plain.__code__.co_flags & CO_GENERATOR:
+        what = "is a generator: return a list, and report progress with ctx.progress"
+        raise TypeError(f"{owner} {what}")
 
 
 def _refuse_star(parameter: Parameter, owner: str) -> None:

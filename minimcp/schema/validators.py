@@ -93,8 +93,8 @@ def validated(kind: Kind, after: Sequence[Any], *, writing: bool) -> Kind:
     def write(value: Any) -> Any:
         return kind.write(check(value))
 
-    plain = kind.replace(exact=frozenset(), exact_items=frozenset())
-    return plain.replace(write=write) if writing else plain.replace(read=read)
+    plain = kind._replace(exact=frozenset(), exact_items=frozenset())
+    return plain._replace(write=write) if writing else plain._replace(read=read)
 
 
 def _check_of(validator: Any, kind: Kind) -> Convert:

@@ -249,7 +249,7 @@ class Context:
             message: The question, for the user. It is shown as a form without fields.
             key: See `elicit`.
 
-        Raises: see `elicit`. If nobody can be asked, that is CapabilityNotSupported.
+        Raises: see `elicit`. If the client cannot ask anyone, this raises CapabilityNotSupported.
         """
         return self.elicit(message, {}, key=key).action == "accept"
 
@@ -322,7 +322,7 @@ class Context:
             max_tokens: Maximum length of the answer, in tokens.
             system: The system prompt; None lets the client decide.
             temperature: The sampling temperature; None lets the client decide.
-            tools: Tools that the model may ask to have called; None offers none.
+            tools: Tools that the model may request; None offers none.
             tool_choice: "auto", "required" or "none"; None means "auto".
             stop_sequences: Strings at which the model stops; None adds none.
             model_preferences: Preferences, or names of models as hints; None has no preference.

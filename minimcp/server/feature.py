@@ -344,8 +344,8 @@ class Feature:
         return any(entry.options.get(name) is not None for name in self.options)
 
     def blocks(self, entry: RegisteredEntry) -> bool:
-        """Return whether `is_listed` or `before_call` may block for this entry, because they run code
-        of the author. Then they are never called on a reader thread."""
+        """Return whether `is_listed` or `before_call` may block for this entry, because they run
+        code of the author. Then they are never called on a reader thread."""
         return False
 
     def is_listed(self, entry: RegisteredEntry, request: IncomingRequest) -> bool:

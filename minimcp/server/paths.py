@@ -112,8 +112,7 @@ def path_fault(text: str) -> Optional[str]:
 
 
 def _plain(text: str) -> str:
-    """Return the text as systems may read it that replace look-alikes and drop invisible
-    characters."""
+    """Return the text as read by systems that replace look-alikes and drop invisible characters."""
     folded = unicodedata.normalize("NFKC", text).translate(_SLASHES)
     return "".join(each for each in folded if unicodedata.category(each) != "Cf")
 

@@ -594,8 +594,15 @@ class Table(Generic[R]):
         with changing:
             if not replace:
                 self.refuse_taken(entry.key, entry, ". Rename one of them, or write replace=True")
-            self.own[self.normalize(entry.key)] = entry
-            self.refresh()
+            key = self.normalize(entry.key)
+            is_new = key not in self.own
+            if entry.hidden_by:
+                self.is_filtered = True  # before a list can contain it
+            self.own[key] = entry
+            if is_new and not self.mounts:
+                self._forget_pages()  # `refresh` would look at all entries
+            else:
+                self.refresh()
 
     def remove(self, name: str) -> None:
         """Remove an entry that was registered here.
@@ -670,6 +677,9 @@ class Table(Generic[R]):
         if self.mounts:
             self.items = load("features.mounting").merged(self)
         self.is_filtered = any(each.hidden_by for each in list(self.items.values()))
+        self._forget_pages()
+
+    def _forget_pages(self) -> None:
         self._pages = {}
         self.pages_by_caller = {}
 
@@ -709,7 +719,7 @@ class Table(Generic[R]):
     def _made_pages(
         self, entries: list[R], revision: Revision, page_size: Optional[int]
     ) -> dict[tuple[str, Optional[str]], str]:
-        """Return the pages of a list, without their ends, by revision and cursor.
+        """Return the pages of a list, as JSON text without the last brace, by revision and cursor.
 
         The first page is the last in the dict. A thread that finds it there finds all pages.
         """

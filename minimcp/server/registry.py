@@ -229,7 +229,10 @@ class Registry:
 
     def note_offered(self, kinds: Iterable[str]) -> None:
         """Note that entries of these kinds are offered from now on; load their features."""
-        self._offered.update(kinds)
+        found = set(kinds)
+        if found <= self._offered.intersection(LISTS):
+            return  # neither features nor routes change
+        self._offered.update(found)
         for capability in CAPABILITIES:
             if capability == "logging" and capability not in self._offered:
                 self._load_implied_logging()
@@ -281,7 +284,7 @@ class Registry:
             TypeError, ValueError, ImportError: See the decorators of `Server`.
         """
         feature = self._maker(kind, function)
-        if kind in OPTIONS:
+        if kind in OPTIONS and not options.keys() <= OPTIONS[kind].__annotations__.keys():
             article = "an" if kind[0] in "aeiou" else "a"
             problem = f"{source_location(function)}: {article} {kind} has no option"
             check_names(options, OPTIONS[kind].__annotations__, problem, "{}=")
@@ -377,7 +380,7 @@ class Registry:
                 table.refresh()
 
     def resource_updated(self, uri: str) -> None:
-        """Notify the subscribers of a resource, here and at the servers that mount this one."""
+        """Notify the subscribers of a resource, here and in the servers that mount this one."""
         registries = [self]
         if "mounting" in self._late:
             registries += self.feature("mounting").above()

@@ -241,7 +241,8 @@ class Run:
 
     @property
     def signal_count(self) -> int:
-        """The number of signals that have arrived. Each has sent two bytes, or one of them."""
+        """The number of signals that have arrived. Each signal has written two bytes, or only one
+        of them."""
         from_handler = [each for each in self._bytes if each > FROM_HANDLER]
         return max(len(from_handler), len(self._bytes) - len(from_handler))
 

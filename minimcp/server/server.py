@@ -105,7 +105,7 @@ class Server:
         auth: A `Bearer` that authorizes HTTP requests; None accepts all. Stdio is never authorized.
         card: A `Card` to serve over HTTP; None serves none.
         visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None hides none.
-        lists: "usable" leaves out of lists what the scopes of the token do not allow; or "all".
+        lists: "usable" lists only what the token's scopes allow; "all" lists everything.
 
     Raises:
         TypeError: The name is not a str, or an option is unknown or has another type.
@@ -339,7 +339,7 @@ class Server:
             description: What the resource is, for the model; None uses the docstring.
             mime_type: The MIME type; None lists none, and sends the type of each content.
             size: The content's size in bytes, if it is known. Templates have none.
-            annotations: For whom it is: ``{"audience": ["user"], "priority": 1}``; None sends none.
+            annotations: Hints such as ``{"audience": ["user"], "priority": 1}``; None sends none.
             ttl: Seconds for which clients may cache the content.
             cache_scope: Who may share cached content: "private" (one user) or "public".
             complete: For each variable, a list of values or a function of the text typed so far.

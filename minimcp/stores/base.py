@@ -281,7 +281,7 @@ class Store:
                         del self._waiters[key]
 
     def watch(self, keys: Iterable[str]) -> None:
-        """Make changes of these keys by other processes wake the threads that wait here."""
+        """Arrange that changes of these keys by other processes wake the threads that wait here."""
 
     def _changed(self, keys: Iterable[str], after: int) -> bool:
         entries = [self.get(key) for key in keys]

@@ -1,6 +1,6 @@
 """`Processes`: messages between the processes of one server, through a store that they share.
 
-Each process has a mailbox, which is a key with events. Its time to live tells that the process is
+Each process has a mailbox, which is a key with events. Its time to live shows that the process is
 running. All processes also read one log with messages for all of them. So no message is lost while
 a process is slow or the store is unavailable for a moment. Each message is a JSON object.
 """

@@ -414,7 +414,8 @@ class SharedSession(Session):
 
         Raises:
             StoreUnavailable: The store is unavailable.
-            TypeError, ValueError: ``ctx.session`` is not JSON, is too long, or nests too deep.
+            TypeError, ValueError: ``ctx.session`` is not JSON, is too long, or is nested too
+                deeply.
         """
         with self.saving:
             base = self._stored

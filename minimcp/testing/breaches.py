@@ -40,8 +40,8 @@ class Breach(NamedTuple):
 
 OTHER = {"client": "server", "server": "client"}
 
-# Maximum number of requests of one side to remember. Above it they are forgotten, and what depends
-# on them is no longer judged.
+# Maximum number of requests of one side to remember. Above it they are forgotten, and messages that
+# depend on them are no longer judged.
 MAX_REQUESTS = 20_000
 
 # The requests that a side can send in some revision.

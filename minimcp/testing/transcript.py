@@ -244,8 +244,8 @@ class Transcript:
         Args:
             text: What happened.
             at: When, in seconds since 1970.
-            lost: Whether messages were not recorded. If so, what depends on them is no longer
-                judged.
+            lost: Whether messages were not recorded. If so, messages that depend on them are no
+                longer judged.
         """
         if lost and self._judge is not None:
             self._judge.miss()

@@ -277,12 +277,21 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _number(value: float) -> float:
+    """Return a number. Raise ValueError if arithmetic with floats is not possible with it."""
+    try:
+        float(value)
+    except OverflowError:
+        raise ValueError("is too large") from None
+    return value
+
+
 _JSON_TYPES = (str, int, float, bool, list, dict, type(None))
 
 MEMBER_TYPES: dict[Any, MemberType] = {
     str: MemberType("a string", (str,), (str,)),
     bool: MemberType("true or false", (bool,), (bool,)),
-    float: MemberType("a number", (int, float), (int, float)),
+    float: MemberType("a number", (int, float), (int, float), read=_number),
     int: MemberType("a whole number", (int, float), (int,), read=_whole),
     Union[str, int]: MemberType("a string or a whole number", (str, int), (str, int)),
     bytes: MemberType(

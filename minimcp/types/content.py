@@ -457,7 +457,7 @@ class Image(_Media):
         figure.savefig(file, format=format, **options)
         mime_type = media_type(f"figure.{format}", file.getvalue())
         if mime_type is None or not mime_type.startswith("image/"):
-            raise ValueError(f"format must be that of an image, such as png, not {format!r:.60}")
+            raise ValueError(f"format must be an image format, such as png, not {format!r:.60}")
         return cls(file.getvalue(), mime_type)
 
 

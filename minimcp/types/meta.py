@@ -109,13 +109,13 @@ def check_identifier(identifier: Any, owner: str) -> None:
     prefix, slash, name = identifier.partition("/")
     if not (slash and name and re.match(_PREFIX, prefix) and re.match(_NAME, name)):
         raise ValueError(
-            f"{owner}: {identifier!r} is not an identifier of an extension: write it like "
+            f"{owner}: {identifier!r} is not an extension identifier: write it like "
             "com.example/name"
         )
 
 
 def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
-    """Validate an author's mapping of extension identifiers to settings. None is empty.
+    """Validate an author's mapping of extension identifiers to settings. None counts as empty.
 
     Raises:
         ValueError: An identifier is invalid.

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 from minimcp import Context, Server
 
-server = Server("bench", version="0")
+mode = sys.argv[1] if len(sys.argv) > 1 else "plain"
+if mode in ("http", "events"):
+    from minimcp import HttpOptions
+
+    # `growth.connections` opens more connections than the defaults allow.
+    server = Server("bench", version="0", http=HttpOptions(max_sessions=None, max_connections=None))
+else:
+    server = Server("bench", version="0")
 
 
 @server.tool
@@ -72,7 +79,6 @@ def add_many() -> None:
 
 
 if __name__ == "__main__":
-    mode = sys.argv[1] if len(sys.argv) > 1 else "plain"
     if mode == "records":
         server.tool(records)
         server.tool(tally)

@@ -66,7 +66,7 @@ def test_login_by_paste_and_commands_that_use_the_token(
         assert not issuer.refresh
         assert minimcp("logout", running.url).code == 1
         assert minimcp("call", running.url, "write").code == 3
-        assert f"'minimcp login {running.url}'" in "".join(shown)
+        assert f"'python3 -m minimcp login {running.url}'" in "".join(shown)
 
 
 @pytest.mark.requirement("AUTH-54", "M:AUTH-43")

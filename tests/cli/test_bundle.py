@@ -128,6 +128,26 @@ def test_the_same_server_is_packed_into_the_same_bytes(
     ]
 
 
+def test_secrets_beside_the_modules_are_not_packed(
+    bakery: Path, tmp_path: Path, run: Callable[..., Done]
+) -> None:
+    (tmp_path / "id_key").write_text("secret", "utf-8")
+    (bakery / "parts" / ".git").mkdir()
+    for hidden in (".env", ".git/config", "deep/.secret.py"):
+        (bakery / "parts" / hidden).write_text("secret", "utf-8")
+    (bakery / "parts" / "key.txt").symlink_to(tmp_path / "id_key")
+    (bakery / "parts" / "folder").symlink_to(tmp_path)
+    (bakery / "parts" / "data.txt").write_text("packed", "utf-8")
+    (bakery / "parts" / "again.txt").symlink_to("data.txt")
+    (bakery / "parts" / "shared.py").symlink_to(bakery / "shelf.py")
+    assert run("bundle", "baker-y.py").code == 0
+    with zipfile.ZipFile("my-bakery.mcpb") as archive:
+        names = [name for name in archive.namelist() if name.startswith("server/parts/")]
+    packed = {name[len("server/parts/") :] for name in names}
+    modules = {"__init__.py", "crumbs.py", "older.py", "deep/__init__.py", "shared.py"}
+    assert packed == modules | {"data.txt", "again.txt"}
+
+
 def test_a_zip_application_runs_alone(
     bakery: Path, tmp_path: Path, run: Callable[..., Done]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping
@@ -156,6 +157,24 @@ def test_a_server_starts_in_the_folder_where_the_host_starts_it(
     done = minimcp("doctor", "--client", "cursor")
     assert done.code == 1 and "near.py is relative to this folder" in done.out, done
     assert "shop: does not work" in done.out
+
+
+@pytest.mark.parametrize(
+    "target", ["server.py", "http://127.0.0.1:1/mcp", "python3 server.py", "none", "."]
+)
+def test_a_server_instead_of_a_config(
+    target: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    minimcp: Callable[..., Done],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("server.py").write_text("import minimcp\n")
+    done = minimcp("doctor", target)
+    assert (done.code, done.out) == (2, "")
+    assert f"{target} is not a host's config file: this command reads a file such as" in done.err
+    quoted = shlex.quote(target)
+    assert f"python3 -m minimcp list {quoted}; to check it, python3 -m minimcp check" in done.err
 
 
 def test_files(home: Path, minimcp: Callable[..., Done]) -> None:

@@ -108,6 +108,41 @@ def test_follow_until_ctrl_c(desk: Any) -> None:
         assert file.read() == lines[-1]["cursor"]
 
 
+ODD = """
+import json, sys
+CURSOR = {cursor}
+EVENT = {{"name": "t", "timestamp": "2026-11-28T12:00:00Z"}}
+for line in sys.stdin:
+    asked = json.loads(line)
+    sent = asked["params"].get("cursor")
+    found = {{
+        "server/discover": {{
+            "supportedVersions": ["2026-07-28"],
+            "capabilities": {{"extensions": {{"io.modelcontextprotocol/events": {{}}}}}},
+        }},
+        "events/list": {{"events": [{{"name": "t"}}]}},
+        "events/poll": {{
+            "events": [{{**EVENT, "eventId": "1", "data": {{"sent": sent}}}}],
+            "cursor": CURSOR,
+        }},
+    }}[asked["method"]]
+    print(json.dumps({{"jsonrpc": "2.0", "id": asked["id"], "result": found}}), flush=True)
+"""
+
+
+@pytest.mark.parametrize("cursor", ["\ud800", "a\r\nb", "\u202e\x1b[2J", "\u00e9"])
+def test_any_cursor_is_saved_and_sent_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done], cursor: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("odd.py").write_text(ODD.format(cursor=ascii(cursor)), "utf-8")
+    poll = ("events", "poll", "odd.py", "t", "--cursor", "cursor", "--json")
+    for before in (None, cursor.replace("\ud800", "\ufffd")):
+        done = minimcp(*poll)
+        assert done.code == 0
+        assert json.loads(done.out)["data"] == {"sent": before}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
 
@@ -17,6 +17,7 @@ from minimcp.cli import gateway as module
 from minimcp.cli.gateway import Gateway
 from minimcp.client.config import read_servers
 
+from ..answering import Answering, error, result
 from ..support import ROOT, WAIT, each_pair
 from .conftest import Done
 
@@ -105,11 +106,13 @@ WAYS = [
 class Host:
     def __init__(self) -> None:
         self.changed, self.updated = threading.Event(), threading.Event()
+        self.asked: List[str] = []
         self.logged: List[library.LogMessage] = []
         self.uris: List[str] = []
+        self.asked: List[str] = []
 
     def elicit(self, request: library.ElicitRequest) -> Dict[str, str]:
-        assert request.message == "Who?"
+        self.asked.append(request.message)
         return {"guest": "Ada"}
 
     def on_log(self, message: library.LogMessage) -> None:
@@ -162,6 +165,7 @@ def test_calls_reach_the_server_that_is_named(client: Any) -> None:
     for server, name in (("inn", "inn"), ("grand__inn", "grand")):
         reports: List[Progress] = []
         assert opened.call_tool(f"{server}__book", {"nights": 2}).text == f"{name} Ada"
+        assert host.asked[-1] == f"{server}: Who?"
         opened.call_tool(f"{server}__steps", on_progress=reports.append)
         assert [(each.progress, each.message) for each in reports[:2]] == [
             (1, "step 1"),
@@ -181,6 +185,7 @@ def test_calls_reach_the_server_that_is_named(client: Any) -> None:
         with pytest.raises(RpcError, match="no, thanks") as failed:
             opened.call_tool(f"{server}__fail")
         assert (failed.value.code, failed.value.data) == (-31999, {"why": 1})
+    assert host.asked == ["inn: Who?", "grand__inn: Who?"]
     loggers = {message.logger for message in host.logged}
     assert all(str(logger).startswith(("inn", "grand__inn")) for logger in loggers)
 
@@ -215,6 +220,45 @@ def test_a_server_that_fails_affects_only_its_own_calls(client: Any) -> None:
     with pytest.raises(RpcError, match="dead: no answer"):
         opened.call_tool("dead__x")
     assert opened.call_tool("inn__book").text == "inn Ada"
+
+
+TOOL: Dict[str, Any] = {"name": "t", "inputSchema": {"type": "object"}}
+
+HOSTILE_LISTS = {
+    # The tools of a server called "a" beside "a__b", and what the client sees of them.
+    "the name of another's tool": (result(tools=[TOOL, {**TOOL, "name": "b__x"}]), ["a__t"]),
+    "with a uri": (result(tools=[{**TOOL, "name": "b__x", "uri": "x"}]), []),
+    "without names": (result(tools=[{}, {"name": None}, {"uri": "x"}, 3]), ["a__None"]),
+    "not a list": (result(tools={"t": TOOL}), []),
+    "schemas of wrong types": (
+        result(tools=[{**TOOL, "outputSchema": each} for each in (5, [1], "x", {"type": []})]),
+        ["a__t"] * 4,
+    ),
+    "an error": (error(-32603), []),
+    "too much": (result(tools=[{**TOOL, "description": "x" * 1_000_000}] * 20), []),
+}
+
+
+@pytest.mark.parametrize("revision", [OLD, NEW])
+@pytest.mark.parametrize("behind", [OLD, NEW])
+@pytest.mark.parametrize("kind", HOSTILE_LISTS)
+def test_a_hostile_list_affects_no_other_server(revision: str, behind: str, kind: str) -> None:
+    answer, seen = HOSTILE_LISTS[kind]
+    answers = {"tools/list": answer}
+    if behind == NEW:
+        answers["server/discover"] = result(supportedVersions=[NEW], capabilities={"tools": {}})
+        answers["initialize"] = error(-32601)
+    good = desk("good", NEW)
+    servers = {"a": Answering(answers), "a__b": good}
+    with (
+        closing(good),
+        fronted("memory", servers) as place,
+        connect(place, revision=revision, timeout=WAIT) as opened,
+    ):
+        listed = [each["name"] for each in opened.request("tools/list")["tools"]]
+        own = ["book", "steps", "link", "fail", "change"]
+        assert listed == [*seen, *(f"a__b__{each}" for each in own)]
+        assert opened.call_tool("a__b__steps").text == "good"
 
 
 def test_a_call_is_cancelled(client: Any) -> None:
@@ -277,6 +321,11 @@ def pid() -> int:
     return os.getpid()
 
 @server.tool
+def token() -> bool:
+    "Whether this process has the token."
+    return "MINIMCP_TOKEN" in os.environ
+
+@server.tool
 def die() -> None:
     "Die."
     print("bad luck", file=sys.stderr, flush=True)
@@ -308,7 +357,10 @@ def test_the_command(config: Path) -> None:
     lines: List[str] = []
     command = [sys.executable, "-m", "minimcp", "bridge", str(config)]
     with connect(command, timeout=WAIT, connect_timeout=WAIT, stderr=lines.append) as client:
-        assert [tool.name for tool in client.list_tools()] == ["a__pid", "a__die", "b__pid"]
+        for _ in range(3):
+            listed = client.list_tools(cache="refresh")
+            names = [tool.name for tool in listed]
+            assert names == ["a__pid", "a__token", "a__die", "b__pid", "b__token"]
         with pytest.raises(InvalidParams, match="Unknown tool: b__die"):
             client.call_tool("b__die")
         first = client.call_tool("a__pid").value
@@ -319,12 +371,17 @@ def test_the_command(config: Path) -> None:
         assert client.call_tool("a__pid").value not in (first, other)
     assert "[a] bad luck" in lines
     assert any("wrong is left out" in line and "comand" in line for line in lines)
+    (reason,) = [line for line in lines if "no-such-program" in line]  # once, not for each list
+    assert reason.endswith(
+        "dead is left out: cannot start no-such-program: there is no such program"
+    )
 
 
-def test_the_command_over_http(config: Path) -> None:
+def test_the_command_over_http(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import re
     import subprocess
 
+    monkeypatch.setenv("MINIMCP_TOKEN", "secret")
     command = [sys.executable, "-m", "minimcp", "bridge", str(config), "--http", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
@@ -332,9 +389,17 @@ def test_the_command_over_http(config: Path) -> None:
         url = None
         while url is None:
             url = re.search(r"http://\S+", process.stderr.readline())
-        with connect(url[0], timeout=WAIT) as client, connect(url[0], revision=OLD) as other:
-            assert [tool.name for tool in client.list_tools()] == ["a__pid", "a__die", "b__pid"]
+        with pytest.raises(library.AuthorizationError):
+            connect(url[0], timeout=WAIT)
+        options: Any = {"auth": "secret", "timeout": WAIT}
+        with (
+            connect(url[0], **options) as client,
+            connect(url[0], revision=OLD, **options) as other,
+        ):
+            names = [tool.name for tool in client.list_tools()]
+            assert names == ["a__pid", "a__token", "a__die", "b__pid", "b__token"]
             assert client.call_tool("a__pid").value != other.call_tool("a__pid").value
+            assert client.call_tool("a__token").value is False
     finally:
         process.terminate()
         process.communicate(timeout=WAIT)

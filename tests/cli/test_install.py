@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, List
 
 import pytest
 
 from minimcp.cli import UsageError
-from minimcp.cli.install import BACKUP, HOSTS, changed_text, toml_servers
+from minimcp.cli.install import BACKUP, HOSTS, LAST_BACKUP, changed_text, toml_servers
 
 from .conftest import Done
 
@@ -243,6 +244,7 @@ def test_servers_that_cannot_be_installed(
         '{"other": 1}',
         '{"servers": {}}',
         '{"servers": {"b": {}}}',
+        '{"a": 1e2,\n "servers": {"b": {}, "near": {}},\n "c": [1,  2]}',
         PLAIN,
         "\ufeff{}",
         '{\r\n    "servers": {\r\n        "b": {}\r\n    }\r\n}',
@@ -262,9 +264,69 @@ def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
         assert ("\r\n" in text) == ("\r\n" in new) and new.count("\n") >= new.count("\r\n")
         assert changed_text("f", new, "servers", name, entry, True) == new
         gone = changed_text("f", new, "servers", name, None, True)
+        plain = text.lstrip("\ufeff")
+        if text in ("", "{}"):
+            assert new.startswith('{\n  "servers": {\n    "'), new
+        if name == "new" and expected["servers"]:
+            assert gone == plain  # also spaces and line ends
         assert json.loads(gone)["servers"] == {
             key: each for key, each in expected["servers"].items() if key != name
         }
+
+
+WRITTEN_BY_HAND = """\
+{
+    "theme": "dark", "sizes": [1, 2, 3],
+    "mcpServers": {
+        "near": {"command": "npx", "args": ["-y", "thing"]}
+    },
+    "zoom": 1.50
+}"""
+
+
+def test_only_the_entry_changes_in_a_file_that_was_written_by_hand(
+    shop: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("claude", WRITTEN_BY_HAND)
+    first, last = Path(f"{path}{BACKUP}"), Path(f"{path}{LAST_BACKUP}")
+    install = ["install", shop, "--client", "claude", "--no-check"]
+    done = minimcp(*install)
+    assert f"added shop to {path} (backup: {first}): restart" in done.out
+    file = json.dumps(os.path.abspath(shop))
+    added = f""",
+        "shop": {{
+            "command": {json.dumps(sys.executable)},
+            "args": [
+                {file}
+            ]
+        }}"""
+    near = WRITTEN_BY_HAND.index("\n    },\n")
+    expected = WRITTEN_BY_HAND[:near] + added + WRITTEN_BY_HAND[near:]
+    assert path.read_text("utf-8") == expected
+    assert first.read_text("utf-8") == WRITTEN_BY_HAND and not last.exists()
+    done = minimcp(*install, "--env", "A=1", "--force")
+    assert f"replaced shop in {path} (backup: {last}): restart" in done.out
+    assert last.read_text("utf-8") == expected
+    env = """,
+            "env": {
+                "A": "1"
+            }"""
+    replaced = path.read_text("utf-8")
+    assert replaced == expected.replace(f"{file}\n            ]", f"{file}\n            ]{env}")
+    done = minimcp("install", shop, "--client", "claude", "--remove")
+    assert f"removed shop from {path} (backup: {last}): restart" in done.out
+    assert path.read_text("utf-8") == WRITTEN_BY_HAND
+    assert last.read_text("utf-8") == replaced
+    assert first.read_text("utf-8") == WRITTEN_BY_HAND  # the first state is never lost
+
+
+def test_a_dry_run_fails_where_the_file_cannot_be_written(
+    shop: str, home: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _file("cursor")
+    monkeypatch.setattr("os.access", lambda folder, mode: folder != str(path.parent))
+    done = minimcp("install", shop, "--client", "cursor", "--dry-run")
+    assert done.code == 2 and f"the folder {path.parent} is not writable" in done.err
 
 
 @pytest.mark.parametrize(
@@ -417,6 +479,56 @@ def test_codex_itself_writes_its_file(
     assert path.read_text("utf-8") == CODEX_FILE
 
 
+@pytest.mark.parametrize("program", ["codex.cmd", "C:/npm/CODEX.BAT"])
+def test_a_batch_file_gets_no_arguments(
+    home: Path,
+    shop: str,
+    program: str,
+    monkeypatch: pytest.MonkeyPatch,
+    minimcp: Callable[..., Done],
+) -> None:
+    path = _file("codex", CODEX_FILE)
+    monkeypatch.setattr("minimcp.cli.install.shutil.which", lambda name: program)
+    assert minimcp("install", shop, "--client", "codex", "--env", "A=b&calc").code == 0
+    assert path.read_text("utf-8").endswith('env = { "A" = "b&calc" }\n')
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["--config=model=x", "-h", "", "_", "a\nb", "a\u202eb", "\ud800", 'x" & calc & "', "x" * 70],
+)
+def test_an_odd_name_of_a_server_is_not_used(
+    home: Path, shop: str, name: str, minimcp: Callable[..., Done]
+) -> None:
+    Path(shop).write_text(LIGHT.replace('"shop"', ascii(name)), encoding="utf-8")
+    path = _file("cursor")
+    assert minimcp("install", shop, "--client", "cursor").code == 0
+    assert list(json.loads(path.read_text("utf-8"))["mcpServers"]) == ["shop"]
+
+
+def test_a_backup_is_private_while_it_is_written(
+    home: Path, shop: str, monkeypatch: pytest.MonkeyPatch, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("cursor", '{"mcpServers": {}}')
+    path.chmod(0o640)
+    modes: List[int] = []
+
+    def watched(copy: Any) -> Any:
+        def call(source: str, target: str) -> None:
+            modes.append(os.stat(target).st_mode & 0o777)
+            copy(source, target)
+
+        return call
+
+    for name in ("copystat", "copymode"):
+        copy = watched(getattr(shutil, name))
+        monkeypatch.setattr(f"minimcp.cli.install.shutil.{name}", copy)
+    assert minimcp("install", shop, "--client", "cursor").code == 0
+    assert modes == [0o600, 0o600]
+    for each in (path, Path(str(path) + BACKUP)):
+        assert each.stat().st_mode & 0o777 == 0o640
+
+
 def test_a_table_is_appended_where_codex_cannot_write_it(
     home: Path,
     shop: str,
@@ -491,11 +603,14 @@ def test_names_in_toml_before_python_3_11(
 def test_what_to_paste_is_printed_for_goose(
     home: Path, shop: str, shop_url: str, minimcp: Callable[..., Done]
 ) -> None:
+    path = Path(HOSTS["goose"].user_path)
+    install = ("install", shop, "--client", "goose", "--env", "A=b")
+    assert minimcp(*install) == minimcp(*install, "--dry-run")  # also where Goose is not installed
     path = _file("goose", "extensions: {}\n")
-    done = minimcp("install", shop, "--client", "goose", "--env", "A=b")
+    done = minimcp(*install)
     assert (done.code, done.err) == (0, "")
     assert done.out == (
-        f"{path} cannot be written by this command. Paste into it:\n\n"
+        f"this command cannot write {path}. Paste this into it:\n\n"
         'extensions:\n  "shop":\n    enabled: true\n    name: "shop"\n    timeout: 300\n'
         f'    type: "stdio"\n    cmd: "{sys.executable}"\n    args: ["{os.path.abspath(shop)}"]\n'
         '    envs: {"A": "b"}\n'
@@ -570,6 +685,13 @@ SECRETS = [
     {"command": "x", "args": ["--url=https://far.example/?token=S3CRET"]},
     {"command": "x", "env": {"KEY": "S3CRET"}},
     {"url": "https://far.example/mcp", "headers": {"X-Key": "S3CRET"}},
+    {"url": "https://far.example/mcp", "proxy": "http://ada:S3CRET@proxy.example"},
+    {"url": "https://far.example/mcp", "proxy": "ada:S3CRET@proxy.example"},
+    {"url": "https://far.example/mcp", "oauth": {"clientSecret": "S3CRET"}},
+    {"command": "x", "settings": {"token": "S3CRET"}},
+    {"command": "x", "apiKey": "S3CRET"},
+    {"command": "x", "keys": ["S3CRET"]},
+    {"command": {"path": "x", "args": ["--key", "S3CRET"], "env": {"KEY": "S3CRET"}}},
 ]
 
 

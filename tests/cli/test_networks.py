@@ -39,6 +39,13 @@ def test_a_command_checks_the_certificate_with_the_given_file(
     for command in (["ping", peer.url], ["list", peer.url], ["tasks", "list", peer.url]):
         done = minimcp(*command, "--cacert", PEM)
         assert "certificate verify failed" not in done.err, done
+    for command in (("card", peer.url), ("list", peer.url, "--card")):
+        assert "certificate verify failed" in minimcp(*command).err
+        done = minimcp(*command, "--cacert", PEM)
+        assert "certificate verify failed" not in done.err, done
+    domain = peer.url.partition("://")[2].partition("/")[0]
+    done = minimcp("list", domain, "--card", "--cacert", PEM)  # http, because it is this machine
+    assert done.err.count("unrecognized") == 0 and "/.well-known/ai-catalog.json" in done.err
     assert minimcp("ping", peer.url, "--cacert", PEM).code == 0
     assert minimcp("check", peer.url, "--cacert", PEM, "--only", "BASE-01").code in (0, 1)
     done = minimcp("ping", peer.url, "--cacert", "/no/such/ca.pem")

@@ -99,16 +99,16 @@ def test_a_form_is_filled_in_field_by_field(
         "curious asks: Who\\x1b[31m travels?\n"
         "(press Enter for the value in brackets, Ctrl-D to cancel)\n"
         "  As on the ticket.\n"
-        "  Your name (string):   name: expected at least 2 characters, got 0\n"
-        "  Your name (string):   name: expected at least 2 characters, got 1\n"
+        "  Your name (string):   Your name: expected at least 2 characters, got 0\n"
+        "  Your name (string):   Your name: expected at least 2 characters, got 1\n"
         "  Your name (string): "
-        "  seats (integer) [2]:   seats: expected an integer, got the string 'many'\n"
-        "  seats (integer) [2]:   window (boolean) [false]: "
+        "  seats (integer from 1) [2]:   seats: expected an integer, got the string 'many'\n"
+        "  seats (integer from 1) [2]:   window (yes or no) [no]: "
         "    1. Small (s)\n    2. Large (l)\n"
-        f"{field}  size: expected 's' or 'l', got the string 'm'\n"
+        f"{field}  'm' is not a choice: type a number from 1 to 2\n"
         f"{field}    1. tea\n    2. cake\n    3. jam\n"
         "  extras (1 to 3, several with commas) []:   note (string) []: "
-        "  seats: 3\n  window: true\n  Your name: Ada\n  size: Large\n  extras: tea, jam\n"
+        "  Your name: Ada\n  seats: 3\n  window: yes\n  size: Large\n  extras: tea, jam\n"
         f"{SEND}{SEND}"
     )
 
@@ -403,7 +403,7 @@ def test_a_file_and_json_as_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         name = word.partition("=")[0].rstrip(":")
         assert read_pairs([word], schema) == {name: value}, word
     for word, said in {
-        "text=@bytes": "the file is not UTF-8, and the schema of text is not base64",
+        "text=@bytes": "the file is not UTF-8, and the schema of text does not ask for base64",
         "text=@": "No such file",
         "text=@none": "No such file or directory (for the text itself write 'text:=\"@none\"')",
         "text:={": "text:={ is not valid JSON",

@@ -5,9 +5,14 @@ from __future__ import annotations
 import base64
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from unittest.mock import Mock
 
 import pytest
 from standardwebhooks import Webhook as Standard
@@ -23,9 +28,10 @@ from minimcp import (
     Store,
     verify_webhook,
 )
+from minimcp.extensions import event_inbox
 
 from ..answering import Answering, error, result
-from ..support import WAIT, eventually
+from ..support import ROOT, WAIT, eventually
 from .conftest import Service
 from .receiver import SECRET, Receiver
 from .test_polls import FOUND, event
@@ -179,6 +185,32 @@ def test_a_duplicate_is_acknowledged_and_dropped(
     assert '"n"' not in caplog.text
 
 
+@pytest.mark.requirement("EV-126", "EV-127")
+def test_a_duplicate_that_arrives_at_the_same_time(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stored once, and acknowledged only when it is stored."""
+    entered, release = threading.Event(), threading.Event()
+    append = inbox.store.append
+
+    def slow(*rest: Any) -> int:
+        entered.set()
+        release.wait(WAIT)
+        return append(*rest)
+
+    monkeypatch.setattr(inbox.store, "append", slow)
+    found: List[int] = []
+    first = threading.Thread(target=lambda: found.append(inbox.post(event("1")).status))
+    first.start()
+    assert entered.wait(WAIT)
+    assert inbox.post(event("1")).status == 503
+    release.set()
+    first.join()
+    assert found == [200]
+    assert inbox.post(event("1")).status == 200
+    assert len(inbox.inbox.events()) == 1
+
+
 @pytest.mark.requirement("EV-124", "EV-125")
 @pytest.mark.parametrize(
     "options", [{"secret": SECRET}, {"at": -400}, {"at": 400}, {"subscription": "sub_2"}]
@@ -211,6 +243,18 @@ def test_requests_that_are_rejected_early(inbox: Inbox) -> None:
         assert inbox.inbox.handle_http(HttpRequest(method, inbox.path, {})).status == 405
     request = HttpRequest("POST", inbox.path, headers, io.BytesIO(b"x" * 300000))
     assert inbox.inbox.handle_http(request).status == 413
+    for length in ("", "-1", "x", "\u00b2", "9" * 5000):
+        environ = {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": inbox.path,
+            "CONTENT_LENGTH": length,
+            "HTTP_WEBHOOK_ID": "m1",
+            "HTTP_X_MCP_SUBSCRIPTION_ID": "sub_1",
+            "wsgi.input": io.BytesIO(b"{}"),
+        }
+        start = Mock()
+        inbox.inbox.wsgi(environ, start)
+        assert start.call_args.args[0] == "401 Unauthorized"
 
 
 @pytest.mark.requirement("EV-117")
@@ -277,6 +321,41 @@ def test_leases_are_renewed(monkeypatch: pytest.MonkeyPatch) -> None:
     inbox.client.close()
 
 
+@pytest.mark.parametrize("before", ["soon", "2026-13-01T00:00:00Z", "0001-01-01T00:00:00+14:00"])
+def test_a_lease_that_cannot_be_read_does_not_end_the_renewal(inbox: Inbox, before: str) -> None:
+    granted = {"id": "sub_1", "refreshBefore": before, "cursor": None, "truncated": False}
+    inbox.host.pipe.answers["events/subscribe"] = result(**granted)
+    assert inbox.inbox.subscribe(inbox.client, "t", {"a": 1}, ttl=1) == "sub_1"
+    with inbox.inbox.keep(inbox.client):
+        count = len(inbox.asked())
+        assert eventually(lambda: len(inbox.asked()) > count + 1)
+
+
+def test_the_stored_events_are_bounded_in_bytes(
+    inbox: Inbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def stored() -> int:
+        return sum(len(json.dumps(each.data)) for each in inbox.inbox.events())
+
+    monkeypatch.setattr(event_inbox, "MAX_STORED_BYTES", 100_000)
+    for number in range(60):
+        assert inbox.post(event(str(number), data={"text": "x" * 10_000})).status == 200
+        assert stored() <= 100_000
+    kept = [each.id for each in inbox.inbox.events()]
+    assert kept[-1] == "59"
+    assert 3 <= len(kept) <= 10
+    assert "events were dropped" in caplog.text
+
+
+def test_a_long_id_is_not_kept_as_a_key(inbox: Inbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = Mock(wraps=inbox.store.put)
+    monkeypatch.setattr(inbox.store, "put", put)
+    for _ in range(2):
+        assert inbox.post(event("x" * 100_000), id="m1").status == 200
+    assert len(inbox.inbox.events()) == 1
+    assert all(len(each.args[0]) < 1000 for each in put.call_args_list)
+
+
 def test_unsubscribing_treats_not_found_as_done(inbox: Inbox) -> None:
     inbox.host.pipe.answers["events/unsubscribe"] = [error(-32603), error(-32023)]
     with pytest.raises(minimcp.RpcError):
@@ -323,6 +402,96 @@ def test_a_function_is_called_again_after_a_crash() -> None:
     again.close()
     forever.set()
     first.client.close()
+
+
+def test_one_of_several_processes_calls_the_function(
+    open_store: Callable[[], Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("minimcp.extensions.event_inbox.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("minimcp.stores.watcher.RENEW_SECONDS", 0.05)
+    monkeypatch.setattr("minimcp.stores.watcher.LEASE_SECONDS", 0.5)
+    got: List[Any] = []
+
+    def function(each: Occurrence, subscription: str) -> None:
+        got.append(each.id)
+        time.sleep(0.7 if each.id == "2" else 0)  # longer than the lease
+
+    first = Inbox(open_store(), on_event=function)
+    others = [
+        EventInbox("https://me.example.com/hooks", store=open_store(), on_event=function)
+        for _ in range(2)
+    ]
+    for id in "1234":
+        first.post(event(id))
+    assert eventually(lambda: len(got) == 4)
+    time.sleep(0.3)
+    assert got == ["1", "2", "3", "4"]
+    # Another one takes over at once.
+    first.inbox.close()
+    first.post(event("5"))
+    assert eventually(lambda: got[4:] == ["5"])
+    for each in others:
+        each.close()
+    first.client.close()
+
+
+def test_a_function_may_close_the_inbox() -> None:
+    took: List[float] = []
+
+    def function(each: Occurrence, subscription: str) -> None:
+        begun = time.monotonic()
+        inbox.inbox.close()
+        took.append(time.monotonic() - begun)
+
+    inbox = Inbox(on_event=function)
+    inbox.post(event("1"))
+    assert eventually(lambda: bool(took))
+    assert took[0] < 1
+    inbox.client.close()
+
+
+def test_an_inbox_without_events_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = MemoryStore()
+    reads: List[str] = []
+    get = store.get
+
+    def counted(key: str, renew: bool = False) -> Any:
+        reads.append(key)
+        return get(key, renew)
+
+    monkeypatch.setattr(store, "get", counted)
+    url = "https://me.example.com/hooks"
+    inbox = EventInbox(url, store=store, on_event=lambda each, subscription: None)
+    time.sleep(0.5)
+    inbox.close()
+    assert len(reads) < 20
+
+
+def test_after_a_fork_the_child_calls_the_function(tmp_path: Path) -> None:
+    """A host that forks its workers later, and whose parent has ended."""
+    program = """
+import os, sys, threading, time
+import minimcp.stores.watcher
+from minimcp import EventInbox, SqliteStore
+minimcp.stores.watcher.LEASE_SECONDS = 1.0
+inbox = EventInbox("https://x.example.com", store=SqliteStore("a.db"), on_event=lambda each, id: print(each.id))
+if os.fork():
+    os._exit(0)
+event = {"eventId": "1", "name": "n", "timestamp": "2026-01-01T00:00:00Z", "data": {}}
+inbox._add(inbox._key("inbox-subscription", "a"), {}, "s", event)
+time.sleep(0.2)
+for _ in range(600):
+    if inbox._store.get(inbox._done_key): break
+    time.sleep(0.05)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        timeout=WAIT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.stdout.strip() == b"1"
 
 
 def test_a_function_that_fails_does_not_stop_the_others(

@@ -89,6 +89,8 @@ def test_invalid_polls_are_errors() -> None:
             {"name": NAME, "maxEvents": 0},
             {"name": NAME, "maxEvents": "x"},
             {"name": NAME, "maxAgeMs": -1},
+            {"name": NAME, "arguments": {"priority": "x" * 20_000}},
+            {"name": NAME, "cursor": "x" * 5000},
         ):
             with pytest.raises(InvalidParams):
                 client.request("events/poll", params)
@@ -116,6 +118,19 @@ def test_the_number_of_events_is_capped() -> None:
         assert ids(client.poll_events(NAME, cursor=cursor)) == [str(each) for each in range(250)]
         few = client.poll_events(NAME, cursor=cursor, max_events=3)
         assert (ids(few), few.more) == (["0", "1", "2"], True)
+
+
+@pytest.mark.parametrize("member", ["maxEvents", "maxAgeMs"])
+@pytest.mark.parametrize(
+    "number", [2**64, 1e20, 1e22, 1e308, 10**400], ids=["2e19", "1e20", "1e22", "1e308", "1e400"]
+)
+def test_a_number_may_have_any_size(member: str, number: float) -> None:
+    events = tickets()
+    with connect(events) as client:
+        cursor = client.poll_events(NAME).cursor
+        events.emit(NAME, Ticket("1"), id="1")
+        found = client.request("events/poll", {"name": NAME, "cursor": cursor, member: number})
+        assert [each["eventId"] for each in found["events"]] == ["1"]
 
 
 @pytest.mark.requirement("EV-47", "EV-48", "EV-50")
@@ -334,6 +349,23 @@ def test_an_endless_server_is_bounded_by_the_timeout() -> None:
         assert batch.cursor == batch.events[-1].id
 
 
+@pytest.mark.requirement("EV-37")
+def test_an_endless_server_is_bounded_in_bytes() -> None:
+    numbers = iter(range(1, 10**9))
+
+    def more(message: Any) -> Any:
+        number = next(numbers)
+        one = event(str(number), data={"text": "x" * 1_000_000})
+        return page(one, cursor=str(number), hasMore=True)(message)
+
+    host = Answering({"server/discover": FOUND, "events/poll": more})
+    with minimcp.connect(host, timeout=WAIT) as client:
+        for first in ("x", "y"):
+            batch = client.poll_events("t", cursor=first)
+            assert batch.more
+            assert 10 < len(batch) < 20
+
+
 @pytest.mark.requirement("EV-40", "EV-42", "EV-50")
 def test_a_null_cursor_is_not_replayed() -> None:
     host = scripted(
@@ -361,11 +393,15 @@ def test_malformed_pages() -> None:
         3,
         event("y", timestamp="yesterday"),
         event("z", data=[1]),
+        event("w", timestamp="0001-01-01T00:00:00+14:00"),
         event("1", timestamp="2026-11-28T12:00:00.123456789+02:00", cursor=7, _meta=[]),
     )
     with minimcp.connect(scripted(page(*bad, nextPollMs="soon")), timeout=WAIT) as client:  # type: ignore[arg-type]
         batch = client.poll_events("t")
         assert (ids(batch), batch.next_poll) == (["1"], 5.0)
+    with minimcp.connect(scripted(page(*bad, nextPollMs=10**400)), timeout=WAIT) as client:  # type: ignore[arg-type]
+        batch = client.poll_events("t")
+        assert (ids(batch), batch.next_poll) == (["1"], 86400.0)
         assert batch.events[0].timestamp.utcoffset() == timedelta(hours=2)
         for arguments in ((3,), ("t", [1])):
             with pytest.raises(TypeError):

@@ -28,6 +28,7 @@ from minimcp import (
 )
 
 from ..answering import R5, Answering, result
+from ..inside import waiting_of
 from ..scripted import notice
 from ..support import WAIT, eventually
 from .test_polls import FOUND, event, page
@@ -137,6 +138,7 @@ def test_a_gap_in_the_middle_of_a_stream() -> None:
         assert entered.wait(WAIT)
         for number in range(1, 5):
             events.emit(NAME, Ticket(str(number)), id=str(number))
+        client.poll_events(NAME)  # it reads the log, so the stream continues after the gap
         release.set()
         assert eventually(lambda: listening.ids() == ["0", "3", "4"])
         gap = listening.received[2]
@@ -559,6 +561,32 @@ def test_a_program_that_is_slow_costs_bounded_memory(monkeypatch: pytest.MonkeyP
             events.emit(NAME, Ticket("1"), id=str(number))
         assert [stream.next(WAIT).id for _ in range(200)] == [str(each) for each in range(200)]
         assert len(opened) >= 5  # it was closed while the program was slow
+
+
+GAP = ("active", {"cursor": "c" * 1000, "truncated": True})
+BEAT = ("heartbeat", {"cursor": "c" * 1000})
+END = ("terminated", {"error": {"code": -32011, "message": "x" * 1000}})
+
+
+@pytest.mark.parametrize("limit", ["MAX_WAITING", "MAX_WAITING_BYTES"])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [GAP],
+        [GAP, BEAT],
+        [BEAT, END],
+        [GAP, ("event", event("1"))],
+    ],
+    ids=["gaps", "heartbeats", "ends", "events"],
+)
+def test_a_server_that_floods_costs_bounded_memory(
+    monkeypatch: pytest.MonkeyPatch, limit: str, lines: Any
+) -> None:
+    monkeypatch.setattr(f"minimcp.extensions.client_events.{limit}", 20)
+    server = Streams(speaking(ACTIVE, *lines * 500))
+    with server.client() as client, client.events("t", cursor="a") as stream:
+        client.ping()  # all of them were received
+        assert waiting_of(stream) <= 21
 
 
 def test_close_from_another_thread_ends_the_loop() -> None:

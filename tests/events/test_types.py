@@ -14,11 +14,14 @@ from minimcp import (
     CapabilityNotSupported,
     EventError,
     Events,
+    EventType,
     MethodNotFound,
+    Occurrence,
     RpcError,
     Server,
     Webhooks,
 )
+from minimcp.extensions.cards import ServerCard
 
 from ..answering import R4, R5, Answering, discovered, result
 from ..support import WAIT, eventually
@@ -174,11 +177,11 @@ def test_mistakes_of_an_author() -> None:
 
     with pytest.raises(TypeError, match="first parameter"):
         events.type("x")(nothing)
-    with pytest.raises(TypeError, match="context"):
+    with pytest.raises(TypeError, match="Context"):
         events.type("x")(context)
-    with pytest.raises(ValueError, match="exists already"):
+    with pytest.raises(ValueError, match="already exists"):
         events.type(NAME)(wants)
-    with pytest.raises(ValueError, match="delivery must be some of"):
+    with pytest.raises(ValueError, match="delivery must contain only"):
         events.type("x", delivery=["smoke"])(wants)
     with pytest.raises(TypeError, match="EventBatch"):
         events.source("x")(wants)
@@ -261,6 +264,19 @@ def test_a_smaller_payload_and_a_filter_that_fails(caplog: pytest.LogCaptureFixt
         assert eventually(lambda: "error" in listening.methods() and len(listening.ids()) == 1)
         assert "the filter of event type 't' failed" in caplog.text
         listening.close()
+
+
+def test_a_poll_logs_a_filter_that_fails_once(caplog: pytest.LogCaptureFixture) -> None:
+    def wants(ticket: Ticket, divisor: int) -> bool:
+        return 1 // divisor == 1
+
+    events = tickets(wants=wants)
+    with minimcp.connect(events.server, timeout=WAIT) as client:
+        cursor = client.poll_events(NAME, {"divisor": 0}).cursor
+        for _ in range(50):
+            events.emit(NAME, Ticket("1"))
+        client.poll_events(NAME, {"divisor": 0}, cursor=cursor)
+    assert caplog.text.count("the filter of") == 1
 
 
 def test_an_event_for_some_subjects() -> None:
@@ -355,3 +371,12 @@ def test_webhooks_need_authentication() -> None:
         with pytest.raises(RpcError) as caught:
             client.request("events/subscribe", {"name": NAME, "delivery": {"mode": "webhook"}})
         assert caught.value.code == -32012
+
+
+def test_a_repr_shows_no_control_characters_of_a_peer() -> None:
+    odd = "\x1b[2J\u202e\n"
+    made = Occurrence({}, id=odd)
+    made.name = odd
+    card = {"name": "a.b/c", "version": odd, "description": "d"}
+    for shown in (made, EventType({"name": odd}), ServerCard(card)):
+        assert repr(shown).isprintable(), shown

@@ -16,6 +16,7 @@ from standardwebhooks import Webhook as Standard
 
 import minimcp
 from minimcp import HttpServer, RpcError, Store, Webhooks
+from minimcp.engine.rates import Rate
 from minimcp.extensions import webhooks
 from minimcp.extensions.webhooks import sign
 
@@ -98,6 +99,24 @@ def test_the_id_of_the_message_may_differ(serve: Serve, receiver: Receiver) -> N
     service.deliver()
     [event] = receiver.named("e1")
     assert re.fullmatch("msg_[0-9a-f]+", event.headers["webhook-id"])
+
+
+@pytest.mark.parametrize(
+    "id",
+    ["a\r\nX-Evil: 1", "\u20ac", "\u00e9", "a b", "", " ", "\ud800", "\x00", "x" * 20_000, "."],
+)
+def test_any_id_of_an_event_can_be_sent(serve: Serve, receiver: Receiver, id: str) -> None:
+    """An id may come from the author of a mail, who must not be able to prevent its delivery."""
+    service = serve()
+    service.subscribe(receiver.url)
+    service.events.emit(NAME, Ticket("1"), id=id or None)
+    service.deliver()
+    event = receiver.received[1]
+    assert event.body["data"]["id"] == "1"
+    assert event.body["eventId"] == id.replace("\ud800", "\ufffd") or not id
+    assert re.fullmatch(r"[!-~]{1,200}", event.headers["webhook-id"])
+    assert "x-evil" not in event.headers
+    assert Standard(SECRET).verify(event.raw, event.headers) == event.body
 
 
 @pytest.mark.requirement("EV-97", "EV-101", "EV-102", "EV-104")
@@ -469,6 +488,7 @@ def test_leases(serve: Serve, receiver: Receiver, open_store: Callable[[], Store
         (-5, 300.0),
         (30 * 86400_000, 86400.0),
         (10**30, 86400.0),
+        (10**400, 86400.0),
         ("x", 3600.0),
         (True, 3600.0),
     ):
@@ -505,6 +525,33 @@ def test_subscriptions_survive_a_restart(
     second.subscribe(receiver.url + "/2", ttlMs=None)
     second.subscribe(receiver.url, ttlMs=None)
     assert receiver.kinds().count("verification") == 2
+
+
+@pytest.mark.requirement("EV-89")
+def test_an_endless_subscription_ends_after_a_week_of_failures(
+    serve: Serve, receiver: Receiver, open_store: Callable[[], Store]
+) -> None:
+    service = serve(webhooks={"endless": True, "retries": (1,)}, store=open_store())
+    found = service.subscribe(receiver.url, ttlMs=None)
+    service.subscribe(receiver.url + "/2")
+    receiver.answer = lambda each: (500, b"") if "eventId" in each.body else echo(each)
+
+    def fail(id: str) -> None:
+        service.emit(id)
+        for _ in range(3):
+            service.deliver(2)
+
+    fail("e1")
+    service.deliver(6 * 86400)
+    fail("e2")
+    assert receiver.named("terminated") == []
+    service.deliver(2 * 86400)
+    fail("e3")
+    service.deliver()
+    [ended] = receiver.named("terminated")
+    assert ended.headers["x-mcp-subscription-id"] == found["id"]
+    assert ended.body["error"]["data"] == {"reason": "http_5xx"}
+    assert rejected(service.unsubscribe, receiver.url).code == -32011
 
 
 @pytest.mark.requirement("EV-19")
@@ -635,6 +682,79 @@ def test_challenges_are_limited_for_each_host(serve: Serve, receiver: Receiver) 
     assert (error.code, error.data) == (-32013, {"limit": "challenges"})
     release.set()
     waiting.join()
+
+
+@pytest.mark.requirement("EV-115")
+@pytest.mark.parametrize("kind", ["host", "client"])
+def test_challenges_have_a_rate(serve: Serve, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    sent: List[str] = []
+
+    def post(options: Any, url: str, *_: Any) -> Any:
+        sent.append(url)
+        return webhooks.Posted(404, "http_4xx")
+
+    monkeypatch.setattr("minimcp.extensions.webhook_delivery.post", post)
+    monkeypatch.setattr("minimcp.extensions.webhook_delivery.CHALLENGE_RATE", Rate(0.001, 5))
+    service = serve()
+    for number in range(8):
+        # The clients take turns at one host, or one client uses many hosts.
+        client = service.clients[number % 2] if kind == "host" else service.ada
+        host = "hooks" if kind == "host" else f"host{number}"
+        error = rejected(service.subscribe, f"https://{host}.example.com/{number}", client)
+    assert (error.code, error.data) == (-32013, {"limit": "challenges"})
+    assert len(sent) == 5
+
+
+# ---------------------------------------------------------------- one client beside others
+
+
+def test_events_of_a_failing_receiver_leave_room_in_the_queue(
+    serve: Serve, receiver: Receiver
+) -> None:
+    service = serve(queue_bytes=4000)
+    for number in range(5):
+        service.subscribe(f"{receiver.url}/{number}", service.bob)
+    service.subscribe(receiver.url)
+    receiver.answer = lambda each: (204 if each.path == "/hook" else 503, b"")
+    service.emit(*[f"e{number}" for number in range(20)])
+    for _ in range(20):
+        service.deliver(0.001)
+    received = [each.kind for each in receiver.received if each.path == "/hook"]
+    assert received[0] == "verification"
+    assert sorted(received[1:]) == sorted(f"e{number}" for number in range(20))
+
+
+def test_slow_receivers_of_a_client_leave_threads_for_others(
+    serve: Serve, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = serve(delivers=True)
+    service.events.clock = time.time
+    release = threading.Event()
+    slow: List[str] = []
+    delivered: List[str] = []
+
+    def post(options: Any, url: str, id: str, name: str, body: bytes, secrets: Any) -> Any:
+        if "verification" in name:
+            return webhooks.Posted(200, None, body)
+        if "slow" not in url:
+            delivered.append(name)
+            return webhooks.Posted(204, None)
+        slow.append(url)
+        release.wait(WAIT)
+        return webhooks.Posted(0, "timeout")
+
+    monkeypatch.setattr("minimcp.extensions.webhook_delivery.post", post)
+    try:
+        # The host of each receiver is another one, so their own limit does not apply.
+        for number in range(40):
+            service.subscribe(f"https://host{number}.example/slow", service.bob)
+        service.subscribe(receiver.url)
+        service.emit("e1")
+        assert eventually(lambda: delivered == ["e1"])
+        assert 0 < len(slow) <= 8
+    finally:
+        release.set()
+        service.events.close()
 
 
 # ---------------------------------------------------------------- addresses

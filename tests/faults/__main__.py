@@ -161,7 +161,7 @@ def counted(outcomes: Sequence[Outcome]) -> str:
 
 def table(name: str, outcomes: Sequence[Outcome]) -> str:
     found = {one.id: one.verdict for one in outcomes if one.verdict != ABSENT}
-    head = ["Row", "What is done", "What is right", name]
+    head = ["Row", "Fault", "Correct behavior", name]
     body = [[row.id, row.fault, row.expected, found.get(row.id, "\\-")] for row in ROWS.values()]
     widths = [max(map(len, column)) for column in zip(head, *body)]
     rule = " ".join("=" * width for width in widths)

@@ -78,7 +78,10 @@ def serving(
     server.close()
 
 
-NEEDS_SAMPLING = "tool 'needs' needs a client with sampling, such as connect(..., sample=f)"
+NEEDS_SAMPLING = (
+    "tool 'needs' needs a client with sampling, such as connect(..., sample=f); a server that can "
+    "do without tests ctx.client.supports('sampling')"
+)
 
 
 @pytest.fixture(params=REVISIONS)
@@ -98,7 +101,8 @@ def lacking(name: str, method: str, revision: str) -> Any:
     }.get(name)
     there = having is None or revision in having
     told = (
-        f", such as connect(..., {way})"
+        f", such as connect(..., {way}); a server that can do without tests "
+        f"ctx.client.supports({name!r})"
         if there
         else f": {revision} has none, {', '.join(having or ())} have"
     )

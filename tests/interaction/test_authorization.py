@@ -269,7 +269,9 @@ def test_two_processes_share_a_stored_token_and_refresh_it_once(
 
 def test_without_auth_the_message_says_how_to_sign_in(issuer: AuthorizationServer) -> None:
     with protected(issuer) as running:
-        with pytest.raises(AuthorizationError, match=f"'minimcp login {running.url}'.*SignIn"):
+        with pytest.raises(
+            AuthorizationError, match=f"'python3 -m minimcp login {running.url}'.*SignIn"
+        ):
             call(running.url, None)
     assert not issuer.asked
 

@@ -328,7 +328,7 @@ def test_an_extension_that_cannot_be_one_is_refused() -> None:
         (
             lambda: Server("x", extensions=[Clock(), Clock()]),
             ValueError,
-            "com.example/clock is given twice",
+            "com.example/clock is passed twice",
         ),
         (
             lambda: minimcp.connect(Server("x"), extensions=[Clock(), Clock()]),

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import queue
 import signal
 import subprocess
 import sys
@@ -491,3 +492,82 @@ def test_the_only_permitted_revision_is_not_part_of_stderr() -> None:
     lines = str(failed.value).splitlines()
     assert lines[0].endswith("(only 2025-11-25 was permitted)")
     assert lines[-1].strip() == "no licence"
+
+
+ASKS_FOREVER = """
+import json, sys
+for line in sys.stdin:
+    request = json.loads(line)
+    reply = {"jsonrpc": "2.0", "id": request.get("id"), "result": {
+        "protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+        "serverInfo": {"name": "old", "version": "1"}}}
+    if request.get("method") == "tools/call":
+        meta = request["params"].get("arguments", {})
+        if not meta.pop("asks"):
+            continue
+        reply = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": {
+            "message": "?", "requestedSchema": {"type": "object"}, "_meta": meta}}
+    if request.get("id") == "q":
+        print("got", json.dumps(request["result"]), file=sys.stderr, flush=True)
+    elif "id" in request:
+        print(json.dumps(reply), flush=True)
+"""
+
+
+@pytest.mark.parametrize("is_of_task", [False, True])
+def test_a_question_that_no_call_waits_for(is_of_task: bool) -> None:
+    """The server never withdraws its question, so the client does when no call can have asked it."""
+    asked = threading.Event()
+    void = threading.Event()
+    may_end = threading.Event()
+    lines: Any = queue.Queue()
+
+    def elicit(request: minimcp.ElicitRequest) -> minimcp.Answer:
+        request.on_cancel(void.set)
+        asked.set()
+        assert (may_end if is_of_task else void).wait(WAIT)
+        return minimcp.Answer("cancel")
+
+    server = [sys.executable, "-c", ASKS_FOREVER]
+    with minimcp.connect(server, elicit=elicit, revision="2025-11-25", stderr=lines.put) as client:
+        related = {"io.modelcontextprotocol/related-task": {"taskId": "1"}} if is_of_task else {}
+        quiet = client.submit(client.call_tool, "x", {"asks": False})
+        loud = client.submit(client.call_tool, "x", {"asks": True, **related})
+        assert asked.wait(WAIT)
+        loud.cancel()
+        assert not void.wait(0.2)  # the other call may have asked it, too
+        quiet.cancel()
+        assert void.is_set() is not is_of_task
+        may_end.set()
+        assert lines.get(timeout=WAIT) == 'got {"action": "cancel"}'
+
+
+DIES_IN_LISTS = """
+import os, sys
+import minimcp
+server = minimcp.Server("dies")
+
+@server.tool
+def wait() -> None:
+    "Wait."
+
+@server.middleware(lists=True)
+def die(ctx, call_next):
+    print("no database", file=sys.stderr)
+    print("  at line\\x1b[2J 5", file=sys.stderr, flush=True)
+    os._exit(3)
+
+server.run()
+"""
+
+
+def test_the_end_of_stderr_is_readable_in_a_log_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = tmp_path / "dies.py"
+    server.write_text(DIES_IN_LISTS)
+    with minimcp.connect_all({"a": [sys.executable, str(server)]}, stderr=str) as group:
+        assert group.list_tools() == []
+    (message,) = caplog.messages
+    assert message.startswith("the tools of 'a' are left out: ")
+    assert message.endswith(" | its stderr ended with: | no database | at line\\x1b[2J 5")

@@ -58,7 +58,7 @@ def change(number: int, id: Any, value: Any) -> Dict[str, Any]:
 @pytest.mark.parametrize(
     ("value", "count"), [(DEAR, 6), (LONG, 40), ("x", 10_000)], ids=["dear", "long", "short"]
 )
-@pytest.mark.parametrize(("say", "most"), [(progress, 2), (log, 4), (question, 4), (change, 8)])
+@pytest.mark.parametrize(("say", "most"), [(progress, 4), (log, 4), (question, 4), (change, 8)])
 def test_messages_queued_for_a_slow_host_take_little_memory(
     say: Any, most: int, value: Any, count: int
 ) -> None:

@@ -22,7 +22,7 @@ from minimcp import ElicitRequest, terminal
 from ..support import ROOT, WAIT
 
 PROGRAM = """
-import os, sys, threading
+import os, signal, sys, threading
 import minimcp
 from minimcp import terminal
 
@@ -31,19 +31,44 @@ FORM = {"type": "object", "required": ["when"], "properties": {
     "when": {"type": "string", "format": "date"},
     "mail": {"type": "string", "format": "email"},
     "bed": {"type": "string", "oneOf": [{"const": "d", "title": "Double"}, {"const": "t", "title": "Twin"}]},
+    "nights": {"type": "integer", "title": "Nights", "minimum": 1, "maximum": 14, "default": 2},
+    "quiet": {"type": "boolean", "default": False},
 }}
 
 @server.tool
-def book(ctx: minimcp.Context, seconds: float = 0) -> str:
+def book(ctx: minimcp.Context) -> str:
     "Book a room."
-    if seconds:
-        threading.Timer(seconds, os._exit, (3,)).start()
+    with open(__file__ + ".pid", "w") as file:
+        file.write(str(os.getpid()))
     ctx.progress(1, 4, "looking")
     answer = ctx.elicit("When?\\x1b[2J", FORM)
     return f"{answer.action} {answer.content}"
 
+@server.tool
+def wait(ctx: minimcp.Context) -> None:
+    "Wait."
+    ctx.sleep(0.5)
+
 if sys.argv[1] == "serve":
     server.run()
+    sys.exit()
+
+def ask_forever():
+    "A server that never withdraws a question, and that ignores cancellations."
+    import json
+    for line in sys.stdin:
+        request = json.loads(line)
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "old", "version": "1"}}
+        reply = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
+        if request.get("method") == "tools/call":
+            question = {"message": "When?", "requestedSchema": FORM}
+            reply = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": question}
+        if "id" in request:
+            print(json.dumps(reply), flush=True)
+
+if sys.argv[1] == "ask-forever":
+    ask_forever()
     sys.exit()
 
 def call(arguments, **options):
@@ -54,7 +79,9 @@ def prompt():
     sys.stdout.flush()
     print("the program got", repr(input()))
 
-config = {"desk": [sys.executable, __file__, "serve"]}
+told = threading.Event()
+signal.signal(signal.SIGUSR1, lambda *_: told.set())
+config = {"desk": [sys.executable, __file__, (sys.argv[3:] or ["serve"])[0]]}
 with minimcp.connect("desk", config=config, elicit=terminal.ask, revision=sys.argv[2]) as client:
     try:
         if sys.argv[1] == "submit":
@@ -64,14 +91,32 @@ with minimcp.connect("desk", config=config, elicit=terminal.ask, revision=sys.ar
             except KeyboardInterrupt:
                 future.cancel()
                 raise
+        elif sys.argv[1] == "token":
+            token = minimcp.CancelToken()
+            threading.Thread(target=lambda: (told.wait(), token.cancel())).start()
+            call({}, cancel=token)
+        elif sys.argv[1] == "future":
+            future = client.submit(call, {})
+            told.wait()
+            future.cancel()
+            print("given up")
+        elif sys.argv[1] == "two":
+            shown = client.submit(call, {})
+            told.wait()
+            waits = client.submit(call, {})
+            client.call_tool("wait")  # the second question has arrived
+            waits.cancel()
+            print(shown.result())
         elif sys.argv[1] == "main":
             print(terminal.ask(minimcp.ElicitRequest("Sure?", FORM)).action)
         else:
-            print(call({"seconds": 0.5 if sys.argv[1] == "die" else 0}))
+            print(call({}))
     except KeyboardInterrupt:
         print("interrupted")
     except minimcp.ConnectionLost:
         print("lost")
+    except minimcp.Cancelled:
+        print("given up")
     prompt()
 """
 
@@ -163,9 +208,18 @@ def test_a_form_is_checked_reviewed_and_edited(
     screen.until("mail: expected a value such as ada@example.org, got 'ada'")
     screen.types("ada@example.org\n")
     screen.until("1. Double (d)\r\n    2. Twin (t)\r\n  bed (1 to 2) []: ")
+    screen.types("3\n")
+    screen.until("  '3' is not a choice: type a number from 1 to 2\r\n  bed (1 to 2) []: ")
     screen.types("twin\n")
+    screen.until("  Nights (integer 1 to 14) [2]: ")
+    screen.types("15\n")
+    screen.until("  Nights: expected a number of at most 14, got the number 15")
+    screen.types("3\n")
+    screen.until("  quiet (yes or no) [no]: ")
+    screen.types("y\n")
     screen.until(
-        "  when: 2026-08-01\r\n  mail: ada@example.org\r\n  bed: Twin\r\nSend this? [Y/n/e]"
+        "  when: 2026-08-01\r\n  mail: ada@example.org\r\n  bed: Twin\r\n  Nights: 3\r\n"
+        "  quiet: yes\r\nSend this? [Y/n/e]"
     )
     screen.types("e\n")
     screen.until("when (date) [2026-08-01]: ")
@@ -173,10 +227,11 @@ def test_a_form_is_checked_reviewed_and_edited(
     screen.until("mail (string) [ada@example.org]: ")
     screen.types("\n")
     screen.until("bed (1 to 2) [Twin]: ")
-    screen.types("1\n")
-    screen.until("bed: Double\r\nSend this?")
+    screen.types("1\n\n\n")
+    screen.until("bed: Double\r\n  Nights: 3\r\n  quiet: yes\r\nSend this?")
     screen.types("y\n")
-    screen.until("accept {'when': '2026-08-02', 'mail': 'ada@example.org', 'bed': 'd'}")
+    screen.until("accept {'when': '2026-08-02', 'mail': 'ada@example.org', 'bed': 'd', ")
+    screen.until("'nights': 3, 'quiet': True}")
     screen.until("> ")
     screen.types("quit\n")
     screen.until("the program got 'quit'")
@@ -185,7 +240,7 @@ def test_a_form_is_checked_reviewed_and_edited(
 def test_a_reviewed_form_can_be_declined(open_screen: Callable[..., Screen]) -> None:
     screen = open_screen("call", "2026-07-28")
     screen.until("when (date): ")
-    screen.types("2026-08-01\n\n\n")
+    screen.types("2026-08-01\n\n\n\n\n")
     screen.until("Send this?")
     screen.types("n\n")
     screen.until("decline None")
@@ -222,16 +277,52 @@ def test_ctrl_c_in_a_form_on_the_main_thread_cancels_the_question_only(
     screen.until("the program got 'next'")
 
 
-@pytest.mark.parametrize("revision", REVISIONS)
-def test_a_form_ends_when_its_server_dies(
-    open_screen: Callable[..., Screen], revision: str
+@pytest.mark.parametrize(
+    ("way", "revision", "server"),
+    [
+        *[
+            (way, revision, "serve")
+            for way in ("call", "token", "future", "die")
+            for revision in REVISIONS
+        ],
+        *[(way, "2025-11-25", "ask-forever") for way in ("call", "token", "future")],
+    ],
+)
+def test_a_form_ends_before_its_call_raises(
+    open_screen: Callable[..., Screen], tmp_path: Path, way: str, revision: str, server: str
 ) -> None:
-    screen = open_screen("die", revision)
+    """So nothing is printed below the program's next prompt, and the form reads nothing more."""
+    screen = open_screen(way, revision, server)
     screen.until("when (date): ")
     screen.types("2026-0")  # half a line
-    screen.until("the question is no longer open")
+    if way == "call":
+        screen.types("\x03")
+    elif way in ("token", "future"):
+        screen.process.send_signal(signal.SIGUSR1)
+    elif way == "die":
+        os.kill(int((tmp_path / "host.py.pid").read_text()), signal.SIGKILL)
+    screen.until("\r\nthe question is no longer open\r\n")
+    screen.until("\r\n> ")
+    time.sleep(0.3)  # the form's own thread has time to print or to read
     screen.types("next\n")
-    screen.until("the program got 'next'")
+    screen.until("the program got 'next'\r\n")
+    assert screen.seen == "next\r\n"
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_question_that_ends_before_it_is_shown_prints_nothing(
+    open_screen: Callable[..., Screen], revision: str
+) -> None:
+    screen = open_screen("two", revision)
+    screen.until("when (date): ")
+    screen.process.send_signal(signal.SIGUSR1)
+    time.sleep(1.5)
+    screen.types("2026-08-01\n\n\n\n\n\n")
+    screen.until("Send this? [Y/n/e] (n declines, e edits) ")
+    assert "asks" not in screen.seen and "open" not in screen.seen
+    screen.until("accept")
+    screen.until("> ")
+    assert "asks" not in screen.seen and "open" not in screen.seen
 
 
 def test_without_a_terminal_a_question_is_declined(capfd: Any) -> None:

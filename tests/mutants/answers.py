@@ -3,6 +3,7 @@ errors."""
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import threading
@@ -18,6 +19,7 @@ from ..web import DONE, Heard, Peer, Wire
 from .drawing import draw, measured
 from .inside import FIELDS, Reading
 
+CALLERS = 64  # threads that call at the same time
 TIMEOUT = 0.4  # seconds of a call
 LATE = 3.0  # seconds after which it must have ended, on a busy machine too
 
@@ -91,7 +93,9 @@ class Answers:
             )
             for peer in self.peers
         ]
-        self.pool = ThreadPoolExecutor(64)
+        self.pool = ThreadPoolExecutor(CALLERS)
+        all_started = threading.Barrier(CALLERS)
+        list(self.pool.map(lambda _: all_started.wait(), range(CALLERS)))
 
     def make(self, name: str) -> bytes:
         return measured(draw(name, CORPUS))
@@ -130,6 +134,7 @@ class Answers:
 
     def memory(self) -> float:
         """Return the memory in MB. Each running thread counts as one more."""
+        gc.collect()
         return status_of(os.getpid(), "VmRSS") / 1024 + threading.active_count()
 
     def close(self) -> None:

@@ -351,6 +351,12 @@ def test_a_card_is_cached_as_long_as_the_server_says(
     versions[0] = "2"
     moved.ahead += 1001
     assert read_card(site.url).version == "2"
+    # A card that anybody on the way could have written is not used where that is forbidden.
+    site.put("/y/server-card", WANTED_CARD, Cache_Control="max-age=60")
+    site.asked.clear()
+    for verify, requests in ((False, 1), (True, 2), (None, 2), (False, 2)):
+        read_card(f"{site.url}/y", verify=verify)
+        assert len(site.asked) == requests
     for control in ("no-store", "no-store, max-age=60"):
         site.put("/x/server-card", WANTED_CARD, Cache_Control=control, ETag='"x"')
         site.asked.clear()
@@ -558,16 +564,16 @@ def test_a_template_is_filled(
         (
             {"url": "https://{region}.x", "variables": {"region": REGION}},
             {"region": "xx"},
-            "'region' .Where. is not accepted",
+            "does not accept the value for 'region' .Where.",
         ),
         (
             {"url": "https://a.b/{n}", "variables": {"n": {"format": "number"}}},
             {"n": "x"},
-            "not accepted",
+            "does not accept",
         ),
         ({"url": URL, "headers": [{"name": "X", "isRequired": True}]}, {}, "'X'.* is missing"),
-        ({"url": URL, "headers": [{"name": "X"}]}, {"X": "a\r\nEvil: 1"}, "not accepted"),
-        ({"url": URL, "headers": [{"name": "X"}]}, {"X": 7}, "not accepted"),
+        ({"url": URL, "headers": [{"name": "X"}]}, {"X": "a\r\nEvil: 1"}, "does not accept"),
+        ({"url": URL, "headers": [{"name": "X"}]}, {"X": 7}, "does not accept"),
         ({"url": "https://a.b/{x}"}, {"x": None}, "is missing"),
     ],
 )

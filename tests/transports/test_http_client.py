@@ -1143,6 +1143,23 @@ def refused() -> Iterator[int]:
 
 
 @pytest.mark.usefixtures("no_proxies")
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "htp//user:s3cret@127.0.0.1:9",
+        "user:s3cret@127.0.0.1:9",
+        "http:/user:s3cret@127.0.0.1:9",
+        "http:///user:s3cret@127.0.0.1:9",
+        "http://user:s3cret/@127.0.0.1:9",
+    ],
+)
+def test_a_malformed_proxy_does_not_show_its_password(proxy: str) -> None:
+    with pytest.raises((minimcp.McpError, ValueError)) as caught:
+        minimcp.connect("http://127.0.0.2:9/mcp", proxies={"http": proxy}, connect_timeout=WAIT)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("no_proxies")
 @pytest.mark.parametrize("names, given, source", PROXY_SETTINGS)
 def test_a_failure_behind_a_proxy_names_the_proxy_and_its_setting(
     names: List[str], given: bool, source: str, refused: int, monkeypatch: pytest.MonkeyPatch

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Iterator
@@ -61,6 +63,20 @@ def test_a_session_is_served(core: Endpoint) -> None:
     assert client.request("ping").json["result"] == {}
     late = client.send({"jsonrpc": "2.0", "id": 99, "result": {}})
     assert late.status == 202 and late.body == b""
+
+
+@pytest.mark.parametrize("method", ["ping", "tools/list", "notifications/initialized"])
+def test_an_idle_session_does_not_keep_the_headers_of_its_requests(
+    core: Endpoint, method: str
+) -> None:
+    """A client may send many kilobytes of headers, and open thousands of sessions."""
+    client = Shaken(core)
+    request = post(message(method, id=None if "/init" in method else 1), client.headers)
+    headers = weakref.ref(request.headers)
+    assert serve(core, request).status in (200, 202)
+    del request
+    gc.collect()
+    assert headers() is None
 
 
 @requirement("LIFE-31")

@@ -291,7 +291,8 @@ def test_undeclared_values_are_written_by_their_own_type(value: Any, written: An
 
 def test_values_without_json_form_are_refused() -> None:
     for value, message in (
-        (b"x", "bytes have no JSON form"),
+        (b"x", "bytes have no JSON form: convert them, as in data.hex() or base64"),
+        (bytearray(), "bytes have no JSON form: convert them"),
         (object(), "a bare object has no JSON form"),
         ([Unknown()], "[0]: Unknown has no JSON form"),
         (float("inf"), "expected a number, got inf, which JSON does not have: use None"),

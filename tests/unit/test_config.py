@@ -181,6 +181,10 @@ def test_names() -> None:
         (b'{"mcpServers": {}, "servers": {}}', "but has mcpServers and servers"),
         (b'{"servers": []}', "servers: must be an object, not an empty list"),
         (b'{"servers": {"a": {}, "b": {}, "a": {}}}', "the member 'a' is repeated"),
+        (b'{"servers": {}} /* no end', "line 1, column 17: not JSON"),
+        # Without their ends, these took minutes.
+        (b'{"servers": "' + b'\\"' * 200_000, "not JSON"),
+        (b"/*" * 500_000, "not JSON"),
     ],
 )
 def test_invalid_configs(data: bytes, problem: str, tmp_path: Path) -> None:
@@ -361,7 +365,7 @@ def test_times(members: Any, call: Any, start: Any, tmp_path: Path) -> None:
         ({"enabled": "no"}, "enabled: must be true or false"),
         ({"timeouts": 5}, "timeouts: is not a known member: write timeout"),
         ({"allowTools": []}, "allowTools: is not a known member: write allowedTools"),
-        ({"oauth": {"clientId": "x"}}, "oauth: is not supported: sign in with minimcp login URL"),
+        ({"oauth": {"clientId": "x"}}, "oauth: is not supported: sign in with python3 -m minimcp login URL"),
         ({"headersHelper": "x"}, "headersHelper: is not supported: write the headers into headers"),
         ({"authProviderType": "google_credentials"}, "authProviderType: is not supported: sign in"),
         ({"sandboxEnabled": True}, "sandboxEnabled: is not supported: start the sandbox in command"),
@@ -486,6 +490,24 @@ def test_the_content_of_a_file(tmp_path: Path) -> None:
     servers = written(tmp_path, "mcp.json", "mcpServers", {"command": "${file:none}"})
     with pytest.raises(ValueError, match=r"command: \$\{file:none\} cannot be read"):
         servers.target("it")
+
+
+def test_only_regular_files_of_a_moderate_size_are_read(tmp_path: Path) -> None:
+    (tmp_path / "huge").write_bytes(b"A=1\n" * 300_000)
+    os.mkfifo(tmp_path / "pipe")
+    for name, problem in (
+        ("/dev/zero", "is not a regular file"),
+        ("pipe", "is not a regular file"),
+        (".", "is not a regular file"),
+        ("huge", "has more than 1048576 characters"),
+    ):
+        for entry in (
+            {"command": "x", "envFile": name},
+            {"command": f"${{file:{name}}}"},
+        ):
+            servers = written(tmp_path, "mcp.json", "mcpServers", entry)
+            with pytest.raises(ValueError, match=f"cannot be read: it {problem}"):
+                servers.target("it")
 
 
 def test_gemini_reads_a_dollar_alone(tmp_path: Path) -> None:

@@ -132,7 +132,8 @@ def test_a_missing_capability_is_named_as_it_would_be_declared() -> None:
     ):
         error = lacks(name, "the tool", R5)
         assert (error.code, error.data) == (-32021, {"requiredCapabilities": required})
-        assert str(error) == f"the tool needs a client with {told}"
+        without = f"; a server that can do without tests ctx.client.supports({name!r})"
+        assert str(error) == f"the tool needs a client with {told}{without}"
     told = "the tool needs a client with elicitation: 2024-11-05 has none, 2025-06-18, 2025-11-25, 2026-07-28 have"
     assert str(lacks("elicitation", "the tool", R1)) == told
 

@@ -60,7 +60,7 @@ def test_without_a_checker_a_result_is_handed_over_with_one_warning(
             "result": "one"
         }
     assert [record.getMessage() for record in caplog.records] == [
-        f"results of od\\nd are not checked: {error}"
+        f"results of od | d are not checked: {error}"
     ]
 
 

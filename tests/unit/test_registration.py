@@ -8,6 +8,7 @@ import enum
 import functools
 import inspect
 import json
+import sys
 import types
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
@@ -20,6 +21,7 @@ from typing_extensions import Annotated
 import minimcp
 from minimcp import Context, Server
 from minimcp.extensions.extension import Extension
+from minimcp.schema import signature
 from minimcp.schema.checker import DIALECTS, NOT_COMMON, WORDS, compile_check, types_of
 from minimcp.schema.mismatch import Mismatch
 
@@ -729,3 +731,48 @@ def test_an_empty_text_for_an_optional_argument_counts_as_not_given(text: str, g
         assert found.messages[0].content.text == f"{got}  {9 if not text else got} "
         with pytest.raises(minimcp.InvalidParams, match="times"):
             client.get_prompt("needed", {"times": ""})
+
+
+# ------------------------------------------------------------ steps
+
+
+def steps_of(register: Callable[[], object]) -> Dict[str, int]:
+    """Count the functions that run, and the items of generators, by name."""
+    counts: Dict[str, int] = collections.Counter()
+
+    def count(frame: types.FrameType, event: str, _: Any) -> None:
+        if event == "call":
+            counts[frame.f_code.co_name] += 1
+
+    sys.setprofile(count)
+    try:
+        register()
+    finally:
+        sys.setprofile(None)
+    return counts
+
+
+def test_a_registration_takes_as_many_steps_among_many_tools() -> None:
+    server = Server("many")
+    server.add_tool(search, name="first")
+    among_few = steps_of(lambda: server.add_tool(search, name="second"))
+    for number in range(50):
+        server.add_tool(search, name=f"tool_{number}")
+    assert steps_of(lambda: server.add_tool(search, name="last")) == among_few
+
+
+def test_a_signature_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: List[Any] = []
+    original = signature.WrittenSignature.of
+
+    def of(function: Any) -> Any:
+        read.append(function)
+        return original(function)
+
+    monkeypatch.setattr(signature.WrittenSignature, "of", of)
+    wrapper = functools.wraps(search)(lambda *args, **kwargs: search(*args, **kwargs))
+    partial = functools.partial(search, index="books")
+    server = Server("once")
+    for number, function in enumerate([search, Searcher(), Searcher().method, wrapper, partial]):
+        server.add_tool(function, name=f"tool_{number}")
+        assert len(read) == number + 1, function

@@ -472,7 +472,7 @@ def test_the_limit_of_running_requests_covers_all_connections_of_a_server() -> N
 
 
 @pytest.mark.requirement("CANC-08", "M:CAN-9")
-@for_each("reason, shown", [("never mind", "never mind"), (None, "None"), ("a\nb", "a\\nb")])
+@for_each("reason, shown", [("never mind", "never mind"), (None, "None"), ("a\nb", "a | b")])
 def test_a_cancelled_request_is_not_answered_and_the_reason_is_logged(
     reason: Any, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -283,7 +283,11 @@ def test_a_job_that_waits_in_the_library_does_not_count() -> None:
     pool.close()
 
 
-def test_a_job_that_is_interrupted_while_it_waits_gives_up_its_turn() -> None:
+@pytest.mark.parametrize("has_come", [False, True])
+def test_a_job_that_is_interrupted_gives_up_its_turn(
+    monkeypatch: pytest.MonkeyPatch, has_come: bool
+) -> None:
+    """While it runs, while it waits for the turn, and just after the turn has come."""
     counted, pool = shares(), Pool(4, "test")
     ada = CountedClient(counted, [ADA]).pool_of(pool, 4)
 
@@ -293,14 +297,23 @@ def test_a_job_that_is_interrupted_while_it_waits_gives_up_its_turn() -> None:
     with pytest.raises(KeyboardInterrupt):
         ada.run(interrupt)
     assert not turns_of(counted)
-    counted.take_turn(ada, interrupt_later := threading.Event().set)
-    counted.count_turns(ada, 2)
-    counted.take_turn(ada, interrupt)
-    counted.end_turn(ada, interrupt)
+    counted.count_turns(ada, 1)
+    counted.count_turns(ada, 1)
+    counted.count_turns(ada, 1)
+
+    class Turn(threading.Event):
+        def wait(self, timeout: Any = None) -> bool:
+            if has_come:
+                counted.count_turns(ada, -1)
+                assert super().wait(WAIT)
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(threading, "Event", Turn)
+        ada.run(bool)
     assert not waiting_turns(counted)
-    counted.count_turns(ada, -2)
-    counted.end_turn(ada, interrupt_later)
-    assert not turns_of(counted)
+    running = sum(turns_of(counted).values())
+    assert running == (2 if has_come else 3)
     pool.close()
 
 

@@ -206,11 +206,11 @@ class Growing(Generic[T]):
         ("def f(a: 1 / 0) -> None: ...", ["ZeroDivisionError"]),
         (
             "def f(a: Annotated[str, Limits(pattern='(')]) -> None: ...",
-            ["parameter 'a'", "the pattern '(' is not a regular expression"],
+            ["parameter 'a'", "the pattern '(' is not a Python regular expression"],
         ),
         (
             "def f() -> List[Annotated[str, Limits(pattern='(')]]: ...",
-            ["return type", "the pattern '(' is not a regular expression"],
+            ["return type", "the pattern '(' is not a Python regular expression"],
         ),
         ("def f(a: Growing[int]) -> None: ...", ["parameter 'a'", "recursion"]),
         ("def f() -> List[Callable[..., int]]: ...", ["return type"]),

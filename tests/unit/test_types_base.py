@@ -240,6 +240,13 @@ def test_a_whole_number_may_arrive_as_a_fraction() -> None:
         assert types.Resource.from_wire({"uri": "a:b", "name": "n", "size": odd}).size == odd
 
 
+def test_a_number_too_large_for_a_float_is_rejected() -> None:
+    for member in ("progress", "total"):
+        wire = {"progress": 1, "total": 2, member: 10**400}
+        with pytest.raises(ValueError, match=f"^Progress: {member}: is too large"):
+            types.Progress.from_wire(wire)
+
+
 def test_the_error_for_a_wrong_type_names_it() -> None:
     cases: List[Any] = [
         (lambda: types.Resource("a:b", "n", size=True), "Resource: size must be a whole number, not bool"),

@@ -127,7 +127,7 @@ def test_identifiers_of_extensions() -> None:
     for identifier in good:
         check_identifier(identifier, "it")
     for identifier in bad:
-        with pytest.raises(ValueError, match="is not an identifier of an extension"):
+        with pytest.raises(ValueError, match="is not an extension identifier"):
             check_identifier(identifier, "it")
     wrong: Tuple[Any, ...] = ({5: {}}, {"com.example/x": True}, {"com.example/x": None})
     for extensions in wrong:

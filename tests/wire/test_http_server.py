@@ -92,8 +92,14 @@ def endpoint() -> Endpoint:
     return Endpoint()
 
 
+@pytest.fixture(params=[server_module.CROWD, 0], ids=["few", "crowd"])
+def crowd(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few connections call at once, or so many that they stay in the selector."""
+    monkeypatch.setattr(server_module, "CROWD", request.param)
+
+
 @pytest.fixture
-def running(endpoint: Endpoint) -> Iterator[RunningHttp]:
+def running(endpoint: Endpoint, crowd: None) -> Iterator[RunningHttp]:
     with serving(endpoint, max_connections=20) as running:
         yield running
 
@@ -132,6 +138,29 @@ def test_a_request_and_its_response(endpoint: Endpoint, running: RunningHttp) ->
         address,
         ["1", "2"],
     )
+
+
+def test_many_connections_that_call_at_once(endpoint: Endpoint) -> None:
+    """Each one gets its responses in order, while most requests pass through the selector."""
+    count, calls = 3 * server_module.CROWD, 5
+    with serving(endpoint) as running, ExitStack() as stack:
+        peers = [stack.enter_context(Peer(running.port)) for _ in range(count)]
+        for call in range(calls):
+            for number, peer in enumerate(peers):
+                peer.get(f"/{number}/{call}")
+            for number, peer in enumerate(peers):
+                assert peer.response().body == b"GET /%d/%d " % (number, call)
+        for number, peer in enumerate(peers):  # all calls of a connection at once
+            for call in range(calls):
+                peer.get(f"/{number}/{call}")
+        for number, peer in enumerate(peers):
+            for call in range(calls):
+                assert peer.response().body == b"GET /%d/%d " % (number, call)
+        for peer in peers[::2]:
+            peer.get("/late").close()
+        for number, peer in enumerate(peers[1::2]):
+            assert peer.get(f"/{number}").response().body == b"GET /%d " % number
+    assert len(endpoint.served) >= 2 * count * calls + count // 2
 
 
 def test_head_has_no_body(endpoint: Endpoint, running: RunningHttp) -> None:
@@ -468,7 +497,7 @@ def test_a_peer_that_leaves_is_noticed_while_its_request_runs(
 
 
 def test_silent_connections_are_closed_first_when_there_is_no_room(
-    endpoint: Endpoint,
+    endpoint: Endpoint, crowd: None
 ) -> None:
     with ExitStack() as stack:
         running = stack.enter_context(serving(endpoint, max_connections=5))
@@ -731,7 +760,7 @@ def test_running_requests_are_answered_at_the_end(endpoint: Endpoint, running: R
         Peer(running.port)
 
 
-def test_endless_responses_are_cut(endpoint: Endpoint) -> None:
+def test_endless_responses_are_cut(endpoint: Endpoint, crowd: None) -> None:
     held, lost = Held(endpoint), threading.Event()
     running = serving(endpoint, write_timeout=None)
 
