@@ -3,7 +3,6 @@
 ``python3 examples/00_mini.py`` starts the server as a child process, calls its tools, and prints
 each message: ``-->`` is sent by the client, ``<--`` by the server. The last two responses come from
 two threads, so their order can vary. ``python3 examples/00_mini.py server`` runs the server alone.
-minimcp is not imported here.
 
 The structure is that of the library: a reader thread for each side, a table of open calls by id,
 and worker threads for requests. There is only one revision, one transport, and no limit on
@@ -74,8 +73,9 @@ class Connection:
         self.methods = methods
         self.trace = trace
         self.ids = itertools.count(1)
-        self.calls: dict[int, Queue[Message]] = {}  # calls without a response; needs no lock
-        self.write_lock = threading.Lock()  # held while a line is written: lines could mix
+        # Calls that wait for a response. One operation of a dict is atomic, so it needs no lock.
+        self.calls: dict[int, Queue[Message]] = {}
+        self.write_lock = threading.Lock()  # held during a write, so that lines do not mix
         self.workers = ThreadPoolExecutor(8)
         self.reader = threading.Thread(target=self.read, name="reader", daemon=True)
 

@@ -5,8 +5,9 @@ response to a client that lacks the extension.
 
 The identifier of an extension begins with a name that belongs to its author. The server declares it
 with its settings, and the client declares it too; only then can they use what it adds. Here one
-class has both sides: `cast` runs in the server, `counted` in the clients. `names` says which
-argument proxies see in the header Mcp-Name, and `filters` what a client can listen to.
+class has both sides: `cast` runs in the server, `counted` in the clients. `names` names
+the argument that is repeated in the HTTP header Mcp-Name, where proxies can read it. `filters` lists
+what a client can listen to.
 
 https://modelcontextprotocol.io/seps/2133-extensions
 """

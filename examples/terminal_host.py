@@ -64,4 +64,7 @@ def main(config: str = "mcp.json") -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    try:
+        main(*sys.argv[1:])
+    except KeyboardInterrupt:  # while the servers start
+        print("cancelled")

@@ -161,8 +161,8 @@ def ask(request: ElicitRequest) -> Answer:
 
     The user fills in the form, field by field. Each value is checked, also its format, and a wrong
     one is asked for again. At the end the user reviews all values, and sends, edits or declines
-    them. Ctrl-D cancels the question. So does Ctrl-C, which also cancels the call that asked if the
-    main thread is waiting for it; the next line of stdin then goes to the program. If stdin is not
+    them. Ctrl-D cancels the question, and so does Ctrl-C. If the main thread is waiting for the
+    call, Ctrl-C also cancels the call, and the next line of stdin goes to the program. If stdin is not
     a terminal, the question is declined.
 
     Concurrent questions are asked one after the other. If the answer is no longer needed, because
@@ -630,8 +630,8 @@ def read_arguments(pairs: Sequence[str], schema: Mapping[str, Any]) -> dict[str,
     """Return the arguments that ``key=value``, ``key:=JSON`` and ``key=@FILE`` stand for.
 
     Args:
-        pairs: The arguments as typed. A key with several texts becomes a list; for JSON and files
-            the last one counts.
+        pairs: The arguments as typed. ``a=1 a=2`` makes a list. With ``:=`` or ``=@``, the last
+            one replaces the others.
         schema: The tool's input schema. A value that it does not describe is parsed as JSON if
             possible, and otherwise is a string. A file's content is text, or base64 of its bytes
             if the schema says so; ``@-`` is stdin.

@@ -18,7 +18,17 @@ from typing import Any, Dict, List, Set
 
 import pytest
 
-from minimcp import Image, RequestTimeout, Server, Text, ToolError, connect, connect_all, tool
+from minimcp import (
+    ElicitRequest,
+    Image,
+    RequestTimeout,
+    Server,
+    Text,
+    ToolError,
+    connect,
+    connect_all,
+    tool,
+)
 
 from .interop.embedding import PROGRAMS
 from .modules import PACKAGE, read_package
@@ -26,7 +36,7 @@ from .readme import BLOCK, PAGES, README, TEXT, blocks, rows, section
 from .support import ROOT, WAIT, run_python
 from .test_layers import core_modules
 
-BLOCKS = 51
+BLOCKS = 52
 """Python blocks in README and the pages; a test below or `tests.interop.embedding` runs each."""
 
 
@@ -316,6 +326,27 @@ def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
         ):
             with pytest.raises(ToolError, match="The tool 'tables' lists tables and columns"):
                 client.call_tool("query", {"sql": statement})
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(("action", "left"), [("accept", 1), ("decline", 2)])
+def test_orders_are_deleted_if_the_user_agrees(
+    files: Path, action: str, left: int, revision: str
+) -> None:
+    with closing(sqlite3.connect(str(files / "shop.db"))) as db, db:
+        db.execute("create table orders (id integer, price real)")
+        db.executemany("insert into orders values (?, ?)", [(1, 2.5), (2, 4.0)])
+    asked: List[str] = []
+
+    def elicit(request: ElicitRequest) -> Any:
+        asked.append(request.message)
+        return {} if action == "accept" else None
+
+    options: Any = {"elicit": elicit, "revision": revision}
+    with connect(str(files / "shop.py"), **options) as client:
+        client.call_tool("delete_cheap_orders", {"below": 3})
+        assert asked == ["Delete 1 orders?"]
+        assert len(client.call_tool("query", {"sql": "select * from orders"}).value["rows"]) == left
 
 
 def test_a_query_ends_when_its_call_is_cancelled(

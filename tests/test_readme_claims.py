@@ -89,9 +89,7 @@ def test_the_tree_of_errors_is_the_tree() -> None:
         code = getattr(kind, "CODE", None)
         assert str(code) in about if code else "-32" not in about, name
         for builtin in (ConnectionError, TimeoutError):
-            assert (builtin.__name__ in about or "likewise" in about) >= issubclass(
-                kind, builtin
-            ), name
+            assert (builtin.__name__ in about) >= issubclass(kind, builtin), name
     listed = re.findall(r"^ *(\w+)", blocks("tree")["errors"], re.M)
     errors = [name for name in minimcp.__all__ if isinstance(getattr(minimcp, name), type)]
     assert sorted(listed) == [
@@ -363,7 +361,7 @@ FACTS: Dict[str, Callable[[Revision], str]] = {
     "Forms for the user": lambda its: _yes(its.has("elicitation.form")),
     "URLs for the user": lambda its: _yes(its.has("elicitation.url")),
     "Questions to the model": lambda its: "with tools" if its.sampling_tools else "yes",
-    "A question": lambda its: "a request" if its.requests_to_client else "a round",
+    "How a tool asks": lambda its: "a request" if its.requests_to_client else "its result",
     "Cache hints": lambda its: _yes(its.cache_hints),
 }
 

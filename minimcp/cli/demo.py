@@ -188,8 +188,8 @@ def _asking(client: Client, transcript: Transcript) -> None:
 
     tools/call: Please order rye bread.
 
-    response to tools/call: This is not a result yet. inputRequests has the question, with a schema
-    for the form to fill in. requestState is data for the server that the client sends back. It is
+    response to tools/call: This result is not the final one. inputRequests has the question, with a
+    schema for the form to fill in. requestState is data for the server that the client sends back. It is
     signed, so that the client cannot change it.
 
     tools/call: The client has shown the question to its user. It repeats the call as a new request,

@@ -96,8 +96,8 @@ class Clients(dict[str, Client]):
 class Group:
     """Connections to several servers, made by `connect_all`. Thread-safe, and a context manager.
 
-    A tool is called ``server__tool`` here. If the name begins with the names of several servers,
-    the longest one counts. ``clients`` has the open `Client` of each server by name. Use it for
+    A tool is called ``server__tool`` here. If there are servers ``a`` and ``a__b``, ``a__b__c`` is
+    the tool ``c`` of ``a__b``. ``clients`` has the open `Client` of each server by name. Use it for
     everything that a group does not offer; a client may be closed early.
 
     Args:
