@@ -223,6 +223,15 @@ def time_for_last_words() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def folder_for_pytest_in_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Give each pytest that a test runs a folder of its own. Otherwise it would first delete the old
+    folders of all runs on this machine, which can take a minute."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTEST_DEBUG_TEMPROOT", str(tmp_path_factory.mktemp("pytest")))
+        yield
+
+
 def _left_behind(before: Held) -> List[str]:
     now, then = held().named(), before.named()
     opened, closed = now - then - KEPT, then - now
