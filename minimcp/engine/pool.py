@@ -253,7 +253,7 @@ class Pool:
                     if not is_counted:
                         is_counted = True
                         this_thread.pool = self
-                    if exit_gate.closed:
+                    if exit_gate.closed:  # pragma: no cover - the thread never returns from it
                         exit_gate.stop_if_closed()
             this_thread.pool = None
             try:

@@ -508,7 +508,7 @@ _encoder = json.JSONEncoder(
 
 # Returns the pieces of a value's JSON. `JSONEncoder.encode` makes such a function for each value.
 _encode: Any = getattr(json.encoder, "c_make_encoder", None)
-if _encode is None:
+if _encode is None:  # pragma: no cover - an interpreter without the encoder in C
     _encode = lambda value, _: [_encoder.encode(value)]  # noqa: E731
 else:
     _encode = _encode(

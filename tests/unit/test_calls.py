@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import threading
 from typing import Any, Dict, List
 
 import pytest
 
 import minimcp
 from minimcp import CancelToken
+from minimcp.protocol import lifecycle
 from minimcp.protocol.lifecycle import VERSION_KEY
 
 from ..answering import R4, R5, Answering, error, result, silence
@@ -32,6 +34,31 @@ def sent(server: Any, method: str) -> List[Any]:
 
 async def late(report: Any) -> None:
     raise NotImplementedError
+
+
+@pytest.mark.parametrize("revision", [R4, R5])
+def test_a_limit_on_silence_ends_with_the_response(revision: str) -> None:
+    client, server = connected({"x": result()}, revision)
+    with client:
+        assert client.request("x", {}, idle_timeout=WAIT) is not None
+        assert len(sent(server, "x")) == 1
+
+
+def test_a_heartbeat_is_sent_while_the_handler_is_silent() -> None:
+    server, was_told = minimcp.Server("s"), threading.Event()
+
+    @server.tool(heartbeat=0.05)
+    def slow(ctx: minimcp.Context) -> bool:
+        """Wait for a heartbeat."""
+        return was_told.wait(WAIT)
+
+    with minimcp.connect(server, timeout=WAIT) as client:
+        assert client.call_tool("slow", on_progress=lambda _: was_told.set()).value is True
+
+
+def test_a_capability_without_an_option_of_connect() -> None:
+    error = lifecycle.lacks("tasks", "tool 'x'", lifecycle.REVISIONS[-1])
+    assert "connect(" not in str(error) and "ctx.client.supports('tasks')" in str(error)
 
 
 def test_invalid_timeouts_tokens_and_callbacks() -> None:
