@@ -186,8 +186,8 @@ class Part(Link):
         return made
 
     def as_asked(self, method: str, params: Result) -> Result:
-        """Name the server in a question to the user, who could not see otherwise whom an answer
-        goes to."""
+        """Begin the text of a question with the name of the server, so that the user knows which
+        server gets the answer."""
         if method != "elicitation/create" or not isinstance(params, dict):
             return params
         return {**params, "message": f"{self.name}: {params.get('message')}"}
@@ -449,7 +449,7 @@ class Switch(Link):
                 yield name, future.result()
             elif isinstance(error, Unreachable):
                 pass  # `report` has logged the reason
-            else:  # whatever a server makes fail, it must not affect the others
+            else:  # any other error, because a server must not affect the others
                 self.gateway.leave_out(name, error)
 
 

@@ -1,4 +1,4 @@
-"""The connection of ``minimcp check`` to a server. A `Probe` sends requests and records messages."""
+"""The connection of ``minimcp check`` to a server: `Probe` sends requests and records messages."""
 
 from __future__ import annotations
 
@@ -475,7 +475,8 @@ class Probe:
         reply = self.request("initialize", Handshake.opening(self.revision, INFO, {}))
         if reply.status == 401:
             raise ConnectionFailed(
-                "the server requires a token: use --token, or sign in with 'python3 -m minimcp login URL'"
+                "the server requires a token: use --token, or sign in with 'python3 -m minimcp "
+                "login URL'"
             )
         self.opening = _result("initialize", reply)
         self.session = reply.headers.get("Mcp-Session-Id")

@@ -57,9 +57,9 @@ def read_question(
 
 
 def cancel_with(calls: Sequence[PendingCall], token: CancelToken) -> Callable[[], None]:
-    """Cancel a token as soon as this side has given up these calls, unless the peer answered all.
+    """Cancel a token when the last of these calls is given up. Answered calls do not count.
 
-    Return a function that undoes this.
+    Return a function that stops this.
     """
 
     # `setdefault` is atomic, so two threads share one token.

@@ -44,7 +44,8 @@ MIN_WAIT_SECONDS = 0.001
 # Maximum number of progress notifications that are queued for a slow callback, and their maximum
 # size as they were received, in bytes (their memory is at most 64 times as large; measuring it
 # takes as long as decoding them). Above this, the oldest are dropped, because the newest
-# report says the most. A fast callback may also fall behind, if another thread keeps the interpreter busy.
+# report says the most. A fast callback may also fall behind, if another thread keeps the
+# interpreter busy.
 MAX_PROGRESS = 10_000
 PROGRESS_BYTES = 1024 * 1024
 

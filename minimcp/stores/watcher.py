@@ -43,6 +43,9 @@ class Lease:
         """Return whether this process has the lease. Take or renew it if possible.
 
         A process that does not call this method for `LEASE_SECONDS` loses the lease.
+
+        Raises:
+            StoreUnavailable: The store cannot be reached.
         """
         now = time.monotonic()
         if self._renewed_at is not None and now - self._renewed_at < RENEW_SECONDS:
@@ -57,7 +60,11 @@ class Lease:
         return False
 
     def release(self) -> bool:
-        """End the lease, so that another process can take it at once. Return False without one."""
+        """End the lease, so that another process can take it at once. Return False without one.
+
+        Raises:
+            StoreUnavailable: The store cannot be reached. The lease then expires.
+        """
         if self._renewed_at is None:
             return False
         self._renewed_at = None

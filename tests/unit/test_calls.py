@@ -37,11 +37,12 @@ async def late(report: Any) -> None:
 
 
 @pytest.mark.parametrize("revision", [R4, R5])
-def test_a_limit_on_silence_ends_with_the_response(revision: str) -> None:
-    client, server = connected({"x": result()}, revision)
+def test_a_call_with_a_limit_on_silence_asks_for_progress(revision: str) -> None:
+    client, server = connected({"x": result(answer=1)}, revision)
     with client:
-        assert client.request("x", {}, idle_timeout=WAIT) is not None
-        assert len(sent(server, "x")) == 1
+        assert client.request("x", {}, idle_timeout=WAIT)["answer"] == 1
+        [params] = sent(server, "x")
+        assert "progressToken" in params["_meta"]
 
 
 def test_a_heartbeat_is_sent_while_the_handler_is_silent() -> None:
