@@ -108,12 +108,17 @@ class _Subscription:
 
     def __init__(self, key: str, row: dict[str, Any]) -> None:
         self.key = key
-        self.row = row
+        self.replace(row)
         # None as long as this process does not know the type.
         self.reader: Optional[EventReader] = None
         self.waiting: list[_Delivery] = []
         self.checked_at = 0.0
         self.is_changed = False
+
+    def replace(self, row: dict[str, Any]) -> None:
+        """Continue with what the store has."""
+        self.row = row
+        self.stored_end = row["ended"]
 
     @property
     def size(self) -> int:
@@ -463,7 +468,8 @@ class Deliverer:
                 self._events._count(row["name"], row["arguments"], 1)
             else:
                 row["cursor"] = known.row["cursor"]
-                known.row = row
+                row["status"] = known.row["status"]
+                known.replace(row)
 
     def _drop(self, key: str) -> None:
         found = self._subscriptions.pop(key, None)
@@ -554,12 +560,16 @@ class Deliverer:
         row = self._load(subscription.key)
         if entry is None or row is None:
             return
-        for name in ("cursor", "status", "ended"):
-            row[name] = subscription.row[name]
+        row["cursor"] = subscription.row["cursor"]
+        row["status"] = subscription.row["status"]
+        if row["ended"] == subscription.stored_end:  # otherwise the next scan reads the new one
+            row["ended"] = subscription.row["ended"]
+            subscription.stored_end = row["ended"]
         ttl = None if row["expires"] is None else row["expires"] - self._events.clock()
         # If another process has changed it since, the next scan stores it.
         value = to_json(row).encode()
-        subscription.is_changed = not self._store.put(subscription.key, value, ttl, entry.version)
+        if not self._store.put(subscription.key, value, ttl, entry.version):
+            subscription.is_changed = True
 
     # ------------------------------------------------------------ sending
 

@@ -99,13 +99,14 @@ def test_follow_until_ctrl_c(desk: Any) -> None:
         lines = [json.loads(process.stdout.readline()) for _ in range(2)]
         assert [each["eventId"] for each in lines] == ["one", "two"]
         assert all("_meta" not in each for each in lines)
+        # The cursor is written after the line is printed, so that no event is lost in between.
+        assert eventually(lambda: Path("cursor").read_text("utf-8") == lines[-1]["cursor"])
         process.send_signal(signal.SIGINT)
         assert process.wait(WAIT) == 130
     finally:
         process.kill()
         process.communicate()
-    with open("cursor", encoding="utf-8") as file:
-        assert file.read() == lines[-1]["cursor"]
+    assert Path("cursor").read_text("utf-8") == lines[-1]["cursor"]
 
 
 ODD = """

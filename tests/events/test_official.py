@@ -17,6 +17,7 @@ import pytest
 from standardwebhooks import Webhook as Standard
 
 from minimcp import Events, Server, connect
+from minimcp.log import exit_gate
 
 from ..conformance.events_server import ALERT, BUILD, MESSAGE, PREFIX, RUNNER, SECRET, Fixture
 from ..support import WAIT, eventually
@@ -222,6 +223,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, bool]:
     finally:
         harness.running.close()
         fixture.close()
+        exit_gate.wait(WAIT)  # attempts to reach a host that does not exist still run
         patch.undo()
     return harness.found
 

@@ -284,6 +284,29 @@ def test_the_end_of_a_subscription_is_an_envelope(serve: Serve, receiver: Receiv
     assert rejected(service.unsubscribe, receiver.url).code == -32011
 
 
+def test_a_termination_between_two_steps_of_the_delivery(serve: Serve, receiver: Receiver) -> None:
+    """It comes after the subscription was read and before its watermark is stored."""
+
+    def wants(ticket: Ticket) -> bool:
+        if ticket.id == "e2":
+            service.events.terminate(found["id"])
+        return True
+
+    def answer(each: Received) -> Tuple[int, bytes]:
+        if each.kind == "e1":
+            service.emit("e2")  # read after e1 is acknowledged, in the pass that stores that
+        return echo(each)
+
+    service = serve(wants=wants)
+    receiver.answer = answer
+    found = service.subscribe(receiver.url)
+    service.emit("e1")
+    service.deliver()
+    service.deliver()
+    assert receiver.kinds().count("terminated") == 1
+    assert rejected(service.unsubscribe, receiver.url).code == -32011
+
+
 @pytest.mark.requirement("EV-121")
 def test_permission_is_checked_before_deliveries(serve: Serve, receiver: Receiver) -> None:
     seen: List[Any] = []
