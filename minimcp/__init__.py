@@ -64,6 +64,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:  # for type checkers; `__getattr__` imports each name on first use
+    from . import terminal as terminal
     from . import testing as testing
     from .auth.bearer import AccessToken, Bearer
     from .auth.grants import ClientCredentials, EnterpriseManaged, WorkloadIdentity
@@ -329,8 +330,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         from importlib import import_module
 
-        if name == "testing":
-            return import_module(f"{__name__}.testing")
+        if name in ("terminal", "testing"):
+            return import_module(f"{__name__}.{name}")
         if name in _ELSEWHERE:
             raise ImportError(
                 f"{__name__} has no {name}: write {_ELSEWHERE[name]} (examples/migration.rst "
@@ -349,4 +350,4 @@ if not TYPE_CHECKING:
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__, "testing"})
+        return sorted({*globals(), *__all__, "terminal", "testing"})

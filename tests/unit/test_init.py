@@ -39,7 +39,8 @@ def test_type_checkers_read_the_modules_that_names_are_imported_from() -> None:
         if isinstance(node, ast.ImportFrom)
         for name in node.names
     }
-    assert read.pop("testing") is None
+    for module in ("terminal", "testing"):
+        assert read.pop(module) is None
     imported = {
         name: module for module, names in modules_of(minimcp).items() for name in names.split()
     }
@@ -72,6 +73,12 @@ def test_a_server_does_not_import_the_client_nor_a_client_the_server(
         }
         & loaded
     )
+
+
+def test_one_import_provides_the_forms_of_a_terminal() -> None:
+    code = "import minimcp; print(minimcp.terminal.ask.__name__, 'terminal' in dir(minimcp))"
+    done = run_python(["-c", code])
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"ask True", b"")
 
 
 def test_one_import_provides_everything_for_tests_of_a_server() -> None:
