@@ -187,12 +187,12 @@ def ask(request: ElicitRequest) -> Answer:
     The user fills in the form, field by field. Each value is checked, also its format, and a wrong
     one is asked for again. At the end the user reviews all values, and sends, edits or declines
     them. Ctrl-D cancels the question, and so does Ctrl-C. If the main thread is waiting for the
-    call, Ctrl-C also cancels the call, and the next line of stdin goes to the program. If stdin is
-    not a terminal, the question is declined.
+    call, Ctrl-C also cancels the call. The next line of stdin goes to the program. If stdin is not
+    a terminal, the question is declined.
 
     Concurrent questions are asked one after the other. If the answer is no longer needed, because
-    the call that asked was cancelled or its server was lost, the form ends before the call raises.
-    From then on, it neither prints nor reads.
+    the call that asked has ended or its server was lost, the form ends before the call returns or
+    raises. From then on, it neither prints nor reads.
 
     Args:
         request: The question.
