@@ -275,10 +275,11 @@ class _Form:
         while not _terminal.acquire(timeout=POLL_SECONDS):
             self._check()
         try:
+            self._check()
+            if ProgressBar.newest is not None:
+                ProgressBar.newest.end()
             with self._lock:
                 self._check()
-                if ProgressBar.newest is not None:
-                    ProgressBar.newest.end()
                 self._take_ctrl_c()
             yield
         except (EOFError, KeyboardInterrupt):
@@ -299,8 +300,12 @@ class _Form:
         with self._lock:
             self._check()
             self._is_shown = True
-            if sys.stderr is not None:
-                print(text, end=end, file=sys.stderr, flush=True)
+            self._print(text, end)
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        # Without the lock of `print_stderr`: a signal handler may withdraw the form inside it.
+        if sys.stderr is not None:
+            print(text, end=end, file=sys.stderr, flush=True)
 
     def read_line(self, prompt: str) -> str:
         """Print a prompt and return the line that the user types.
@@ -337,7 +342,7 @@ class _Form:
         with self._lock:
             self._return_ctrl_c()
             if self._is_shown:
-                print_stderr(f"\n{words}")
+                self._print(f"\n{words}")
             self._is_shown = False
             self._is_withdrawn = True
 

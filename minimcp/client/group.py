@@ -219,7 +219,6 @@ class Group:
             Cancelled: The token was cancelled.
         """
         found: list[Tool] = []
-        unlisted: dict[str, Exception] = {}
         works: dict[str, Callable[..., list[Tool]]] = {
             name: partial(client.list_tools, timeout=timeout, idle_timeout=idle_timeout)
             for name, client in list(self.clients.items())
@@ -227,16 +226,16 @@ class Group:
         if self._retry:
             works.update({name: partial(self._list_again, name, timeout) for name in self._failed})
         for name, pause in list(self._hung.items()):
-            client = self.clients.get(name)
-            is_down = client is None or client._sessions.newest.cause is not None
-            if is_down and not pause.expired and works.pop(name, None) is not None:
-                if name in self._unlisted:
-                    unlisted[name] = self._unlisted[name]
+            if not pause.expired and self._is_down(name):
+                works.pop(name, None)
+        # A server that is not asked keeps its error.
+        unlisted = {name: each for name, each in self._unlisted.items() if name not in works}
         for server, outcome in _outcomes(works, cancel).items():
             if isinstance(outcome, Exception):
                 if isinstance(outcome, Cancelled) or not isinstance(outcome, McpError):
                     raise outcome
-                if isinstance(outcome.__cause__, RequestTimeout):
+                is_late = isinstance(outcome.__cause__ or outcome, RequestTimeout)
+                if is_late and self._is_down(server):
                     self._hung[server] = Deadline(HUNG_SECONDS)
                 has_no_tools = isinstance(outcome, CapabilityNotSupported) and not outcome.from_peer
                 if not has_no_tools and server not in self._failed:
@@ -396,6 +395,10 @@ class Group:
         raise ConnectionFailed(
             f"{name!r} cannot be called, because {server!r} was not opened{advice}: {cause}"
         ) from cause
+
+    def _is_down(self, server: str) -> bool:
+        client = self.clients.get(server)
+        return client is None or client._sessions.newest.cause is not None
 
     def _list_again(self, server: str, timeout: Seconds, *, cancel: Cancel) -> list[Tool]:
         client = self._opened_again(server, "", cancel)

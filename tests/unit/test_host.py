@@ -474,9 +474,9 @@ def test_a_question_that_the_server_takes_back(caplog: pytest.LogCaptureFixture)
 
 CALL = ("tools/call", {"name": "t"})
 
-# What is sent and answered around a question that the server never takes back: "+1" sends call 1,
-# "?" waits until the host is asked, "!1" answers call 1 and waits for its return. Then: whether the
-# question is still open.
+# The requests of a client, the steps around a question that the server never takes back, and whether
+# it is still open at the end. "+1" sends request 1, "?" waits until the host is asked, "!1" answers
+# request 1 and waits for its return, and "-1" cancels it.
 COURSES: Dict[str, Any] = {
     "its call is answered": ([CALL], "+1 ? !1", False),
     "its call is answered in the same write": ([CALL], "+1 !1", False),
