@@ -16,11 +16,11 @@ from minimcp import terminal
 
 def show_log(message: minimcp.LogMessage) -> None:
     text = f"[{message.connection}] {message.level}: {message.data}"
-    print(terminal.one_line(text), file=sys.stderr)
+    terminal.print_stderr(terminal.one_line(text))
 
 
 def show_stderr(line: str, server: str) -> None:
-    print(terminal.one_line(f"[{server}] {line}"), file=sys.stderr)
+    terminal.print_stderr(terminal.one_line(f"[{server}] {line}"))
 
 
 def call(group: minimcp.Group, tools: dict[str, minimcp.Tool], words: list[str]) -> None:

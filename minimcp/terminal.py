@@ -17,6 +17,7 @@ import os
 import re
 import select
 import shlex
+import signal
 import sys
 import threading
 import time
@@ -30,7 +31,16 @@ from .text import json_printable, printable
 if TYPE_CHECKING:
     from .types import Answer, ElicitRequest, Progress
 
-__all__ = ("ProgressBar", "ask", "escape", "one_line", "read_arguments", "read_line", "show")
+__all__ = (
+    "ProgressBar",
+    "ask",
+    "escape",
+    "one_line",
+    "print_stderr",
+    "read_arguments",
+    "read_line",
+    "show",
+)
 
 # Words that stand for a value, if the schema does not allow a string.
 WORDS = {
@@ -70,10 +80,6 @@ WIDTH = 79
 # How often a form checks whether the terminal is free, and whether its question is still open.
 POLL_SECONDS = 0.05
 
-# How long a form waits before it reads a line. After Ctrl-C, the line belongs to the program, and
-# the call that asked is cancelled within this time.
-GRACE_SECONDS = 0.05
-
 # Maximum size of an image that is drawn, in bytes. A larger one is saved.
 MAX_DRAWN_BYTES = 4 * 1024 * 1024
 
@@ -82,6 +88,9 @@ KITTY_CHARACTERS = 4096
 
 # Held while a form uses the terminal, because several questions may arrive at the same time.
 _terminal = threading.Lock()
+
+# Held while a line or a bar is written. Reentrant, because a signal handler may print.
+_writing = threading.RLock()
 
 
 def escape(text: str) -> str:
@@ -95,9 +104,17 @@ def one_line(text: str) -> str:
 
 
 def print_stderr(text: str) -> None:
-    """Print a text on stderr, if the process has one."""
-    if sys.stderr is not None:
-        print(text, file=sys.stderr)
+    """Print a text on stderr, if the process has one. An open `ProgressBar` stays below the text.
+
+    Nothing is escaped, so pass text of a server through `one_line` or `escape`. Thread-safe.
+    """
+    if sys.stderr is None:
+        return
+    with _writing:
+        bar = ProgressBar.newest._drawn if ProgressBar.newest is not None else ""
+        above = "\r" + " " * len(bar) + "\r" if bar else ""
+        sys.stderr.write(f"{above}{text}\n{bar}")
+        sys.stderr.flush()
 
 
 # ------------------------------------------------------------ progress
@@ -115,42 +132,50 @@ class ProgressBar:
 
     def __init__(self) -> None:
         self._redraws = sys.stderr is not None and sys.stderr.isatty()
+        # What the last line of the terminal has.
         self._drawn = ""
+        self._line = ""
         self._shown = ""
         self._shown_at = float("-inf")
 
     def __call__(self, progress: Progress) -> None:
         ProgressBar.newest = self
-        if self._redraws and _terminal.locked():
-            return  # a form uses the terminal
         message = one_line(progress.message or "")
         if progress.total is None or progress.total <= 0:
-            drawn = f"{progress.progress:g} {message}"
+            line = f"{progress.progress:g} {message}"
         else:
             fraction = min(1.0, max(0.0, progress.progress / progress.total))
             bar = ("#" * int(fraction * BAR_WIDTH)).ljust(BAR_WIDTH, ".")
-            drawn = f"[{bar}] {fraction:4.0%} {message}"
-        drawn = drawn.rstrip()[:WIDTH]
+            line = f"[{bar}] {fraction:4.0%} {message}"
+        self._line = line.rstrip()[:WIDTH]
         if self._redraws:
-            sys.stderr.write("\r" + drawn.ljust(len(self._drawn)))
-            sys.stderr.flush()
-        self._drawn = drawn
-        if not self._redraws and time.monotonic() - self._shown_at >= PROGRESS_SECONDS:
+            self._draw()
+        elif time.monotonic() - self._shown_at >= PROGRESS_SECONDS:
             self._show()
 
+    def _draw(self) -> None:
+        with _writing:
+            if not _terminal.locked():  # otherwise a form uses the terminal
+                sys.stderr.write("\r" + self._line.ljust(len(self._drawn)))
+                sys.stderr.flush()
+                self._drawn = self._line
+
     def _show(self) -> None:
-        if self._drawn != self._shown:
-            print_stderr(self._drawn)
-        self._shown = self._drawn
+        if self._line != self._shown:
+            print_stderr(self._line)
+        self._shown = self._line
         self._shown_at = time.monotonic()
 
     def end(self) -> None:
         """End the redrawn line, or print the last line if it was held back. Idempotent."""
         if not self._redraws:
             self._show()
-        elif self._drawn:
-            print_stderr("")
+            return
+        with _writing:
+            is_drawn = bool(self._drawn)
             self._drawn = ""
+            if is_drawn:
+                print_stderr("")
 
 
 # ------------------------------------------------------------ questions
@@ -162,12 +187,12 @@ def ask(request: ElicitRequest) -> Answer:
     The user fills in the form, field by field. Each value is checked, also its format, and a wrong
     one is asked for again. At the end the user reviews all values, and sends, edits or declines
     them. Ctrl-D cancels the question, and so does Ctrl-C. If the main thread is waiting for the
-    call, Ctrl-C also cancels the call, and the next line of stdin goes to the program. If stdin is
-    not a terminal, the question is declined.
+    call, Ctrl-C also cancels the call. The next line of stdin goes to the program. If stdin is not
+    a terminal, the question is declined.
 
     Concurrent questions are asked one after the other. If the answer is no longer needed, because
-    the call that asked was cancelled or its server was lost, the form ends before the call raises.
-    From then on, it neither prints nor reads.
+    the call that asked has ended or its server was lost, the form ends before the call returns or
+    raises. From then on, it neither prints nor reads.
 
     Args:
         request: The question.
@@ -195,11 +220,11 @@ def fill(request: ElicitRequest, given: Mapping[str, Any]) -> Answer:
                 form.show("declined: stdin is not a terminal")
                 return Answer("decline")
             return _fill(form, given)
-    except (EOFError, KeyboardInterrupt):
-        with suppress(_Withdrawn):
-            form.show("\ncancelled")
-    except _Withdrawn:
-        pass  # `withdraw` has said so
+    except (EOFError, _Withdrawn):
+        pass  # the form has said so
+    except KeyboardInterrupt:
+        if threading.current_thread() is not threading.main_thread():
+            os.kill(0, signal.SIGINT)  # to the process group, as the terminal would have done
     finally:
         forget()
     return Answer("cancel")
@@ -223,6 +248,9 @@ class _Form:
     is before the program continues. The form's own thread may be waiting for a key then. When it
     wakes, it neither prints nor reads, because the terminal belongs to the program again.
 
+    While the form is open, Ctrl-C is a character of its input. As a signal it could reach the
+    program after the form has read the next line, which the user typed for the program.
+
     Args:
         request: The question.
     """
@@ -233,6 +261,9 @@ class _Form:
         self._lock = threading.RLock()
         self._is_shown = False
         self._is_withdrawn = False
+        # The character of Ctrl-C; empty if Ctrl-C is a signal. And how the terminal was before.
+        self._ctrl_c = b""
+        self._settings: Any = None
 
     @contextmanager
     def uses_terminal(self) -> Iterator[None]:
@@ -244,13 +275,19 @@ class _Form:
         while not _terminal.acquire(timeout=POLL_SECONDS):
             self._check()
         try:
+            self._check()
+            if ProgressBar.newest is not None:
+                ProgressBar.newest.end()
             with self._lock:
                 self._check()
-                if ProgressBar.newest is not None:
-                    ProgressBar.newest.end()
+                self._take_ctrl_c()
             yield
+        except (EOFError, KeyboardInterrupt):
+            self._end("cancelled")
+            raise
         finally:
             with self._lock:
+                self._return_ctrl_c()
                 self._is_shown = False
             _terminal.release()
 
@@ -263,8 +300,12 @@ class _Form:
         with self._lock:
             self._check()
             self._is_shown = True
-            if sys.stderr is not None:
-                print(text, end=end, file=sys.stderr, flush=True)
+            self._print(text, end)
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        # Without the lock of `print_stderr`: a signal handler may withdraw the form inside it.
+        if sys.stderr is not None:
+            print(text, end=end, file=sys.stderr, flush=True)
 
     def read_line(self, prompt: str) -> str:
         """Print a prompt and return the line that the user types.
@@ -276,26 +317,69 @@ class _Form:
         self.show(prompt, end="")
         return _read_line(self._read_byte)
 
-    def _read_byte(self, is_first: bool) -> bytes:
+    def _read_byte(self) -> bytes:
         if os.name == "nt":  # where nothing can wait for stdin except a thread that reads
             byte = os.read(sys.stdin.fileno(), 1)
             self._check()
             return byte
         while not _has_input(POLL_SECONDS):
             self._check()
-        if is_first:
-            time.sleep(GRACE_SECONDS)
         with self._lock:
             self._check()
-            return os.read(sys.stdin.fileno(), 1)
+            byte = os.read(sys.stdin.fileno(), 1)
+        if byte and byte == self._ctrl_c:
+            raise KeyboardInterrupt
+        return byte
 
     def withdraw(self) -> None:
         """End the form. Say so if the user sees it, and drop half a line of input. Idempotent."""
         with self._lock:
-            if self._is_shown and not self._is_withdrawn:
+            if self._is_shown:
                 _drop_half_line()
-                print_stderr("\nthe question is no longer open")
+            self._end("the question is no longer open")
+
+    def _end(self, words: str) -> None:
+        with self._lock:
+            self._return_ctrl_c()
+            if self._is_shown:
+                self._print(f"\n{words}")
+            self._is_shown = False
             self._is_withdrawn = True
+
+    def _take_ctrl_c(self) -> None:
+        """Let Ctrl-C end a line of input instead of sending a signal."""
+        number = _own_terminal()
+        if number is not None:
+            import termios
+
+            self._settings = termios.tcgetattr(number)
+            changed = termios.tcgetattr(number)
+            characters = changed[6]
+            self._ctrl_c = characters[termios.VEOL] = characters[termios.VINTR]
+            characters[termios.VINTR] = bytes([os.fpathconf(number, "PC_VDISABLE") & 0xFF])
+            termios.tcsetattr(number, termios.TCSANOW, changed)
+
+    def _return_ctrl_c(self) -> None:
+        number = _own_terminal()
+        settings = self._settings
+        self._settings = None
+        if number is not None and settings is not None:
+            import termios
+
+            with suppress(termios.error):  # the terminal may have been closed
+                termios.tcsetattr(number, termios.TCSANOW, settings)
+
+
+def _own_terminal() -> Optional[int]:
+    """Return the descriptor of stdin if this process may change its terminal, or None.
+
+    The system stops a background process that changes it.
+    """
+    with suppress(OSError, ValueError, AttributeError):  # such as no stdin, or Windows
+        number = sys.stdin.fileno()
+        if os.tcgetpgrp(number) == os.getpgrp():
+            return number
+    return None
 
 
 def _has_input(seconds: float) -> bool:
@@ -308,15 +392,11 @@ def _drop_half_line() -> None:
 
     A whole line stays: after Ctrl-C, it is meant for the program.
     """
-    if os.name == "nt":
-        return
-    import termios
+    number = _own_terminal()
+    if number is not None and not _has_input(0):
+        import termios
 
-    with suppress(OSError, ValueError, termios.error):
-        number = sys.stdin.fileno()
-        # The system stops a background process that does this.
-        if not _has_input(0) and os.tcgetpgrp(number) == os.getpgrp():
-            termios.tcflush(number, termios.TCIFLUSH)
+        termios.tcflush(number, termios.TCIFLUSH)
 
 
 def _fill(form: _Form, given: Mapping[str, Any]) -> Answer:
@@ -500,15 +580,15 @@ def read_line(prompt: str) -> str:
     """
     sys.stderr.write(prompt)
     sys.stderr.flush()
-    return _read_line(lambda is_first: os.read(sys.stdin.fileno(), 1))
+    return _read_line(lambda: os.read(sys.stdin.fileno(), 1))
 
 
-def _read_line(read_byte: Callable[[bool], bytes]) -> str:
-    """Return a line of stdin. `read_byte` is called with whether the byte is the first one."""
+def _read_line(read_byte: Callable[[], bytes]) -> str:
+    """Return a line of stdin. `read_byte` returns the next byte, or nothing at the end."""
     line = b""
     while not line.endswith(b"\n"):
         # One byte at a time: the next line belongs to the next question.
-        byte = read_byte(not line)
+        byte = read_byte()
         if not byte:
             raise EOFError
         line += byte

@@ -32,6 +32,7 @@ def book(ctx: minimcp.Context, nights: int) -> str:
 @server.tool
 def wait(ctx: minimcp.Context) -> None:
     "Wait."
+    ctx.progress(1, 2, "busy")
     print("waiting", file=sys.stderr, flush=True)
     ctx.sleep(600)
 
@@ -89,7 +90,9 @@ def test_ctrl_c_in_a_call_in_a_question_and_at_the_prompt(screen: Any) -> None:
     screen.types("\x03")
     screen.until("^C\r\n> ")
     screen.types("desk__wait\n")
-    screen.until("[desk] waiting")
+    screen.until("[desk] waiting\r\n")
+    assert screen.seen.endswith(("\r", "\n")), "it is not below a bar"
+    screen.until("[##########..........]  50% busy")  # drawn again, or only now
     screen.types("\x03")
     screen.until("cancelled\r\n> ")
     screen.types("desk__book nights=1\n")

@@ -61,6 +61,10 @@ GIVE_UP_SECONDS = 5.0
 RETRY_SECONDS = 1.0
 """After a failed attempt to open a server again, how long later calls repeat its failure."""
 
+HUNG_SECONDS = 300.0
+"""After an attempt to open a server again that timed out, how long lists do not repeat it. Without
+this, a server that hangs would delay each list by `connect_timeout`."""
+
 MAX_WARNINGS = 1000
 """Maximum number of warnings that a group logs."""
 
@@ -126,6 +130,8 @@ class Group:
         self._retry = retry
         # When a server may be opened again.
         self._pauses = dict[str, Deadline]()
+        # When lists may wait again for a server that hung.
+        self._hung = dict[str, Deadline]()
         self._names: list[str] = []
         # Warnings that were already logged.
         self._warned = set[str]()
@@ -142,7 +148,7 @@ class Group:
     @property
     def errors(self) -> dict[str, Exception]:
         """The current failure of each server: it did not start, its connection was lost, or it
-        could not list its tools when last asked."""
+        could not list its tools when last asked. See `reconnect` for what ends a failure."""
         losses = {name: client.loss for name, client in list(self.clients.items())}
         lost = {
             name: self._explained(loss, name)
@@ -155,7 +161,8 @@ class Group:
         """Connect to a server again if it was not opened, was lost or was closed.
 
         The options are those of `connect_all`. ``connect_all(..., restart=True)`` calls this for
-        servers that were not opened, when tools are listed or one of theirs is called.
+        servers that were not opened, when tools are listed or one of theirs is called. If that
+        times out, lists leave the server out for five minutes.
 
         Args:
             server: The server's name in the config.
@@ -212,17 +219,24 @@ class Group:
             Cancelled: The token was cancelled.
         """
         found: list[Tool] = []
-        unlisted: dict[str, Exception] = {}
         works: dict[str, Callable[..., list[Tool]]] = {
             name: partial(client.list_tools, timeout=timeout, idle_timeout=idle_timeout)
             for name, client in list(self.clients.items())
         }
         if self._retry:
             works.update({name: partial(self._list_again, name, timeout) for name in self._failed})
+        for name, pause in list(self._hung.items()):
+            if not pause.expired and self._is_down(name):
+                works.pop(name, None)
+        # A server that is not asked keeps its error.
+        unlisted = {name: each for name, each in self._unlisted.items() if name not in works}
         for server, outcome in _outcomes(works, cancel).items():
             if isinstance(outcome, Exception):
                 if isinstance(outcome, Cancelled) or not isinstance(outcome, McpError):
                     raise outcome
+                is_late = isinstance(outcome.__cause__ or outcome, RequestTimeout)
+                if is_late and self._is_down(server):
+                    self._hung[server] = Deadline(HUNG_SECONDS)
                 has_no_tools = isinstance(outcome, CapabilityNotSupported) and not outcome.from_peer
                 if not has_no_tools and server not in self._failed:
                     unlisted[server] = self._explained(outcome, server)
@@ -377,9 +391,14 @@ class Group:
             except SERVER_FAILURES as error:
                 cause = error
                 self._pauses[server] = Deadline(RETRY_SECONDS)
+        advice = "" if self._retry else f" (group.reconnect({server!r}) tries again)"
         raise ConnectionFailed(
-            f"{name!r} cannot be called, because {server!r} was not opened: {cause}"
+            f"{name!r} cannot be called, because {server!r} was not opened{advice}: {cause}"
         ) from cause
+
+    def _is_down(self, server: str) -> bool:
+        client = self.clients.get(server)
+        return client is None or client._sessions.newest.cause is not None
 
     def _list_again(self, server: str, timeout: Seconds, *, cancel: Cancel) -> list[Tool]:
         client = self._opened_again(server, "", cancel)

@@ -57,21 +57,21 @@ def read_question(
 
 
 def cancel_with(calls: Sequence[PendingCall], token: CancelToken) -> Callable[[], None]:
-    """Cancel a token when the last of these calls is given up. Answered calls do not count.
+    """Cancel a token when the last of these calls has ended. Without calls, never cancel it.
 
     Return a function that stops this.
     """
 
     # `setdefault` is atomic, so two threads share one token.
-    tokens = [vars(call).setdefault("given_up", CancelToken()) for call in calls]
+    tokens = [vars(call).setdefault("ended", CancelToken()) for call in calls]
 
     def look() -> None:
-        if all(
-            call.outcome is not None or given_up.cancelled for call, given_up in zip(calls, tokens)
-        ):
+        if all(call.outcome is not None or ended.cancelled for call, ended in zip(calls, tokens)):
             token.cancel("the call has ended")
 
-    undo = [given_up.on_cancel(look) for given_up in tokens]
+    undo = [ended.on_cancel(look) for ended in tokens]
+    if calls:
+        look()  # the last call may have ended before it had a token
 
     def forget() -> None:
         for each in undo:

@@ -126,7 +126,7 @@ class Reconnector(Sessions):
             raise RequestTimeout(f"{what}: no response within {deadline.seconds:g} s")
         outcome = attempt.result()
         if isinstance(outcome, Exception):
-            raise copy(outcome)
+            raise copy(outcome) from outcome.__cause__
         return outcome
 
     def _run(self, attempt: Attempt, lost: ClientSession) -> None:

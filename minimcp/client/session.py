@@ -292,6 +292,7 @@ class ClientSession(ConnectionRole):
             answer = self.calls.wait(call, deadline, about=params.get("name", params.get("uri")))
         finally:
             forget()
+            call.end_questions()
         # The response may have arrived after the token was cancelled.
         if cancel is not None and cancel.cancelled:
             raise Cancelled(cancel.reason or "cancelled")
@@ -435,22 +436,30 @@ class ClientSession(ConnectionRole):
                 return peer, route
         if self.era is None or request.method not in QUESTIONS:
             raise MethodNotFound(f"Method not found: {one_line(request.method)}")
-        return peer, Route(self._serve if tasks is None else self._serve_or_begin)
+        serve = self._serve if tasks is None else self._serve_or_begin
+        silent = peer.revision.requests_to_server - peer.revision.asking_methods
+        # Here, because the server may respond to the call before another thread runs `_serve`.
+        calls = [call for call in self.calls.pending() if call.method not in silent]
+        return peer, Route(partial(serve, calls))
 
-    def _serve_or_begin(self, request: IncomingRequest) -> Result:
+    def _serve_or_begin(self, calls: Sequence[PendingCall], request: IncomingRequest) -> Result:
         """Answer a question, or begin a task that answers it."""
         tasks = self.host.asked_tasks
         if not tasks.takes(request):
-            return self._serve(request)
-        begun: Result = tasks.begin(self, request, Route(self._serve))
+            return self._serve(calls, request)
+        begun: Result = tasks.begin(self, request, Route(partial(self._serve, calls)))
         return begun
 
-    def _serve(self, request: IncomingRequest) -> Result:
+    def _serve(self, calls: Sequence[PendingCall], request: IncomingRequest) -> Result:
         """Answer a question, and pause the deadline of its call until then.
 
-        If the call is unknown, the deadlines of all calls are paused. When the program gives up
-        the call, or over stdio all calls that were pending, the answer is no longer needed. The
+        If the call is unknown, as over stdio, the deadlines of all calls are paused. When the call
+        has ended, or if it is unknown the last of `calls`, the answer is no longer needed. The
         question of a task outlives its call.
+
+        Args:
+            calls: The pending calls that may have asked it.
+            request: The question.
         """
         known = getattr(request.sink, "asked_by", None)
         resume = self.calls.pause_all(*(known or ()))
@@ -460,7 +469,7 @@ class ClientSession(ConnectionRole):
         if not (isinstance(meta, dict) and RELATED_TASK in meta):
             from .questions import cancel_with
 
-            forget = cancel_with(self.calls.pending() if known is None else known, request.token)
+            forget = cancel_with(calls if known is None else known, request.token)
         try:
             return self.host.serve(request)
         except InternalError as error:

@@ -87,8 +87,8 @@ class PendingCall:
     stays_open = False
     # How often the deadline was paused.
     pauses = 0
-    # Cancelled when this side gives the call up; None if nothing depends on that.
-    given_up: Optional[CancelToken] = None
+    # Cancelled before the caller gets the outcome; None if nothing depends on that.
+    ended: Optional[CancelToken] = None
 
     def __init__(
         self,
@@ -119,10 +119,10 @@ class PendingCall:
         self.outcome = outcome
         self.queue.put(self)
 
-    def give_up(self) -> None:
-        """End what depends on the call, before its caller gets an exception."""
-        if self.given_up is not None:
-            self.given_up.cancel()
+    def end_questions(self) -> None:
+        """End the peer's questions that depend on the call, before its caller gets the outcome."""
+        if self.ended is not None:
+            self.ended.cancel()
 
 
 class Calls:
@@ -402,7 +402,7 @@ class Calls:
             notify: Whether to send a cancellation to the peer.
         """
         call.on_item = None
-        call.give_up()
+        call.end_questions()
         if not self.settle(call.id, outcome):
             return False
         if notify and call.sent and not self._causes and call.method not in NEVER_CANCELLED:
@@ -423,7 +423,7 @@ class Calls:
         """
         self._causes.append(cause)
         for call in self.pending():
-            call.give_up()
+            call.end_questions()
         ended = [call for call in self.pending() if self.settle(call.id, self._causes[0])]
         return b"".join(
             [_cancellation(call, cause) for call in ended if call.method not in NEVER_CANCELLED]

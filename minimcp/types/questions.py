@@ -139,8 +139,8 @@ class HostRequest(Wire):
     def cancelled(self) -> bool:
         """Whether the answer is no longer needed.
 
-        The call was cancelled or timed out, or the server was lost. Once true, it stays true. Any
-        thread may read it.
+        The call was cancelled, timed out or has its result, or the server was lost. Once true, it
+        stays true. Any thread may read it.
         """
         return self.asked is not None and bool(self.asked.cancelled)
 

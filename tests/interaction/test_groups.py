@@ -8,6 +8,7 @@ import logging
 import os
 import queue
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -308,6 +309,18 @@ def test_restart_also_opens_a_server_that_was_down_at_the_start(
         assert [tool.name for tool in group.list_tools()] == ["late__pid", "late__die"]
         assert not group.errors
         assert group.call_tool("late__pid").value > 0
+
+
+def test_restart_also_opens_an_http_server_that_was_down_at_the_start() -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = {"web": f"http://127.0.0.1:{port}/mcp"}
+    with minimcp.connect_all(config, restart=True, timeout=WAIT) as group:
+        assert "nothing is listening" in str(group.errors["web"])
+        with _talker().start_http(port=port):
+            assert "web__book" in [tool.name for tool in group.list_tools()]
+            assert not group.errors
 
 
 def test_a_call_does_not_try_again_at_once(late: Any) -> None:

@@ -10,6 +10,8 @@ import select
 import signal
 import subprocess
 import sys
+import termios
+import threading
 import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List
@@ -22,7 +24,7 @@ from minimcp import ElicitRequest, terminal
 from ..support import ROOT, WAIT
 
 PROGRAM = """
-import os, signal, sys, threading
+import os, signal, sys, threading, time
 import minimcp
 from minimcp import terminal
 
@@ -66,8 +68,13 @@ def ask_forever():
             reply = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": question}
         if "id" in request:
             print(json.dumps(reply), flush=True)
+        if request.get("method") == "tools/call" and sys.argv[1] == "answer-early":
+            while not os.path.exists(__file__ + ".answer"):
+                time.sleep(0.01)
+            result = {"content": [{"type": "text", "text": "no answer"}]}
+            print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
 
-if sys.argv[1] == "ask-forever":
+if sys.argv[1] in ("ask-forever", "answer-early"):
     ask_forever()
     sys.exit()
 
@@ -79,6 +86,13 @@ def prompt():
     sys.stdout.flush()
     print("the program got", repr(input()))
 
+def interrupt_late(*_):
+    "Ctrl-C of a program whose main thread is slow."
+    time.sleep(0.3)
+    raise KeyboardInterrupt
+
+if sys.argv[1] == "slow":
+    signal.signal(signal.SIGINT, interrupt_late)
 told = threading.Event()
 signal.signal(signal.SIGUSR1, lambda *_: told.set())
 config = {"desk": [sys.executable, __file__, (sys.argv[3:] or ["serve"])[0]]}
@@ -247,19 +261,20 @@ def test_a_reviewed_form_can_be_declined(open_screen: Callable[..., Screen]) -> 
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-@pytest.mark.parametrize("way", ["call", "submit"])
-@pytest.mark.parametrize("typed", ["", "2026-0"])
+@pytest.mark.parametrize("way", ["call", "submit", "slow"])
+@pytest.mark.parametrize("typed", ["", "2026-0", "2026-08-01\nada@"])
 def test_after_ctrl_c_in_a_form_the_next_line_belongs_to_the_program(
     open_screen: Callable[..., Screen], revision: str, way: str, typed: str
 ) -> None:
-    """Also if both are typed at once, and with half a line in the form."""
+    """All keys are pressed at once, also half a line of the form before Ctrl-C."""
     screen = open_screen(way, revision)
+    settings = termios.tcgetattr(screen.keys)
     screen.until("when (date): ")
-    screen.types(typed)
-    screen.types("\x03")
+    screen.types(f"{typed}\x03next\n")
     screen.until("^C")
-    screen.types("next\n")
+    screen.until("cancelled\r\n")
     screen.until("interrupted")
+    assert termios.tcgetattr(screen.keys) == settings
     screen.until("the program got 'next'")
     screen.end()
     assert screen.process.returncode == 0
@@ -286,6 +301,7 @@ def test_ctrl_c_in_a_form_on_the_main_thread_cancels_the_question_only(
             for revision in REVISIONS
         ],
         *[(way, "2025-11-25", "ask-forever") for way in ("call", "token", "future")],
+        ("answer", "2025-11-25", "answer-early"),
     ],
 )
 def test_a_form_ends_before_its_call_raises(
@@ -293,6 +309,7 @@ def test_a_form_ends_before_its_call_raises(
 ) -> None:
     """So nothing is printed below the program's next prompt, and the form reads nothing more."""
     screen = open_screen(way, revision, server)
+    settings = termios.tcgetattr(screen.keys)
     screen.until("when (date): ")
     screen.types("2026-0")  # half a line
     if way == "call":
@@ -301,8 +318,11 @@ def test_a_form_ends_before_its_call_raises(
         screen.process.send_signal(signal.SIGUSR1)
     elif way == "die":
         os.kill(int((tmp_path / "host.py.pid").read_text()), signal.SIGKILL)
-    screen.until("\r\nthe question is no longer open\r\n")
+    elif way == "answer":
+        (tmp_path / "host.py.answer").touch()
+    screen.until("\r\ncancelled\r\n" if way == "call" else "\r\nthe question is no longer open\r\n")
     screen.until("\r\n> ")
+    assert termios.tcgetattr(screen.keys) == settings
     time.sleep(0.3)  # the form's own thread has time to print or to read
     screen.types("next\n")
     screen.until("the program got 'next'\r\n")
@@ -323,6 +343,36 @@ def test_a_question_that_ends_before_it_is_shown_prints_nothing(
     screen.until("accept")
     screen.until("> ")
     assert "asks" not in screen.seen and "open" not in screen.seen
+
+
+def test_a_line_of_a_server_is_printed_above_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    tty = Tty()
+    monkeypatch.setattr(sys, "stderr", tty)
+    bar = terminal.ProgressBar()
+    bar(minimcp.Progress(1, 2))
+    terminal.print_stderr("[desk] looking")
+    drawn = "[##########..........]  50%"
+    assert tty.text == f"\r{drawn}\r{' ' * len(drawn)}\r[desk] looking\n{drawn}"
+    bar.end()
+    terminal.print_stderr("later")
+    assert tty.text.endswith(f"\n{drawn}\nlater\n")
+
+
+def test_a_bar_does_not_hide_lines_of_another_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    tty = Tty()
+    monkeypatch.setattr(sys, "stderr", tty)
+    bar = terminal.ProgressBar()
+    bar(minimcp.Progress(0, 1000))
+    lines = [f"line {number}" for number in range(1000)]
+    printing = threading.Thread(target=lambda: [terminal.print_stderr(line) for line in lines])
+    printing.start()
+    for number in range(1000):
+        bar(minimcp.Progress(number, 1000, f"step {number}"))
+    printing.join(WAIT)
+    bar.end()
+    # What a terminal shows: each line from its last carriage return on.
+    shown = [line.rpartition("\r")[2].rstrip() for line in tty.text.split("\n")]
+    assert shown[:1000] == lines and shown[1000].endswith("step 999")
 
 
 def test_without_a_terminal_a_question_is_declined(capfd: Any) -> None:

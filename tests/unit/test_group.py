@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import signal
 import threading
+import time
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -12,7 +13,7 @@ import pytest
 
 import minimcp
 from minimcp import CancelToken, Group, Server, connect_all
-from minimcp.client import group
+from minimcp.client import group as group_module
 
 from ..answering import R4, Answering, error, initialized, result, silence
 from ..inside import sessions_of
@@ -184,6 +185,47 @@ def test_a_mistake_of_the_caller_is_not_a_server_error() -> None:
         connect_all("no-such-file.json")
 
 
+class Counting(Answering):
+    """A server that counts how often it is opened."""
+
+    opened = 0
+
+    def open_pipe(self) -> Any:
+        self.opened += 1
+        return super().open_pipe()
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_only_the_first_list_waits_for_a_server_that_hangs(is_lost: bool) -> None:
+    called = {"tools/list": result(tools=[tool("x")]), "tools/call": own_name}
+    hung = Counting({**called, "initialize": initialized() if is_lost else silence})
+    servers = {"hung": hung, "fine": answering("y")}
+    with opened(servers, restart=True, connect_timeout=0.5) as group:
+        if is_lost:
+            hung.answers["initialize"] = silence
+            hung.pipe.end()
+            assert eventually(lambda: sessions_of(group.clients["hung"]).newest.cause is not None)
+        for _ in range(3):
+            assert names(group) == ["fine__y"] and "within 0.5 s" in str(group.errors["hung"])
+            assert hung.opened == 2
+        hung.answers["initialize"] = initialized()
+        assert names(group) == ["fine__y"] and hung.opened == 2
+        time.sleep(0 if is_lost else group_module.RETRY_SECONDS)
+        assert group.call_tool("hung__x").text == "x"
+        assert names(group) == (["hung__x", "fine__y"] if is_lost else ["fine__y", "hung__x"])
+        assert group.errors == {}
+
+
+def test_a_call_names_what_opens_a_server_again() -> None:
+    dead = Counting({"initialize": error(-32603)})
+    with opened({"dead": dead}) as group:
+        with pytest.raises(
+            minimcp.ConnectionFailed, match=r"\(group.reconnect\('dead'\) tries again"
+        ):
+            group.call_tool("dead__x")
+        assert dead.opened == 1
+
+
 def test_a_server_that_cannot_list_leaves_its_tools_out_until_it_can() -> None:
     lists = [
         error(-32603, "busy"),
@@ -274,7 +316,7 @@ def test_ctrl_c_before_the_last_server_starts_closes_the_open_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     fine, hanging, last = Answering(), Answering({"initialize": silence}), Answering()
-    spawn, calls = group.spawn, iter((1, 2, 3))
+    spawn, calls = group_module.spawn, iter((1, 2, 3))
 
     def interrupted(pool: Any, work: Any, token: CancelToken) -> Any:
         if next(calls, 4) != 3:
@@ -282,7 +324,7 @@ def test_ctrl_c_before_the_last_server_starts_closes_the_open_ones(
         one_is_open_and_one_waits(fine, hanging)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(group, "spawn", interrupted)
+    monkeypatch.setattr(group_module, "spawn", interrupted)
     with pytest.raises(KeyboardInterrupt):
         opened({"fine": fine, "hanging": hanging, "last": last}, connect_timeout=None)
     assert fine.pipe.closed and hanging.pipe.closed and last.pipe is None

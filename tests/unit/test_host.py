@@ -8,6 +8,7 @@ import logging
 import pickle
 import re
 import threading
+from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ from minimcp.protocol.versions import REVISIONS
 
 from .. import answering
 from ..answering import R1, R2, R3, R4, Answering, initialized, later, result
-from ..scripted import Task, cancelled, no_threads, notice, wait_for
+from ..scripted import Task, cancelled, no_threads, notice, request, wait_for
 from ..support import WAIT, MovedTime, eventually
 
 HI = [{"role": "user", "content": {"type": "text", "text": "hi"}}]
@@ -469,6 +470,76 @@ def test_a_question_that_the_server_takes_back(caplog: pytest.LogCaptureFixture)
         assert eventually(lambda: seen == [True])
         server.pipe.ask("roots/list", id="s2")
         assert list(server.pipe.heard(1)) == ["s2"]
+
+
+CALL = ("tools/call", {"name": "t"})
+
+# The requests of a client, the steps around a question that the server never takes back, and whether
+# it is still open at the end. "+1" sends request 1, "?" waits until the host is asked, "!1" answers
+# request 1 and waits for its return, and "-1" cancels it.
+COURSES: Dict[str, Any] = {
+    "its call is answered": ([CALL], "+1 ? !1", False),
+    "its call is answered in the same write": ([CALL], "+1 !1", False),
+    "another call may have asked it": ([CALL, CALL], "+1 +2 ? !1", True),
+    "both are answered": ([CALL, CALL], "+1 +2 ? !1 !2", False),
+    "the other one is given up": ([CALL, CALL], "+1 +2 ? !1 -2", False),
+    "a later call cannot have asked it": ([CALL, CALL], "+1 ? +2 !1", False),
+    "a list does not ask": ([("tools/list", {})], "+1 ? !1", True),
+    "nobody was asked": ([CALL], "? +1 !1", True),
+    "a method of an extension may ask": ([("x/y", {})], "+1 ? !1", False),
+}
+
+
+@pytest.mark.parametrize("course", COURSES)
+def test_a_question_ends_with_the_last_call_that_may_have_asked_it(course: str) -> None:
+    requests, steps, stays_open = COURSES[course]
+    begun, void, gate = threading.Event(), threading.Event(), threading.Event()
+    ids: List[Any] = []
+    tasks: List[Any] = []
+    tokens = [minimcp.CancelToken() for _ in requests]
+    asks = steps.partition("?")[0].count("+")
+
+    def elicit(request: Any) -> Any:
+        request.on_cancel(void.set)
+        begun.set()
+        wait_for(gate)
+        return {"name": "Ada"}
+
+    def take(message: Any) -> None:
+        ids.append(message["id"])
+        question = request("s1", "elicitation/create", message="?", requestedSchema=FORM)
+        if len(ids) == asks and "?" in steps:
+            server.pipe.give(question)
+        elif "?" not in steps:
+            server.pipe.give(question, {"jsonrpc": "2.0", "id": ids[0], "result": {"content": []}})
+
+    server = Answering({method: take for method, _ in requests})
+    with minimcp.connect(server, revision=R4, elicit=elicit, timeout=WAIT) as client:
+        for step in steps.split():
+            number = int(step[1:] or 0) - 1
+            if step == "?":
+                if not asks:
+                    server.pipe.ask("elicitation/create", message="?", requestedSchema=FORM)
+                wait_for(begun)
+            elif step[0] == "+":
+                method, params = requests[number]
+                call = partial(client.request, method, params, cancel=tokens[number])
+                tasks.append(Task(call))
+                assert eventually(lambda: len(ids) == len(tasks))
+            elif step[0] == "!":
+                if "?" in steps:
+                    content = {"content": [], "tools": []}
+                    server.pipe.give({"jsonrpc": "2.0", "id": ids[number], "result": content})
+                tasks[number].result()
+            else:
+                tokens[number].cancel()
+                assert isinstance(tasks[number].ended(), minimcp.Cancelled)
+        wait_for(begun)
+        assert void.is_set() is not stays_open
+        for token in tokens:
+            token.cancel()
+        gate.set()
+        assert server.pipe.heard(1)["s1"]["action"] == "accept"
 
 
 @pytest.mark.requirement("M:CAN-7")
