@@ -69,7 +69,7 @@ TYPES: Dict[str, Any] = {
 
 
 def test_the_listed_types_are_accepted() -> None:
-    named = TEXT.split("You can use ", 1)[1].split(". Arguments arrive", 1)[0]
+    named = TEXT.split("You can use ", 1)[1].split(". Your function receives", 1)[0]
     assert re.findall("``(.+?)``", named) == list(TYPES)
     for annotation in TYPES.values():
         assert kind_of(annotation)
@@ -237,7 +237,7 @@ def test_the_documented_http_options_are_accepted() -> None:
 
 
 def test_documented_exceptions_are_exceptions() -> None:
-    named = table(TEXT.split("change only what they raise:\n", 1)[1])
+    named = table(TEXT.split("change only the exceptions that it raises:\n", 1)[1])
     kinds = re.findall("``(.+?)``", " ".join(cells[1] for cells in named))
     assert len(kinds) == 5 and all(issubclass(getattr(minimcp, kind), McpError) for kind in kinds)
 
@@ -274,7 +274,7 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
         assert result.has_structured_content is (revision.structured != "none")
         assert (result.value == result.text) is not result.has_structured_content
     only = [revision.name for revision in REVISIONS if revision.structured == "none"]
-    assert f"{' and '.join(only)} have only text" in " ".join(TEXT.split())
+    assert f"In revisions {' and '.join(only)}, tools return no structured content" in " ".join(TEXT.split())
 
 
 def test_the_suite_is_the_one_that_is_run() -> None:
