@@ -29,6 +29,8 @@ from ..protocol import lifecycle
 from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import Failure, Json, Notification, Result, size_of
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE
+from ..schema.mismatch import nearest
+from ..server.registry import unknown_method
 from ..server.server import Server
 from . import Parser, UsageError, clean, one_line, print_error, print_stderr, split_command
 from .bridge import (
@@ -298,7 +300,8 @@ class Switch(Link):
             return {}
         if method in ("initialize", "server/discover"):
             return self._description(incoming)
-        raise MethodNotFound(f"Method not found: {one_line(method)}")
+        known = incoming.peer.revision.requests_to_server
+        raise MethodNotFound(unknown_method(method, known))
 
     def _forward_to(
         self, part: Part, front: Optional[Front], incoming: IncomingRequest, params: Result
@@ -343,7 +346,17 @@ class Switch(Link):
             if method != "tools/call" or part.shows("tools/list", {"name": own}):
                 return part, own
         kind = "tool" if method == "tools/call" else "prompt"
-        raise InvalidParams(f"Unknown {kind}: {one_line(str(name))[:200]}")
+        shown = one_line(str(name))[:200]
+        hint = "" if part is not None else self._prefix_hint(shown)
+        raise InvalidParams(f"Unknown {kind}: {shown}{hint}")
+
+    def _prefix_hint(self, name: str) -> str:
+        """Return the end of the message for a name that does not begin with a server's name."""
+        server, separator, own = name.partition(SEPARATOR)
+        near = nearest(server, self.connections)
+        if separator and near is not None:
+            return f", did you mean {near}{SEPARATOR}{own}?"
+        return f": names begin with the name of a server, {' or '.join(self.connections)}"
 
     def _located(self, uri: Json) -> tuple[Part, str]:
         """Return the server that a URI belongs to, and the server's own URI. Raise
