@@ -208,6 +208,21 @@ def network_of(options: argparse.Namespace) -> dict[str, Any]:
     return given
 
 
+def network_words(options: argparse.Namespace) -> list[str]:
+    """Return the options of `NETWORK` as words for another command."""
+    words: list[str] = []
+    for option, _ in NETWORK:
+        value = getattr(options, option[2:])
+        if value is not None:
+            words += [option, value]
+    return words
+
+
+def is_url(target: str) -> bool:
+    """Return whether a target is the URL of a server."""
+    return target.lower().startswith(("http://", "https://"))
+
+
 def exit_code(error: McpError) -> int:
     """Return the exit code for a protocol or connection error."""
     return 4 if isinstance(error, RequestTimeout) else 3

@@ -52,6 +52,7 @@ from . import (
     as_header,
     clean,
     exit_code,
+    is_url,
     network_of,
     one_line,
     print_error,
@@ -163,7 +164,7 @@ def _run(
     written: deque[str] = deque(maxlen=MAX_STDERR_LINES)
     try:
         config = config_of(options)
-        is_url = config is None and options.target.lower().startswith(("http://", "https://"))
+        has_url = config is None and is_url(options.target)
         client = connect(
             options.target,
             config=config,
@@ -173,7 +174,7 @@ def _run(
             elicit=prompter,
             **web_of(options, options.target),
             extensions=_extensions(options.task, apps),
-            stderr=None if options.verbose or is_url else written.append,
+            stderr=None if options.verbose or has_url else written.append,
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
@@ -297,13 +298,25 @@ def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
         target: The value of TARGET.
     """
     given = {"auth": options.token, "headers": options.header and dict(options.header)}
-    names = {name.lower() for name, _ in options.header or ()}
-    is_url = target.lower().startswith(("http://", "https://"))
-    if is_url and options.token is None and "authorization" not in names:
-        userinfo = urlsplit(target).netloc.rpartition("@")[0]
-        given["auth"] = None if userinfo else os.environ.get(TOKEN_VARIABLE) or None
+    if options.token is None:
+        given["auth"] = environment_token(target, given["headers"] or {})
     found = {name: value for name, value in given.items() if value is not None}
     return {**found, **network_of(options)}
+
+
+def environment_token(target: str, headers: Mapping[str, str]) -> Optional[str]:
+    """Return the token in the environment, if it is to be sent to a target that the user has typed.
+
+    Args:
+        target: The target. Only a URL gets the token.
+        headers: The headers that are sent to it. ``Authorization`` replaces the token.
+    """
+    if not is_url(target):
+        return None
+    has_password = "@" in urlsplit(target).netloc
+    if has_password or "authorization" in {name.lower() for name in headers}:
+        return None
+    return os.environ.get(TOKEN_VARIABLE) or None
 
 
 def config_of(options: argparse.Namespace) -> Optional[Servers]:

@@ -32,7 +32,16 @@ from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE
 from ..schema.mismatch import nearest
 from ..server.registry import unknown_method
 from ..server.server import Server
-from . import Parser, UsageError, clean, one_line, print_error, print_stderr, split_command
+from . import (
+    Parser,
+    UsageError,
+    clean,
+    is_url,
+    one_line,
+    print_error,
+    print_stderr,
+    split_command,
+)
 from .bridge import (
     CONNECT_SECONDS,
     MAX_LINKS,
@@ -45,7 +54,7 @@ from .bridge import (
     with_meta,
 )
 from .commands import TOKEN_VARIABLE, add_web, web_of
-from .run import address
+from .run import add_verbose, address, log_requests
 
 log = errors.logger("minimcp.bridge")
 
@@ -483,7 +492,9 @@ class Gateway(Bridge):
         for name in config.names:
             try:
                 target = read_target(name, config=config)
-            except ValueError as error:
+                if target.is_web:
+                    target.object.fetcher().close()  # reject a wrong proxy or cacert
+            except (ValueError, McpError) as error:
                 log.error("%s is left out: %s", name, error)
                 continue
             if target.is_web and not target.object.has_auth:
@@ -550,6 +561,7 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
         metavar="NAME",
         help="a name that other machines use for this one, if they can reach HOST; may be repeated",
     )
+    add_verbose(parser)
     add_web(
         parser,
         "send this bearer token with every request to URL (default: the token stored by minimcp "
@@ -582,6 +594,8 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
                 bridge = Bridge(server, _command(command, prog), **settings)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
+    if options.verbose:
+        log_requests(server)
     try:
         server.run(**where)
     except OSError as error:
@@ -623,9 +637,10 @@ def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
         raise UsageError(
             f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL"
         )
-    if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
+    if len(options.words) > 1 or not is_url(url):
         raise UsageError(f"{url!r} is not a URL: to serve a command: {prog} --http 8000 -- {url}")
     found = read_target(url, web=web_of(options, url))
+    found.object.fetcher().close()  # reject a wrong --proxy or --cacert before a host connects
     if found.object.has_auth:
         return found
     return found._replace(object=with_stored_token(found.object))
