@@ -25,7 +25,6 @@ from typing import (
     TypeVar,
     Union,
 )
-from urllib.parse import urlsplit
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
@@ -46,11 +45,13 @@ from ..terminal import (
 )
 from . import (
     NETWORK,
+    TOKEN_VARIABLE,
     Parser,
     UsageError,
     add_network,
     as_header,
     clean,
+    environment_token,
     exit_code,
     is_url,
     network_of,
@@ -77,9 +78,8 @@ SIGN_EXIT_CODES = (
     "Exit codes: 0 success, 1 no token is stored, 2 wrong usage, 3 the sign-in failed."
 )
 
-# Environment variables for secrets. Other users could read the arguments of a command.
+# The environment variable for a client's secret. Other users could read the arguments of a command.
 SECRET_VARIABLE = "MINIMCP_CLIENT_SECRET"
-TOKEN_VARIABLE = "MINIMCP_TOKEN"
 
 # Maximum number of stderr lines kept; older ones are dropped.
 MAX_STDERR_LINES = 200
@@ -302,21 +302,6 @@ def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
         given["auth"] = environment_token(target, given["headers"] or {})
     found = {name: value for name, value in given.items() if value is not None}
     return {**found, **network_of(options)}
-
-
-def environment_token(target: str, headers: Mapping[str, str]) -> Optional[str]:
-    """Return the token in the environment, if it is to be sent to a target that the user has typed.
-
-    Args:
-        target: The target. Only a URL gets the token.
-        headers: The headers that are sent to it. ``Authorization`` replaces the token.
-    """
-    if not is_url(target):
-        return None
-    has_password = "@" in urlsplit(target).netloc
-    if has_password or "authorization" in {name.lower() for name in headers}:
-        return None
-    return os.environ.get(TOKEN_VARIABLE) or None
 
 
 def config_of(options: argparse.Namespace) -> Optional[Servers]:

@@ -33,6 +33,7 @@ from ..schema.mismatch import nearest
 from ..server.registry import unknown_method
 from ..server.server import Server
 from . import (
+    TOKEN_VARIABLE,
     Parser,
     UsageError,
     clean,
@@ -53,7 +54,7 @@ from .bridge import (
     respond,
     with_meta,
 )
-from .commands import TOKEN_VARIABLE, add_web, web_of
+from .commands import add_web, web_of
 from .run import add_verbose, address, log_requests
 
 log = errors.logger("minimcp.bridge")

@@ -31,17 +31,18 @@ from ..client.config import (
 from ..errors import McpError
 from ..stdio.child import StdioServer, this_python
 from . import (
+    TOKEN_VARIABLE,
     Parser,
     UsageError,
     add_network,
     as_header,
     clean,
+    environment_token,
     is_url,
     network_words,
     one_line,
     print_error,
 )
-from .commands import TOKEN_VARIABLE, environment_token
 from .run import split_file
 from .terminal import split_pair
 
