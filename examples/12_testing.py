@@ -1,6 +1,7 @@
 """A test talks to the server in memory, and checks the messages that went over the wire.
 
-You will see four tests pass. ``python3 -m pytest examples/12_testing.py`` runs them too.
+You will see four tests pass. ``python3 -m pytest examples/12_testing.py`` runs them
+too, after ``pip install pytest``.
 
 Nothing is mocked: the object is passed to `connect`, and everything except the process is real. A
 transcript can contain a tools/list that your program did not send, after a call in 2025-06-18 or

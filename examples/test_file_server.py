@@ -1,4 +1,4 @@
-"""How to test a server: ``python3 -m pytest test_file_server.py``."""
+"""How to test a server: ``pip install pytest``, then ``python3 -m pytest test_file_server.py``."""
 
 from __future__ import annotations
 

@@ -323,9 +323,12 @@ def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
             "select price from order",
             f"attach '{files / 'shop.db'}' as again",
             f"vacuum into '{files / 'copy.db'}'",
+            "select 1; select 2",  # its message ends in a period
         ):
-            with pytest.raises(ToolError, match="The tool 'tables' lists tables and columns"):
+            listed = "The tool 'tables' lists tables and columns. SQLite says: "
+            with pytest.raises(ToolError, match=listed) as caught:
                 client.call_tool("query", {"sql": statement})
+            assert ".." not in str(caught.value)
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

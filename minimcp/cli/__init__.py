@@ -14,7 +14,8 @@ import re
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import Any, NoReturn, Optional, Sequence
+from typing import Any, Mapping, NoReturn, Optional, Sequence
+from urllib.parse import urlsplit
 
 from .. import __version__ as VERSION
 from ..errors import McpError, RequestTimeout
@@ -53,6 +54,10 @@ INTERRUPTED = 130
 # A shell reports this code for a program that ended by SIGPIPE, because the reader of its output
 # closed the pipe.
 PIPE_CODE = 141
+
+# The environment variable with the token for a URL that the user types. Other users could read the
+# arguments of a command.
+TOKEN_VARIABLE = "MINIMCP_TOKEN"
 
 # The options for a network with its own certificates or a proxy, which `network_of` reads.
 NETWORK: Sequence[tuple[str, dict[str, Any]]] = (
@@ -206,6 +211,36 @@ def network_of(options: argparse.Namespace) -> dict[str, Any]:
     if getattr(options, "proxy", None) is not None:
         given["proxies"] = dict.fromkeys(("http", "https"), options.proxy)
     return given
+
+
+def network_words(options: argparse.Namespace) -> list[str]:
+    """Return the options of `NETWORK` as words for another command."""
+    words: list[str] = []
+    for option, _ in NETWORK:
+        value = getattr(options, option[2:])
+        if value is not None:
+            words += [option, value]
+    return words
+
+
+def is_url(target: str) -> bool:
+    """Return whether a target is the URL of a server."""
+    return target.lower().startswith(("http://", "https://"))
+
+
+def environment_token(target: str, headers: Mapping[str, str]) -> Optional[str]:
+    """Return the token in the environment, if it is to be sent to a target that the user has typed.
+
+    Args:
+        target: The target. Only a URL gets the token.
+        headers: The headers that are sent to it. ``Authorization`` replaces the token.
+    """
+    if not is_url(target):
+        return None
+    has_password = "@" in urlsplit(target).netloc
+    if has_password or "authorization" in {name.lower() for name in headers}:
+        return None
+    return os.environ.get(TOKEN_VARIABLE) or None
 
 
 def exit_code(error: McpError) -> int:

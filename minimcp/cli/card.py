@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from ..errors import McpError
 from ..extensions.cards import Card, ServerCard, catalog_of, read_card, read_catalog
 from ..terminal import as_json
-from . import Parser, UsageError, add_network, network_of, one_line, print_error
+from . import Parser, UsageError, add_network, is_url, network_of, one_line, print_error
 from .run import find_server, load, split_file
 
 # A domain, and not the name of a Python or JavaScript file.
@@ -35,7 +35,7 @@ def card_command(arguments: Sequence[str], prog: str) -> int:
     add_network(parser)
     options = parser.parse_args(arguments)
     try:
-        if options.target.lower().startswith(("http://", "https://")):
+        if is_url(options.target):
             if options.url or options.catalog:
                 raise UsageError("--url and --catalog apply to a server in a file")
             print(as_json(read_card(options.target, **network_of(options)).wire))
@@ -64,7 +64,7 @@ def _document(target: str, url: Optional[str]) -> dict[str, Any]:
 
 def found_card(target: str, prog: str, network: dict[str, Any]) -> Optional[ServerCard]:
     """Return the card of the server at a URL, or None after a note on stderr if it has none."""
-    if not target.lower().startswith(("http://", "https://")):
+    if not is_url(target):
         raise UsageError("--card needs the URL of a server, or a domain such as example.com")
     try:
         return read_card(target, **network)

@@ -25,7 +25,6 @@ from typing import (
     TypeVar,
     Union,
 )
-from urllib.parse import urlsplit
 
 from .. import CallToolResult, Client, Prompt, Tool, connect
 from ..client.config import CONFIG_FILE, Servers, read_servers
@@ -46,12 +45,15 @@ from ..terminal import (
 )
 from . import (
     NETWORK,
+    TOKEN_VARIABLE,
     Parser,
     UsageError,
     add_network,
     as_header,
     clean,
+    environment_token,
     exit_code,
+    is_url,
     network_of,
     one_line,
     print_error,
@@ -76,9 +78,8 @@ SIGN_EXIT_CODES = (
     "Exit codes: 0 success, 1 no token is stored, 2 wrong usage, 3 the sign-in failed."
 )
 
-# Environment variables for secrets. Other users could read the arguments of a command.
+# The environment variable for a client's secret. Other users could read the arguments of a command.
 SECRET_VARIABLE = "MINIMCP_CLIENT_SECRET"
-TOKEN_VARIABLE = "MINIMCP_TOKEN"
 
 # Maximum number of stderr lines kept; older ones are dropped.
 MAX_STDERR_LINES = 200
@@ -163,7 +164,7 @@ def _run(
     written: deque[str] = deque(maxlen=MAX_STDERR_LINES)
     try:
         config = config_of(options)
-        is_url = config is None and options.target.lower().startswith(("http://", "https://"))
+        has_url = config is None and is_url(options.target)
         client = connect(
             options.target,
             config=config,
@@ -173,7 +174,7 @@ def _run(
             elicit=prompter,
             **web_of(options, options.target),
             extensions=_extensions(options.task, apps),
-            stderr=None if options.verbose or is_url else written.append,
+            stderr=None if options.verbose or has_url else written.append,
         )
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
@@ -297,11 +298,8 @@ def web_of(options: argparse.Namespace, target: str) -> dict[str, Any]:
         target: The value of TARGET.
     """
     given = {"auth": options.token, "headers": options.header and dict(options.header)}
-    names = {name.lower() for name, _ in options.header or ()}
-    is_url = target.lower().startswith(("http://", "https://"))
-    if is_url and options.token is None and "authorization" not in names:
-        userinfo = urlsplit(target).netloc.rpartition("@")[0]
-        given["auth"] = None if userinfo else os.environ.get(TOKEN_VARIABLE) or None
+    if options.token is None:
+        given["auth"] = environment_token(target, given["headers"] or {})
     found = {name: value for name, value in given.items() if value is not None}
     return {**found, **network_of(options)}
 

@@ -29,8 +29,20 @@ from ..protocol import lifecycle
 from ..protocol.lifecycle import LISTEN
 from ..protocol.messages import Failure, Json, Notification, Result, size_of
 from ..protocol.versions import BY_NAME, NEWEST_HANDSHAKE
+from ..schema.mismatch import nearest
+from ..server.registry import unknown_method
 from ..server.server import Server
-from . import Parser, UsageError, clean, one_line, print_error, print_stderr, split_command
+from . import (
+    TOKEN_VARIABLE,
+    Parser,
+    UsageError,
+    clean,
+    is_url,
+    one_line,
+    print_error,
+    print_stderr,
+    split_command,
+)
 from .bridge import (
     CONNECT_SECONDS,
     MAX_LINKS,
@@ -42,8 +54,8 @@ from .bridge import (
     respond,
     with_meta,
 )
-from .commands import TOKEN_VARIABLE, add_web, web_of
-from .run import address
+from .commands import add_web, web_of
+from .run import add_verbose, address, log_requests
 
 log = errors.logger("minimcp.bridge")
 
@@ -298,7 +310,8 @@ class Switch(Link):
             return {}
         if method in ("initialize", "server/discover"):
             return self._description(incoming)
-        raise MethodNotFound(f"Method not found: {one_line(method)}")
+        known = incoming.peer.revision.requests_to_server
+        raise MethodNotFound(unknown_method(method, known))
 
     def _forward_to(
         self, part: Part, front: Optional[Front], incoming: IncomingRequest, params: Result
@@ -343,7 +356,17 @@ class Switch(Link):
             if method != "tools/call" or part.shows("tools/list", {"name": own}):
                 return part, own
         kind = "tool" if method == "tools/call" else "prompt"
-        raise InvalidParams(f"Unknown {kind}: {one_line(str(name))[:200]}")
+        shown = one_line(str(name))[:200]
+        hint = "" if part is not None else self._prefix_hint(shown)
+        raise InvalidParams(f"Unknown {kind}: {shown}{hint}")
+
+    def _prefix_hint(self, name: str) -> str:
+        """Return the end of the message for a name that does not begin with a server's name."""
+        server, separator, own = name.partition(SEPARATOR)
+        near = nearest(server, self.connections)
+        if separator and near is not None:
+            return f", did you mean {near}{SEPARATOR}{own}?"
+        return f": names begin with the name of a server, {' or '.join(self.connections)}"
 
     def _located(self, uri: Json) -> tuple[Part, str]:
         """Return the server that a URI belongs to, and the server's own URI. Raise
@@ -470,7 +493,9 @@ class Gateway(Bridge):
         for name in config.names:
             try:
                 target = read_target(name, config=config)
-            except ValueError as error:
+                if target.is_web:
+                    target.object.fetcher().close()  # reject a wrong proxy or cacert
+            except (ValueError, McpError) as error:
                 log.error("%s is left out: %s", name, error)
                 continue
             if target.is_web and not target.object.has_auth:
@@ -537,6 +562,7 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
         metavar="NAME",
         help="a name that other machines use for this one, if they can reach HOST; may be repeated",
     )
+    add_verbose(parser)
     add_web(
         parser,
         "send this bearer token with every request to URL (default: the token stored by minimcp "
@@ -569,6 +595,8 @@ def bridge_command(arguments: Sequence[str], prog: str) -> int:
                 bridge = Bridge(server, _command(command, prog), **settings)
     except (TypeError, ValueError) as error:
         raise UsageError(str(error)) from None
+    if options.verbose:
+        log_requests(server)
     try:
         server.run(**where)
     except OSError as error:
@@ -610,9 +638,10 @@ def _url(options: Namespace, command: Sequence[str], prog: str) -> Target:
         raise UsageError(
             f"write {prog} --http 8000 -- {' '.join(command) or 'COMMAND'}, or {prog} URL"
         )
-    if len(options.words) > 1 or not url.lower().startswith(("http://", "https://")):
+    if len(options.words) > 1 or not is_url(url):
         raise UsageError(f"{url!r} is not a URL: to serve a command: {prog} --http 8000 -- {url}")
     found = read_target(url, web=web_of(options, url))
+    found.object.fetcher().close()  # reject a wrong --proxy or --cacert before a host connects
     if found.object.has_auth:
         return found
     return found._replace(object=with_stored_token(found.object))

@@ -30,7 +30,19 @@ from ..client.config import (
 )
 from ..errors import McpError
 from ..stdio.child import StdioServer, this_python
-from . import Parser, UsageError, as_header, clean, one_line
+from . import (
+    TOKEN_VARIABLE,
+    Parser,
+    UsageError,
+    add_network,
+    as_header,
+    clean,
+    environment_token,
+    is_url,
+    network_words,
+    one_line,
+    print_error,
+)
 from .run import split_file
 from .terminal import split_pair
 
@@ -138,14 +150,19 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
         metavar='"Name: value"',
         help="send this header with every request to a URL; may be repeated",
     )
+    add_network(parser)
     parser.add_argument("--dry-run", action="store_true", help="show the change without writing it")
     parser.add_argument("--remove", action="store_true", help="remove the server from the file")
     parser.add_argument(
-        "--force", action="store_true", help="replace a different server with the same name"
+        "--force",
+        action="store_true",
+        help="replace a different server with the same name. If the name is one that the server "
+        "reports, --name is needed too",
     )
     parser.add_argument(
         "--no-check", action="store_true", help="skip the check that the server starts and answers"
     )
+    parser.set_defaults(prog=prog)
     options = parser.parse_args(arguments)
     host = HOSTS[options.client]
     path = _path_of(host, options)
@@ -153,11 +170,13 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
     if not options.remove:
         name, entry = _entry(host, options)
         names = [name]
+        # A server must not choose which of the user's other servers it replaces.
+        options.force = options.force and name in (options.name, _default_name(options.file))
     elif path.endswith(".yaml"):
         raise UsageError(f"remove the server from {path} by hand: this command cannot write YAML")
     else:
         entry = None
-        given = options.file if _is_url(options.file) else _absolute(options.file)
+        given = options.file if is_url(options.file) else _absolute(options.file)
         names = [options.name] if options.name else _installed(path, old, host.table, given)
     if path.endswith(".yaml"):
         print(f"this command cannot write {path}. Paste this into it:\n")
@@ -263,10 +282,6 @@ def _text_of(path: str) -> str:
         raise UsageError(f"{path} is not UTF-8 text") from None
 
 
-def _is_url(target: str) -> bool:
-    return target.lower().startswith(("http://", "https://"))
-
-
 def _absolute(file: str) -> str:
     """Return FILE[:NAME] with an absolute path."""
     path, name = split_file(file)
@@ -282,16 +297,18 @@ def _entry(host: HostFile, options: Any) -> tuple[str, dict[str, Any]]:
     """Return the server's name and entry. Check that the server answers, unless ``--no-check`` is
     given."""
     python = this_python("run this command with the Python interpreter that the host should start")
-    if _is_url(options.file):
+    if is_url(options.file):
         return _remote_entry(host, options, python)
     if options.header:
         raise UsageError("--header applies to a URL only: for a file, write --env")
+    if options.cacert or options.proxy:
+        raise UsageError("--cacert and --proxy apply to a URL only")
     file = _absolute(options.file)
     env = dict(map(split_pair, options.env))
     candidates = [["-m", PACKAGE, "run", file]]
     if os.path.isfile(file):
         candidates.insert(0, [file])  # a file may serve when it is run, as in the README
-    name = options.name or os.path.splitext(os.path.basename(file))[0]
+    name = options.name or _default_name(file)
     args = candidates[0]
     if not options.no_check:
         args, reported_name = _first_that_answers(candidates, env)
@@ -307,24 +324,53 @@ def _remote_entry(host: HostFile, options: Any, python: str) -> tuple[str, dict[
         raise UsageError("--env applies to a file only: for a URL, write --header")
     url = options.file
     headers = dict(options.header)
-    name = options.name or urlsplit(url).hostname or "server"
+    name = options.name or _default_name(url)
+    if options.cacert is not None:
+        options.cacert = os.path.abspath(options.cacert)
+    network = network_words(options)
+    entry: dict[str, Any] = {"url": url, "headers": headers}
+    for option, value in zip(network[::2], network[1::2]):
+        entry[option[2:]] = value
+    has_token = environment_token(url, headers) is not None
+    if has_token:
+        entry["bearer_token_env_var"] = TOKEN_VARIABLE
     if not options.no_check:
         # A config, because a header may contain a variable that the host replaces.
-        config = {"mcpServers": {name: {"url": url, "headers": headers}}}
+        config = {"mcpServers": {name: entry}}
         try:
             with connect(name, config=config, connect_timeout=CHECK_SECONDS) as client:
                 info = client.server_info
                 name = options.name or _name_of(None if info is None else info.name, name)
         except (McpError, ValueError) as error:
             raise _not_answering(error) from None
-    if not host.url:  # the host only starts commands
+    if network or not host.url:  # the host only starts commands
+        if host.url:
+            note = "has no setting for --cacert and --proxy, so its entry starts minimcp bridge"
+            print_error(options.prog, f"{host.title} {note}")
+        if has_token:
+            note = f"{TOKEN_VARIABLE} is not written: start {host.title} with this variable"
+            print_error(options.prog, note)
         words = [word for pair in headers.items() for word in ("--header", "{}: {}".format(*pair))]
-        return name, {"command": python, "args": ["-m", PACKAGE, "bridge", url, *words]}
-    entry: dict[str, Any] = {"type": "http"} if host.has_http_type else {}
+        entry = {"command": python, "args": ["-m", PACKAGE, "bridge", url, *words, *network]}
+        return name, {"type": "stdio", **entry} if host.table == "servers" else entry
+    is_codex = host.table == "mcp_servers"
+    entry = {"type": "http"} if host.has_http_type else {}
     entry[host.url] = url
     if headers:
-        entry["http_headers" if host.table == "mcp_servers" else "headers"] = headers
+        entry["http_headers" if is_codex else "headers"] = headers
+    if has_token and is_codex:
+        entry["bearer_token_env_var"] = TOKEN_VARIABLE
+    elif has_token:
+        note = f"{TOKEN_VARIABLE} is not written: give {host.title} its token with --header"
+        print_error(options.prog, note)
     return name, entry
+
+
+def _default_name(file: str) -> str:
+    """Return the name of a server that reports none: from its file or its URL."""
+    if is_url(file):
+        return urlsplit(file).hostname or "server"
+    return os.path.splitext(os.path.basename(file))[0]
 
 
 def _name_of(reported: Optional[str], default: str) -> str:
@@ -608,6 +654,8 @@ def _run_codex(
         if name in servers and not options.force:
             raise _taken(path, name)
         words = ["--url", entry["url"]] if "url" in entry else []
+        if "bearer_token_env_var" in entry:
+            words += ["--bearer-token-env-var", entry["bearer_token_env_var"]]
         for variable in entry.get("env", {}).items():
             words += ["--env", "=".join(variable)]
         if "command" in entry:
@@ -644,8 +692,8 @@ def yaml_text(name: str, entry: Mapping[str, Any]) -> str:
 
 def _taken(path: str, name: str) -> UsageError:
     return UsageError(
-        f"{path} has a different server {name!r}: replace it with --force, or choose another "
-        "name with --name"
+        f"{path} has a different server {name!r}: replace it with --force --name "
+        f"{shlex.quote(name)}, or choose another name with --name"
     )
 
 

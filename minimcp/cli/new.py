@@ -37,7 +37,10 @@ if __name__ == "__main__":
 '''
 
 TEST = '''\
-"""Tests of the server, in this process and without a network: python3 -m pytest"""
+"""Tests of the server, in this process and without a network.
+
+Run them with: python3 -m pip install pytest, then python3 -m pytest
+"""
 
 import minimcp
 from server import server
@@ -60,7 +63,7 @@ A server of the Model Context Protocol.
 
 - `server.py` has the tools. Call one:
   `python3 -m minimcp call server.py count_words text="to be or not"`
-- `test_server.py` tests them: `python3 -m pytest`
+- `test_server.py` tests them: `python3 -m pip install pytest`, then `python3 -m pytest`
 - `mcp.json` is the entry for a host, with absolute paths. Add it to the file of your host with
   `python3 -m minimcp install server.py --client claude`, or another name after `--client`.
 - `python3 -m minimcp check server.py` checks the server against the specification.
@@ -93,5 +96,9 @@ def new_command(arguments: Sequence[str], prog: str) -> int:
     for file, text in files.items():
         (folder / file).write_text(text, "utf-8")
     print(one_line(f"{options.name}: {', '.join(files)}"))
-    print(one_line(f"next: cd {options.name}, then python3 -m pytest"))
+    print(
+        one_line(
+            f"next: cd {options.name}, then python3 -m pip install pytest, then python3 -m pytest"
+        )
+    )
     return 0

@@ -59,11 +59,7 @@ def run_command(arguments: Sequence[str], prog: str) -> int:
         action="store_true",
         help="restart when the file or a module in its folder changes",
     )
-    parser.add_argument(
-        "--verbose",
-        action="store_true",
-        help="print one line on stderr for each request: its method, outcome and duration",
-    )
+    add_verbose(parser)
     options = parser.parse_args(arguments)
     for name in ("sse", "reload"):
         if getattr(options, name) and options.http is None:
@@ -97,6 +93,15 @@ def _serve_http(server: Any, options: Namespace, prog: str) -> int:
         print_error(prog, error.strerror or str(error))
         return 3
     return 0
+
+
+def add_verbose(parser: Parser) -> None:
+    """Add the option with which a command calls `log_requests`."""
+    parser.add_argument(
+        "--verbose",
+        action="store_true",
+        help="print one line on stderr for each request: its method, outcome and duration",
+    )
 
 
 def log_requests(server: Any) -> None:

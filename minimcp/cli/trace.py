@@ -25,7 +25,7 @@ from ..stdio.streams import is_shared
 from ..testing import Entry, Transcript
 from ..testing.transcript import page_head, page_row, save_side_by_side
 from ..text import printable
-from . import Parser, UsageError, split_command
+from . import Parser, UsageError, add_network, is_url, network_words, split_command
 from .terminal import styled, wants_color
 
 # Maximum memory for bytes that wait to be recorded, and maximum length of a line.
@@ -73,6 +73,7 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
         "--json", action="store_true", help="write JSON Lines, which --html FILE JSONL can draw"
     )
     parser.add_argument("--output", metavar="FILE", help="write to this file (default: stderr)")
+    add_network(parser)
     parser.add_argument(
         "words",
         metavar="COMMAND",
@@ -82,6 +83,9 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
     )
     own, command = split_command(arguments)
     options = parser.parse_args(own)
+    if options.words and is_url(options.words[0]):
+        url, *after = options.words
+        parser.parse_args([*after, url], options)  # options may follow a URL
     if options.words and len(own) < len(arguments):
         command.insert(0, "--")  # it belongs to the server's command
     command = [*options.words, *command]
@@ -89,7 +93,8 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
         raise UsageError(USAGE_HINT.format(prog))
     if options.html and options.words == command and all(map(_is_recording, command)):
         return _draw(command, options.html, prog)
-    return _trace(_program(command), Recorder(options.output, options.html, options.json))
+    program = _program(command, network_words(options))
+    return _trace(program, Recorder(options.output, options.html, options.json))
 
 
 def _is_recording(word: str) -> bool:
@@ -99,11 +104,18 @@ def _is_recording(word: str) -> bool:
     )
 
 
-def _program(command: list[str]) -> list[str]:
-    """Return what to start for a command, a Python file, or a URL, which a bridge connects to."""
-    if len(command) == 1 and command[0].lower().startswith(("http://", "https://")):
+def _program(command: list[str], network: list[str]) -> list[str]:
+    """Return what to start for a command, a Python file, or a URL, which a bridge connects to.
+
+    Args:
+        command: The words of the command, or one URL.
+        network: The options of the bridge.
+    """
+    if len(command) == 1 and is_url(command[0]):
         python = this_python("a URL is traced through another Python process")
-        return [python, "-m", __name__.partition(".cli.")[0], "bridge", *command]
+        return [python, "-m", __name__.partition(".cli.")[0], "bridge", *network, *command]
+    if network:
+        raise UsageError("--cacert and --proxy are only for a URL")
     if command[0].endswith(".py") and not os.access(command[0], os.X_OK):
         return [this_python("a Python file needs an interpreter"), *command]
     return command

@@ -204,10 +204,10 @@ class Servers:
         """
         if name not in self.table:
             near = nearest(name, self.table)
-            meant = f", did you mean {near!r}?" if near else ":"
+            meant = f", did you mean {near!r}? It" if near else ": it"
             known = join_words(map(repr, self.table), "and") if self.table else "none"
             raise ValueError(
-                f"{self.where or 'the config'} has no server {name!r}{meant} it has {known}"
+                f"{self.where or 'the config'} has no server {name!r}{meant} has {known}"
             )
         entry = self.table[name]
         found = ConfigEntry(entry)

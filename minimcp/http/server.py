@@ -501,6 +501,8 @@ class RunningHttp:
         timeouts: Optional[Timeouts] = None,
         shares: Optional[Shares] = None,
     ) -> None:
+        if not isinstance(host, str):
+            raise TypeError(f"host must be a str, not {host!r:.60}")
         if host not in LOOPBACK and options.allowed_hosts is None:
             raise ValueError(
                 f"other machines can reach {host!r}: name the hosts that they use in "

@@ -14,6 +14,7 @@ from ..log import logger
 from ..protocol.lifecycle import Handshake, Negotiation, Peer, SupportedRevisions
 from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, Notification, Request, Response, encode
 from ..protocol.versions import LISTS, REVISIONS, Revision
+from ..schema.mismatch import nearest
 from ..text import one_line
 from .feature import (
     FEATURES,
@@ -45,7 +46,20 @@ CAPABILITIES = ("logging", "completions", "prompts", "resources", "tools")
 # The groups of entries that an author registers.
 ENTRY_GROUPS = ("tools", *MAKERS.values())
 
+# The minimum similarity of a method to suggest. Names of methods are similar to each other.
+METHOD_CUTOFF = 0.8
+
 INITIALIZED = Notification("notifications/initialized", {})
+
+
+def unknown_method(method: str, known: Iterable[str]) -> str:
+    """Return the message for a method that is not found, with the method that is probably meant.
+
+    A method of the specification is not misspelled, so there is no suggestion for it.
+    """
+    near = None if method in SPECIFIED_METHODS else nearest(method, known, METHOD_CUTOFF)
+    hint = f", did you mean {near}?" if near else ""
+    return f"Method not found: {one_line(method)}{hint}"
 
 
 class Registry:
@@ -179,7 +193,8 @@ class Registry:
             MethodNotFound: The method is unknown or not offered.
         """
         if method not in peer.revision.requests_to_server:
-            raise MethodNotFound(f"Method not found: {one_line(method)}")
+            known = [*peer.revision.requests_to_server, *self._unspecified]
+            raise MethodNotFound(unknown_method(method, known))
         if method in METHOD_FEATURES:
             self.feature(METHOD_FEATURES[method])
             return self._routes[method]

@@ -16,7 +16,7 @@ from weakref import WeakSet
 
 from ..engine.connection import Connection
 from ..engine.incoming import current_request
-from ..engine.limits import Limits
+from ..engine.limits import Limits, check_number
 from ..engine.output import never_blocking, tracer
 from ..engine.pool import Pool, renewed_in_fork
 from ..engine.timer import Deadline
@@ -611,6 +611,7 @@ class Server:
 
     # ------------------------------------------------------------ serving
 
+    @keywords_shown
     def run(
         self,
         transport: str = "stdio",
@@ -619,6 +620,7 @@ class Server:
         port: Optional[int] = None,
         path: Optional[str] = None,
         legacy_sse: bool = False,
+        **unknown: NoReturn,
     ) -> None:
         """Serve until the input ends, a signal arrives or `close` is called: ``server.run()`` for
         stdio, ``server.run("http", port=8000)`` for HTTP. Restores signal handlers and streams
@@ -648,10 +650,12 @@ class Server:
             legacy_sse: Whether "http" also serves HTTP+SSE, at ``/sse`` and ``/messages``.
 
         Raises:
-            TypeError: One of the last four options is given for "stdio".
+            TypeError: An option is unknown, or one of the last four is given for "stdio".
             ValueError: The transport is unknown, or ``allowed_hosts`` is needed.
             OSError: The address cannot be listened on.
         """
+        if unknown:
+            _refuse_options("run(...)", unknown, Server.run)
         names = ("stderr",) if transport == "stdio" else ("stdout", "stderr")
         with never_blocking(*names):
             self._serve_until_ended(transport, host, port, path, legacy_sse)
@@ -809,6 +813,7 @@ class Server:
 
     # ------------------------------------------------------------ serving HTTP
 
+    @keywords_shown
     def wsgi(
         self,
         path: str = "/mcp",
@@ -816,6 +821,7 @@ class Server:
         max_streams: Optional[int] = 0,
         allowed_hosts: Optional[Iterable[str]] = None,
         allowed_origins: Optional[Iterable[str]] = None,
+        **unknown: NoReturn,
     ) -> WsgiApp:
         """Return a WSGI application (PEP 3333) that serves this server. It has its own sessions.
 
@@ -829,8 +835,12 @@ class Server:
             allowed_origins: Origins that may send requests; None uses the server's ``HttpOptions``.
 
         Raises:
-            ValueError: A host or an origin is invalid.
+            TypeError: An option is unknown, or is not a number or a list.
+            ValueError: A host or an origin is invalid, or the number is below 0.
         """
+        if unknown:
+            _refuse_options("wsgi(...)", unknown, Server.wsgi)
+        check_number("max_streams", max_streams)
         endpoint = self._endpoint(
             path, max_streams, allowed_hosts=allowed_hosts, allowed_origins=allowed_origins
         )
@@ -862,6 +872,7 @@ class Server:
         response: HttpResponse = respond(endpoint, request, stream=stream, patience=patience)
         return response
 
+    @keywords_shown
     def start_http(
         self,
         *,
@@ -869,6 +880,7 @@ class Server:
         port: int = 0,
         path: str = "/mcp",
         legacy_sse: bool = False,
+        **unknown: NoReturn,
     ) -> RunningHttp:
         """Start the bundled HTTP server in the background.
 
@@ -883,9 +895,12 @@ class Server:
             The running server, with ``url``, ``port`` and ``close()``. It is a context manager.
 
         Raises:
+            TypeError: An option is unknown.
             ValueError: Other machines can reach the host, but ``allowed_hosts`` is not set.
             OSError: The address cannot be listened on.
         """
+        if unknown:
+            _refuse_options("start_http(...)", unknown, Server.start_http)
         return self._start_http(host, port, path, newer=True, older=legacy_sse)
 
     def _start_http(
@@ -917,7 +932,7 @@ class Server:
     def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
         """Create an endpoint with its own sessions. A change that is None keeps the server's
         option."""
-        if not path.startswith("/"):
+        if not isinstance(path, str) or not path.startswith("/"):
             raise ValueError(f"path must begin with /, not {path!r}")
         given = {name: value for name, value in changes.items() if value is not None}
         session_store = None
@@ -1018,7 +1033,7 @@ def serve(
         TypeError, ValueError, OSError: See `Server.of` and `Server.run`; or an option is unknown.
     """
     if unknown:
-        refuse_options("serve(...)", unknown, serve)
+        _refuse_options("serve(...)", unknown, serve, '"name", object')
     Server.of(handlers).run(transport, host=host, port=port, path=path, legacy_sse=legacy_sse)
 
 
@@ -1033,18 +1048,40 @@ def _adding(server: Any, kind: str) -> Callable[..., None]:
     return found
 
 
+def _new_place(option: str) -> Optional[str]:
+    """Return how to write an option of `Limits` or `HttpOptions` for `Server`. None if neither has
+    it."""
+    for cls, keyword in ((Limits, "limits"), (load("http.options").HttpOptions, "http")):
+        name = option if option in cls.__match_args__ else option.removeprefix("max_")
+        if name in cls.__match_args__:
+            return f"{keyword}={cls.__name__}({name}=...)"
+    return None
+
+
+def _refuse_options(
+    owner: str, unknown: Mapping[str, Any], function: Any, arguments: str = "..."
+) -> NoReturn:
+    """Raise TypeError for an unknown option of a function that serves.
+
+    If it is an option of the server, the message says where to write it.
+    """
+    name = next(iter(unknown))
+    is_own = name in (Server.__init__.__kwdefaults__ or ())
+    place = f"{name}=..." if is_own else _new_place(name)
+    if place is not None:
+        raise TypeError(f"{owner} has no option {name}=: write Server({arguments}, {place})")
+    refuse_options(owner, unknown, function)
+
+
 def _check_given(given: Mapping[str, Any]) -> None:
     """Reject a wrong name or value of `Server`. Name the new place of options that were moved."""
     name = given["name"]
     http = given["http"]
     auth = given["auth"]
     for option in given["unknown"]:
-        for cls, keyword in ((Limits, "limits"), (load("http.options").HttpOptions, "http")):
-            now = option if option in cls.__match_args__ else option.removeprefix("max_")
-            if now in cls.__match_args__:
-                raise TypeError(
-                    f"Server(...): {option}= is now {keyword}={cls.__name__}({now}=...)"
-                )
+        now = _new_place(option)
+        if now is not None:
+            raise TypeError(f"Server(...): {option}= is now {now}")
         refuse_options("Server(...)", [option], Server.__init__)
     if not isinstance(name, str):
         hint = ""

@@ -3,7 +3,9 @@ servers end."""
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -580,6 +582,45 @@ def test_only_clients_with_the_token_are_served(script: str) -> None:
             assert client.call_tool("pid").text
         with pytest.raises(Exception, match="401"):
             connect(url)
+
+
+@pytest.mark.parametrize("behind", ["command", "file"])
+def test_verbose_prints_a_line_for_each_request(script: str, tmp_path: Path, behind: str) -> None:
+    name, words = "pid", ["--", sys.executable, script]
+    if behind == "file":
+        config = {"mcpServers": {"one": {"command": sys.executable, "args": [script]}}}
+        (tmp_path / "mcp.json").write_text(json.dumps(config), "utf-8")
+        name, words = "one__pid", [str(tmp_path / "mcp.json")]
+    with _serving("--http", "0", "--verbose", *words) as process:
+        url = process.stderr.readline().split()[-1]
+        with connect(url, revision=OLD, timeout=WAIT) as client:
+            assert client.call_tool(name).text
+            with pytest.raises(RpcError):
+                client.call_tool("none")
+        assert (
+            requests.post(url, "{}", headers={"Host": "x.example"}, timeout=WAIT).status_code > 400
+        )
+        process.send_signal(signal.SIGTERM)
+        lines = process.stderr.read()
+    for expected in (
+        r"initialize: ok after",
+        rf"tools/call {name}: ok after",
+        r"tools/call none: error -32602 after",
+        r"127\.0\.0\.1.* rejected with 4",
+    ):
+        assert re.search(expected, lines), (expected, lines)
+
+
+def test_verbose_over_stdio_leaves_stdout_alone() -> None:
+    behind = Behind(NEW)
+    lines: List[str] = []
+    with behind.server.start_http() as running:
+        command = command_line("bridge", running.url, "--verbose")
+        target = StdioServer(command, env={"PYTHONPATH": str(ROOT)})
+        with connect(target, timeout=WAIT, probe_timeout=WAIT, stderr=lines.append) as client:
+            assert client.call_tool("add", {"a": 1, "b": 2}).text == "3"
+            assert eventually(lambda: any("tools/call add: ok after" in line for line in lines))
+    behind.server.close()
 
 
 def test_a_port_in_use_is_reported(minimcp: Callable[..., Done], script: str) -> None:

@@ -626,7 +626,7 @@ def test_a_target_is_a_name_in_a_config(shop: str, minimcp: Callable[..., Done])
         (
             "my-shpo",
             ["--config", "other.json"],
-            "other.json has no server 'my-shpo', did you mean 'my-shop'? it has",
+            "other.json has no server 'my-shpo', did you mean 'my-shop'? It has",
         ),
         (
             "my shop",

@@ -201,9 +201,19 @@ def test_changes_of_each_server_are_passed_on(client: Any) -> None:
 
 def test_names_that_no_server_has(client: Any) -> None:
     opened, _ = client
-    for name in ("book", "in__book", "innbook", ""):
-        with pytest.raises(InvalidParams, match="Unknown tool"):
+    prefixes = "names begin with the name of a server, inn or grand__inn or dead"
+    for name, hint in (
+        ("book", f": {prefixes}"),
+        ("in__book", ", did you mean inn__book?"),
+        ("innbook", f": {prefixes}"),
+        ("hotel__book", f": {prefixes}"),
+        ("", f": {prefixes}"),
+    ):
+        with pytest.raises(InvalidParams) as caught:
             opened.call_tool(name)
+        assert caught.value.message == f"Unknown tool: {name}{hint}"
+    with pytest.raises(library.MethodNotFound, match="tools/cal, did you mean tools/call?"):
+        opened.request("tools/cal")
     with pytest.raises(InvalidParams, match="Unknown tool: boo"):
         opened.call_tool("inn__boo")
     with pytest.raises(InvalidParams, match="Unknown prompt"):

@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from minimcp import Bearer, Server
 from minimcp.cli import UsageError
 from minimcp.cli.install import BACKUP, HOSTS, LAST_BACKUP, changed_text, toml_servers
 
@@ -417,9 +418,89 @@ def test_a_host_that_only_starts_commands_gets_a_bridge_to_a_url(
     assert minimcp("ping", "shop", "--config", str(path)).out.startswith("shop 3 answered")
 
 
+@pytest.mark.parametrize("client", [*URL_ENTRIES, "claude", "goose"])
+def test_a_network_that_the_host_cannot_use_gets_a_bridge(
+    client: str, shop_url: str, home: Path, minimcp: Callable[..., Done]
+) -> None:
+    """Without a proxy that answers, the bridge itself would not be reached."""
+    path = _file(client)
+    words = ["--cacert", "ca.pem", "--proxy", "http://127.0.0.1:9", "--no-check", "--name", "far"]
+    done = minimcp("install", shop_url, "--client", client, *words)
+    args = ["-m", "minimcp", "bridge", shop_url, "--cacert", os.path.abspath("ca.pem")]
+    args += ["--proxy", "http://127.0.0.1:9"]
+    title = HOSTS[client].title
+    said = f"{title} has no setting for --cacert and --proxy, so its entry starts minimcp bridge"
+    assert done.code == 0 and (said in done.err) is (client != "claude"), done
+    if client == "goose":
+        assert f"args: {json.dumps(args)}" in done.out
+        return
+    entry = json.loads(path.read_text("utf-8"))[HOSTS[client].table]["far"]
+    assert (entry["command"], entry["args"]) == (sys.executable, args)
+    assert entry.get("type") == ("stdio" if client == "vscode" else None)
+    done = minimcp("ping", "far", "--config", str(path))
+    assert done.code != 0 and "ca.pem" in done.err
+    assert minimcp("install", shop_url, "--client", client, "--remove").code == 0
+
+
+def test_a_token_of_the_environment_is_not_written(
+    home: Path, minimcp: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MINIMCP_TOKEN", "secret")
+    monkeypatch.setenv("PATH", "")
+    server = Server("locked", auth=Bearer.static("secret"))
+    with server.start_http() as running:
+        for client, said in (
+            ("cursor", "give Cursor its token with --header"),
+            ("claude", "start Claude Desktop with this variable"),
+            ("codex", None),
+        ):
+            path = _file(client)
+            done = minimcp("install", running.url, "--client", client)
+            assert done.code == 0 and (said or "") in done.err, done
+            assert bool(done.err) is bool(said) and "secret" not in path.read_text("utf-8")
+        assert 'bearer_token_env_var = "MINIMCP_TOKEN"' in path.read_text("utf-8")
+        monkeypatch.setenv("MINIMCP_TOKEN", "other")
+        done = minimcp("install", running.url, "--client", "cursor", "--name", "b")
+        assert done.code == 2 and "401" in done.err
+        header = ["--header", "Authorization: Bearer secret"]
+        done = minimcp("install", running.url, "--client", "cursor", "--name", "c", *header)
+        assert (done.code, done.err) == (0, ""), done
+    server.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "url"])
+def test_a_server_does_not_choose_which_server_it_replaces(
+    kind: str, home: Path, shop: str, shop_url: str, minimcp: Callable[..., Done]
+) -> None:
+    config = json.dumps({"mcpServers": {"git": {"command": "git"}, "shop": {"command": "shop"}}})
+    path = _file("cursor", config)
+    target = shop_url
+    if kind == "file":
+        Path("far.py").write_text(LIGHT, "utf-8")
+        target = "far.py"
+    install = ["install", target, "--client", "cursor"]
+    for force in ([], ["--force"]):
+        done = minimcp(*install, *force)
+        assert done.code == 2 and "replace it with --force --name shop, or choose" in done.err
+        assert path.read_text("utf-8") == config
+    assert minimcp(*install, "--force", "--name", "shop").code == 0
+    servers = json.loads(path.read_text("utf-8"))["mcpServers"]
+    assert servers["git"] == {"command": "git"} and servers["shop"] != {"command": "shop"}
+
+
+def test_a_name_from_the_file_is_the_users_own(
+    home: Path, shop: str, minimcp: Callable[..., Done]
+) -> None:
+    path = _file("cursor", json.dumps({"mcpServers": {"shop": {"command": "shop"}}}))
+    assert minimcp("install", shop, "--client", "cursor", "--force").code == 0
+    assert "args" in json.loads(path.read_text("utf-8"))["mcpServers"]["shop"]
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["shop.py", "--cacert", "x"], "--cacert and --proxy apply to a URL only"),
+        (["URL", "--proxy", "not a url"], "the proxy must be a URL"),
         (["URL", "--env", "A=b"], "--env applies to a file only: for a URL, write --header"),
         (["shop.py", "--header", "A: b"], "--header applies to a URL only: for a file, write"),
         (["http://127.0.0.1:9/mcp"], "the server does not answer, so nothing was written"),
@@ -452,7 +533,12 @@ def codex(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_codex_itself_writes_its_file(
-    codex: Path, shop: str, shop_url: str, home: Path, minimcp: Callable[..., Done]
+    codex: Path,
+    shop: str,
+    shop_url: str,
+    home: Path,
+    minimcp: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     path = _file("codex", CODEX_FILE)
     words = ["install", shop, "--client", "codex", "--env", "A=b c"]
@@ -463,12 +549,15 @@ def test_codex_itself_writes_its_file(
     done = minimcp(*words)
     assert (done.code, done.err) == (0, "") and f"changed {path}: restart Codex" in done.out
     assert minimcp("install", shop_url, "--client", "codex").code == 0
+    monkeypatch.setenv("MINIMCP_TOKEN", "secret")
+    assert minimcp("install", shop_url, "--client", "codex", "--name", "far").code == 0
     assert minimcp(*words, "--name", "near").code == 2
     assert minimcp(*words, "--name", "near", "--force").code == 0
     assert minimcp("install", shop, "--client", "codex", "--remove", "--name", "near").code == 0
     assert [json.loads(line) for line in codex.read_text("utf-8").splitlines()] == [
         ["mcp", "add", "shop", *command],
         ["mcp", "add", "shop", "--url", shop_url],
+        ["mcp", "add", "far", "--url", shop_url, "--bearer-token-env-var", "MINIMCP_TOKEN"],
         ["mcp", "add", "near", *command],
         ["mcp", "remove", "near"],
     ]

@@ -4,20 +4,26 @@ configurations, the trust store of the operating system, and the keyring."""
 from __future__ import annotations
 
 import json
+import re
 import ssl
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Set
 
 import pytest
 
 import minimcp as package
-from minimcp import AuthorizationError, TokenKeyring
+from minimcp import AuthorizationError, Server, TokenKeyring
+from minimcp.cli import COMMANDS as ALL_COMMANDS
+from minimcp.cli.commands import TASK_COMMANDS
+from minimcp.cli.events import COMMANDS as EVENT_COMMANDS
+from minimcp.cli.gateway import Gateway
+from minimcp.client.config import read_servers
 
 from ..support import WAIT
 from ..web import Heard, Peer, Wire
-from .conftest import Done
+from .conftest import Done, run_process
 
 PEM = str(Path(__file__).parent.parent / "transports" / "localhost.pem")
 
@@ -52,6 +58,96 @@ def test_a_command_checks_the_certificate_with_the_given_file(
     assert done.code == 2 and "/no/such/ca.pem" in done.err
     done = minimcp("login", peer.url, "--cacert", PEM, "--no-browser", "--timeout", "5")
     assert "certificate verify failed" not in done.err, done
+
+
+# For each command that takes a server with a URL: its arguments, where "URL" is the server's.
+COMMANDS: Dict[str, List[str]] = {
+    "list": ["URL"],
+    "call": ["URL", "t"],
+    "tasks list": ["URL"],
+    "tasks get": ["URL", "1"],
+    "tasks cancel": ["URL", "1"],
+    "events list": ["URL"],
+    "events poll": ["URL", "e"],
+    "events follow": ["URL", "e"],
+    "read": ["URL", "file:///a"],
+    "prompt": ["URL", "p"],
+    "ping": ["URL"],
+    "login": ["URL", "--no-browser", "--timeout", "5"],
+    "logout": ["URL"],
+    "trace": ["URL"],
+    "check": ["URL", "--only", "BASE-01"],
+    "apps": ["URL", "--no-browser"],
+    "install": ["URL", "--client", "cursor", "--dry-run"],
+    "bridge": ["URL"],
+    "card": ["URL"],
+}
+
+# `whoami` sends no request, and `doctor` reads the options from the config file.
+WITHOUT_REQUEST = {"whoami"}
+# These commands send no token: it is not known yet, or is not needed.
+WITHOUT_TOKEN = {"login", "logout", "card"}
+# Without a stored token, `logout` sends no request.
+SILENT = {"logout"}
+# These serve a host, so each runs as a process with a message of a host.
+SERVING = {"trace", "bridge"}
+OPENING = json.dumps({
+    "jsonrpc": "2.0", "id": 1, "method": "initialize",
+    "params": {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}},
+})  # fmt: skip
+
+
+def commands_with_a_url(minimcp: Callable[..., Done]) -> Iterator[str]:
+    """Yield the commands whose help has a server with a URL."""
+    for name in ALL_COMMANDS:
+        actions = {"tasks": TASK_COMMANDS, "events": EVENT_COMMANDS}.get(name, {"": None})
+        for words in [[name, action] if action else [name] for action in actions]:
+            shown = minimcp(*words, "--help").out
+            positional = shown.partition("positional arguments:")[2]
+            positional = re.split(r"\n(?:options|optional arguments):", positional)[0]
+            if re.search(r"\b(TARGET|URL)\b", positional):
+                yield " ".join(words)
+
+
+def test_every_command_with_a_target_is_in_the_table(minimcp: Callable[..., Done]) -> None:
+    """A new command with a TARGET must have the options for networks."""
+    assert {*commands_with_a_url(minimcp)} == {*COMMANDS, *WITHOUT_REQUEST}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_with_a_target_has_the_options_for_networks(
+    command: str,
+    peer: Peer,
+    tmp_path: Path,
+    minimcp: Callable[..., Done],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("MINIMCP_TOKEN", "secret-3")
+    monkeypatch.setenv("MINIMCP_TOKENS", str(tmp_path / "tokens.json"))
+
+    def expected(value: Any) -> Set[Any]:
+        return set() if command in SILENT else {value}
+
+    def run(url: str, *options: str) -> str:
+        words = [*command.split(), *(url if each == "URL" else each for each in COMMANDS[command])]
+        if command in SERVING:
+            done = run_process(*words, *options, input=OPENING + "\n")
+        else:
+            done = minimcp(*words, *options)
+        assert "unrecognized" not in done.err, done
+        return done.out + done.err
+
+    with Peer() as proxy:
+        shown = run("https://mcp.invalid/mcp", "--proxy", proxy.url)
+        assert {each.path for each in proxy.heard} == expected("mcp.invalid:443"), shown
+    if command not in SILENT:
+        assert "certificate verify failed" in run(peer.url)
+    shown = run(peer.url, "--cacert", PEM)
+    assert "certificate verify failed" not in shown
+    sent = {each.headers.get("authorization") for each in peer.heard}
+    assert sent == expected(None if command in WITHOUT_TOKEN else "Bearer secret-3"), shown
 
 
 def proxied(heard: List[str]) -> Peer:
@@ -118,6 +214,27 @@ def test_a_token_of_the_environment_is_sent_to_a_url_that_was_typed(
         assert done.code in (0, 1), done
         sent = [each.headers.get("authorization") for each in peer.heard[before:]]
         assert sent and set(sent) == {"Bearer secret-2"}, command
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [("--proxy", "the proxy must be a URL"), ("--cacert", "invalid path: not a url")],
+)
+def test_a_bridge_rejects_a_wrong_network_before_a_host_connects(
+    option: str,
+    said: str,
+    tmp_path: Path,
+    minimcp: Callable[..., Done],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    url = "https://127.0.0.1:9/mcp"
+    done = minimcp("bridge", url, option, "not a url")
+    assert done.code == 2 and said in done.err and "Traceback" not in done.err, done
+    config = {"mcpServers": {"far": {"url": url, option[2:]: "not a url"}}}
+    (tmp_path / "mcp.json").write_text(json.dumps(config), "utf-8")
+    gateway = Gateway(Server("front"), read_servers(str(tmp_path / "mcp.json")))
+    assert gateway.servers == {} and "far is left out: " in caplog.text
+    gateway.end()
 
 
 @pytest.mark.parametrize("option", ["--cacert", "--proxy"])

@@ -21,7 +21,7 @@ from minimcp.cli import trace
 from minimcp.testing import Entry, Transcript
 
 from ..support import ROOT, WAIT
-from .conftest import Done, command_line
+from .conftest import Done, command_line, run_process
 
 ECHO = "import os\nwhile True:\n data = os.read(0, 99999)\n if not data: break\n os.write(1, data)"
 
@@ -328,6 +328,19 @@ def test_a_url_is_traced(dashes: List[str], shop_url: str, tmp_path: Path) -> No
     with connect(command, env={"PYTHONPATH": str(ROOT)}, stderr=lambda line: None) as client:
         assert client.call_tool("order", {"item": "tea"}).value["item"] == "tea"
     assert "tools/call" in Transcript.load(rows).methods()
+
+
+def test_options_may_follow_a_url(shop: str, tmp_path: Path, minimcp: Callable[..., Done]) -> None:
+    page = tmp_path / "page.html"
+    url = "http://127.0.0.1:9/mcp"
+    options = ["--html", str(page), "--proxy", "not a url", "--output", os.devnull]
+    done = run_process("trace", url, *options)
+    assert done.code == 2 and "the proxy must be a URL" in done.err and page.exists()
+    done = minimcp("trace", url, "--cacert", "/no/such/ca.pem", "--htlm", "x")
+    assert done.code == 2 and "did you mean --html?" in done.err
+    for options in (["--proxy", "http://127.0.0.1:9"], ["--cacert", "x"]):
+        done = minimcp("trace", *options, shop)
+        assert done.code == 2 and "--cacert and --proxy are only for a URL" in done.err
 
 
 @pytest.mark.parametrize(

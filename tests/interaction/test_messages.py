@@ -253,6 +253,27 @@ NAMES: List[Tuple[str, str]] = [
     ("", "Unknown tool: "),
 ]
 
+METHODS: List[Tuple[str, str]] = [
+    ("tools/cal", ", did you mean tools/call?"),
+    ("tool/list", ", did you mean tools/list?"),
+    ("Tools.Call", ", did you mean tools/call?"),
+    ("shop/orderz", ", did you mean shop/orders?"),
+    ("tasks/list", ""),
+    ("resources/subscribe", ""),
+    ("skills/list", ""),
+    ("x" * 1000, "..."),
+]
+
+
+@pytest.mark.parametrize(("method", "end"), METHODS, ids=lambda value: value[:12])
+def test_the_error_for_an_unknown_method_names_the_one_that_is_meant(method: str, end: str) -> None:
+    server = Server("travel")
+    server.tool(book)
+    server.method("shop/orders")(lambda params, ctx: {})
+    with minimcp.connect(server) as client, pytest.raises(minimcp.MethodNotFound) as caught:
+        client.request(method)
+    assert caught.value.message == f"Method not found: {method[:200]}{end}"
+
 
 @pytest.mark.requirement("BASE-08")
 def test_the_error_for_a_wrong_call_names_the_place_the_expected_type_and_the_value(

@@ -161,7 +161,7 @@ def test_names() -> None:
     servers = read_servers({"git": {"command": "x"}, "off": {"command": "x", "disabled": True}})
     assert servers.names == ["git"] and "off" in servers
     with pytest.raises(
-        ValueError, match="^the config has no server 'gti', did you mean 'git'. it has 'git' and"
+        ValueError, match="^the config has no server 'gti', did you mean 'git'. It has 'git' and"
     ):
         servers.target("gti")
     with pytest.raises(ValueError, match="has no server 'x': it has none"):

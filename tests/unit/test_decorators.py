@@ -156,9 +156,9 @@ def test_values_without_decorated_methods() -> None:
 def test_serve_takes_the_options_of_run(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         TypeError,
-        match=r"serve\(...\) has no option executor=: the options are host, port, path, legacy_sse",
+        match=r"serve\(...\) has no option colour=: the options are host, port, path, legacy_sse",
     ):
-        minimcp.serve(Notes(), executor="pool")
+        minimcp.serve(Notes(), colour="pool")
     with pytest.raises(TypeError, match=r"serve\(...\) has no option prot=: did you mean port="):
         minimcp.serve(Notes(), "http", prot=8000)
     seen: List[Any] = []
