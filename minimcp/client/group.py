@@ -193,6 +193,7 @@ class Group:
             if not self._closed and current is before:
                 self.clients[server] = current = opened
                 self._failed.pop(server, None)
+                self._unlisted.pop(server, None)
         if current is not opened:  # another thread was faster, or the group was closed
             opened.close()
         elif before is not None:
@@ -411,9 +412,11 @@ class Group:
             added.args = (f"{server}: {error}",)
             return added
         if isinstance(added, InvalidParams) and name not in self._names:
-            near = nearest(name, self._names)
+            own = [each for each in self._names if each.startswith(server + self._separator)]
+            near = nearest(name, own)
             if near is not None:
-                added.message += f" In this group, the name is {near}"
+                end = "" if added.message.endswith(("?", ".")) else "."
+                added.message += f"{end} In this group, the name is {near}"
                 added.args = (added.message,)
                 return added
         return error

@@ -214,6 +214,19 @@ def test_only_some_tools_are_offered(tools: Any, offered: "list[str]") -> None:
                 group.call_tool(name)
 
 
+def test_a_tool_of_another_server_is_not_suggested() -> None:
+    servers = {"inn": _talker(), "hotel": _talker()}
+    with minimcp.connect_all(servers, tools={"inn": ["book"]}) as group:
+        assert "hotel__cancel" in [tool.name for tool in group.list_tools()]
+        with pytest.raises(minimcp.InvalidParams) as caught:
+            group.call_tool("inn__cancel")
+        assert "hotel" not in str(caught.value)
+        with pytest.raises(
+            minimcp.InvalidParams, match="cancel[?] In this group, the name is hotel__"
+        ):
+            group.call_tool("hotel__Cancel")
+
+
 def test_the_filters_of_a_config_and_of_a_program_both_apply(config: Path) -> None:
     whole = json.loads(config.read_text())
     table = {name: whole["mcpServers"][name] for name in ("notes", "notes__2")}
@@ -345,8 +358,10 @@ def test_reconnect(late: Any) -> None:
         assert group.reconnect("late") is first is group.clients["late"]
         with pytest.raises(minimcp.ConnectionLost):
             group.call_tool("late__die")
+        group.list_tools()
         assert list(group.errors) == ["late"]
         assert group.reconnect("late") is not first
+        assert not group.errors
         assert group.call_tool("late__pid").value > 0 and not group.errors
         group.clients["late"].close()
         group.reconnect("late")
