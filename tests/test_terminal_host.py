@@ -87,6 +87,7 @@ def test_the_host_in_a_terminal(screen: Any) -> None:
 
 def test_ctrl_c_in_a_call_in_a_question_and_at_the_prompt(screen: Any) -> None:
     screen.until("\r\n> ")
+    screen.waits()
     screen.types("\x03")
     screen.until("^C\r\n> ")
     screen.types("desk__wait\n")

@@ -21,7 +21,7 @@ import pytest
 import minimcp
 from minimcp import ElicitRequest, terminal
 
-from ..support import ROOT, WAIT
+from ..support import ROOT, WAIT, eventually
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -163,6 +163,13 @@ class Screen:
                 self.shown += piece.decode()
         assert text in self.shown, self.shown
         self.seen, self.shown = self.shown.split(text, 1)
+
+    def waits(self) -> None:
+        """Wait until the main thread reads its input: Python loses a signal that arrives between
+        the prompt and the system call, until the next key."""
+        status = Path(f"/proc/{self.process.pid}/stat")
+        if status.exists():  # on Linux
+            assert eventually(lambda: status.read_text().rpartition(")")[2].split()[0] == "S")
 
     def types(self, text: str) -> None:
         os.write(self.keys, text.encode())
