@@ -15,9 +15,7 @@ from . import introspection, kinds
 from .introspection import Scope, is_field, is_union
 from .kinds import OBJECTS, Convert, Kind
 from .mismatch import NOTHING, Mismatch, no_class, no_type, plain_json
-from .values import JSON_TYPES, NONE_TYPE
-
-Schema = dict[str, Any]
+from .values import JSON_TYPES, NONE_TYPE, Schema, mapped
 
 # For each ``type`` of a schema: the Python types of decoded JSON that may match.
 _TYPES = {"string": frozenset({str}), "object": OBJECTS, "array": frozenset({list})}
@@ -453,8 +451,6 @@ class Builder:
             TypeError, ValueError: The schema contains a value that JSON does not have, such as
                 infinity.
         """
-        from .published import mapped
-
         schema = plain_json(schema, owner)
         definitions = schema.pop("$defs", {})
         chosen = {**(names or {})}

@@ -39,7 +39,6 @@ from ..record import (
     declare,
     declared_fields,
 )
-from .meta import check_meta
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -602,6 +601,8 @@ class Wire:
             if kind.check is not None:
                 kind.check(f"{owner}: {name}", values[name])
         if values.get("meta"):
+            from .meta import check_meta
+
             check_meta(values["meta"], owner)
 
     if not TYPE_CHECKING:  # a type checker would then accept any attribute
