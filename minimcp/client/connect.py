@@ -424,7 +424,8 @@ class ConnectOptions(NamedTuple):
             if lost.exit_code == 0:
                 hint = (
                     "a server runs until its stdin ends: does this program call server.run()? "
-                    "For a file that does not, the target is 'python3 -m minimcp run FILE' in quotes"
+                    "For a file that does not, the target is "
+                    "'python3 -m minimcp run FILE' in quotes"
                 )
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"
