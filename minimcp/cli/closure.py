@@ -17,7 +17,8 @@ ROLES = ("server", "client")
 MORE: Mapping[str, Sequence[str]] = {
     "subscriptions": ("client/subscriptions.py",),
     "questions": ("client/questions.py", "client/returns.py", "types/questions.py"),
-    "http": ("http/client.py", "http/client_sse.py"),
+    "rates": ("engine/shares.py",),
+    "http": ("engine/shares.py", "http/client.py", "http/client_sse.py"),
     "auth": (
         "auth/bearer.py",
         "auth/verifiers.py",
@@ -29,6 +30,7 @@ MORE: Mapping[str, Sequence[str]] = {
     "tasks": ("extensions/host_tasks.py", "extensions/client_tasks.py"),
     "skills": ("extensions/skills.py", "extensions/client_skills.py"),
     "events": (
+        "engine/shares.py",
         "extensions/events.py",
         "extensions/webhook_delivery.py",
         "extensions/client_events.py",
@@ -188,11 +190,12 @@ class Package:
         for name in FEATURES:
             for path in self.modules_of(name, role):
                 if path not in files and (path in public or path not in LOADED):
-                    missing[path] = _hint([name])
+                    missing.setdefault(path, _hint([name]))
         for path in files:
             for target, _ in self.imports(path):
                 if target not in files:
-                    missing.setdefault(target, _hint([]))  # a module of the other role
+                    feature = _feature_of(target)  # None: a module of the other role
+                    missing.setdefault(target, _hint([] if feature is None else [feature]))
         for path, hint in missing.items():
             if f"{path.split('/')[0]}/__init__.py" not in found:
                 found[path] = hint

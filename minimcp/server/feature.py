@@ -28,6 +28,7 @@ PACKAGE = __name__.rsplit(".", 2)[0]
 # of `minimcp vendor --with` that copies it. Any other import of them is a mistake, which
 # tests/test_layers.py reports.
 LATE: Mapping[str, str] = {
+    "engine.rates": "rates",
     "extensions.apps": "apps",
     "extensions.tasks": "tasks",
     "features.access": "auth",

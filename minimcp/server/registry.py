@@ -88,6 +88,8 @@ class Registry:
             self.feature("subscriptions")  # it receives the messages of other processes
         if config.limits.call_rate is not None:
             self.feature("rates")
+        if config.limits.notification_rate is not None:
+            load("engine.rates")  # an ImportError must not wait for the first request
         if config.visible is not None or config.lists != "all":
             self.feature("visibility")
         self.note_offered(each for each in config.capabilities if each in CAPABILITIES)
