@@ -186,7 +186,7 @@ class Package:
             if len(names) < 2:
                 found[f"{folder}/__init__.py"] = _hint(names)
         public = set(self._lazy["__init__.py"].values())
-        missing = {}
+        missing: dict[str, str] = {}
         for name in FEATURES:
             for path in self.modules_of(name, role):
                 if path not in files and (path in public or path not in LOADED):

@@ -35,6 +35,7 @@ from ..record import (
     DataclassFields,
     Declared,
     FieldsSignature,
+    check_call,
     dataclass_transform,
     declare,
     declared_fields,
@@ -473,10 +474,7 @@ class Wire:
             or len(values) > len(self._defaults)
             or not named.keys() >= self._required
         ):
-            try:
-                self.__signature__.bind(*args, **given)
-            except TypeError as error:
-                raise TypeError(f"{type(self).__name__}: {error}") from None
+            check_call(type(self), args, given)
         self.__dict__.update(values)
         self.__post_init__()
 
