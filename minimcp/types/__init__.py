@@ -22,18 +22,19 @@ if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
     from .base import *
     from .content import *
     from .notifications import *
+    from .prompts import *
     from .questions import *
     from .tool import *
 
 _MODULES = {
     ".base": "ABSENT Absent Json Wire",
     ".content": (
-        "Annotations Audio BlobResourceContents Completion Content EmbeddedResource "
-        "GetPromptResult Icon Image Implementation Message Prompt PromptArgument PromptMessage "
+        "Annotations Audio BlobResourceContents Content EmbeddedResource Icon Image Implementation "
         "ReadResourceResult Resource ResourceContents ResourceLink ResourceTemplate Role Text "
         "TextResourceContents UnknownContent"
     ),
     ".notifications": "Change LogMessage Progress",
+    ".prompts": "Completion GetPromptResult Message Prompt PromptArgument PromptMessage",
     ".questions": (
         "ACTIONS Answer ElicitRequest ModelHint ModelPreferences Root SampleRequest SampleResult "
         "SamplingContent SamplingMessage ToolChoice ToolResult ToolUse conversation_fault"
