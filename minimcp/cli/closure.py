@@ -140,13 +140,16 @@ class Package:
         return found
 
     def public_modules(self, role: str) -> list[str]:
-        """Return the modules of the public names that a role has without features."""
-        modules = {*self._lazy["__init__.py"].values(), *self._lazy["types/__init__.py"].values()}
-        return [
-            path
-            for path in modules
-            if path.split("/")[0] in (role, "engine", "types") and not _feature_of(path)
-        ]
+        """Return the modules of the public names that a role has without features.
+
+        A server needs only the types that its modules import.
+        """
+        modules = {*self._lazy["__init__.py"].values()}
+        folders = [role, "engine"]
+        if role == "client":
+            modules.update(self._lazy["types/__init__.py"].values())
+            folders.append("types")
+        return [path for path in modules if path.split("/")[0] in folders and not _feature_of(path)]
 
     def modules_of(self, feature: str, role: str) -> list[str]:
         """Return the modules of a feature that belong to a role."""
@@ -191,11 +194,10 @@ class Package:
             for path in self.modules_of(name, role):
                 if path not in files and (path in public or path not in LOADED):
                     missing.setdefault(path, _hint([name]))
-        for path in files:
-            for target, _ in self.imports(path):
-                if target not in files:
-                    feature = _feature_of(target)  # None: a module of the other role
-                    missing.setdefault(target, _hint([] if feature is None else [feature]))
+        possible = {target for path in files for target, _ in self.imports(path)}
+        for path in possible.union(self._lazy["types/__init__.py"].values()) - files:
+            feature = _feature_of(path)  # None: a module of the other role
+            missing.setdefault(path, _hint([] if feature is None else [feature]))
         for path, hint in missing.items():
             if f"{path.split('/')[0]}/__init__.py" not in found:
                 found[path] = hint

@@ -109,7 +109,9 @@ def _of_plain_class(cls: Any, *, writing: bool) -> Optional[Kind]:
     if cls in kinds.SCALARS:
         return kinds.SCALARS[cls]
     if issubclass(cls, Enum):
-        return kinds.enumeration(cls)
+        from .choices import enumeration
+
+        return enumeration(cls)
     if _IN_CLASSES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__):
         return None
     # Few servers use these classes. Importing `datetime` and `uuid` takes 10 % of a start.
@@ -174,10 +176,14 @@ class Builder:
         if hasattr(annotation, "__metadata__"):
             return self._annotated(annotation, scope)
         if is_union(annotation):
-            return kinds.union([self.kind(member, scope) for member in arguments])
+            from .choices import union
+
+            return union([self.kind(member, scope) for member in arguments])
         name = getattr(origin, "_name", None) or getattr(origin, "__name__", "")
         if name == "Literal":
-            return kinds.literal(arguments)
+            from .choices import literal
+
+            return literal(arguments)
         if name in ("Required", "NotRequired"):
             return self.kind(arguments[0], scope)._replace(required=name == "Required")
         if name in ("ReadOnly", "Final", "InitVar"):
