@@ -105,6 +105,14 @@ class DataclassFields:
         return owner.__dataclass_fields__  # type: ignore[no-any-return]
 
 
+def check_call(cls: Any, args: tuple[Any, ...], given: Mapping[str, Any]) -> None:
+    """Raise TypeError if a class with a signature cannot be called with these arguments."""
+    try:
+        cls.__signature__.bind(*args, **given)
+    except TypeError as error:
+        raise TypeError(f"{cls.__name__}: {error}") from None
+
+
 class FieldsSignature:
     """The attribute ``__signature__`` of such a class, for `inspect.signature` and ``help()``."""
 
@@ -159,10 +167,7 @@ class Record:
             elif each.init:
                 named[name] = MISSING
         if named or len(args) > len(self.__match_args__):
-            try:
-                self.__signature__.bind(*args, **given)
-            except TypeError as error:
-                raise TypeError(f"{type(self).__name__}: {error}") from None
+            check_call(type(self), args, given)
         self.__dict__.update(values)
         self.__post_init__()
 

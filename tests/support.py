@@ -3,6 +3,7 @@ holds."""
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import traceback
 from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import (
     Any,
     Callable,
@@ -176,6 +178,22 @@ def status_of(pid: int, field: str) -> int:
         found = [line.split()[1] for line in file if line.startswith(field + ":")]
     assert found, f"the process {pid} has no {field} any more"
     return int(found[0])
+
+
+def texts_kept_by(owner: object, prefix: str) -> Set[str]:
+    """The strings with this prefix that an object keeps, wherever it keeps them."""
+    found: Set[str] = set()
+    seen: Set[int] = set()
+    todo: List[object] = [owner]
+    while todo:
+        each = todo.pop()
+        if id(each) in seen or isinstance(each, (ModuleType, FunctionType, type)):
+            continue
+        seen.add(id(each))
+        if isinstance(each, str) and each.startswith(prefix):
+            found.add(each)
+        todo += gc.get_referents(each)
+    return found
 
 
 def _has_children() -> bool:

@@ -34,7 +34,7 @@ from .discovery import (
 )
 from .dpop import ProofKey
 from .shared import check_url
-from .store import TokenStore
+from .store import TokenMemory, TokenStore
 from .tokens import Token, TokenRefused, refreshed
 
 log = logger("minimcp.auth")
@@ -55,7 +55,7 @@ class Grant:
     One object may be used for any number of connections. Thread-safe.
 
     Args:
-        store: The token store.
+        store: The token store; None makes a `TokenMemory`.
         scopes: Scopes to request in addition to the ones in the challenge.
         issuer: The URL of the authorization server that the credentials are for; None means the one
             that the server names.
@@ -76,12 +76,14 @@ class Grant:
     # Whether the credentials are those of one authorization server.
     has_fixed_credentials = True
 
-    def __init__(self, store: TokenStore, scopes: Any = (), issuer: Optional[str] = None) -> None:
+    def __init__(
+        self, store: Optional[TokenStore], scopes: Any = (), issuer: Optional[str] = None
+    ) -> None:
         if isinstance(scopes, str) or not all(isinstance(each, str) for each in scopes):
             raise TypeError("scopes must be a sequence of str")
         if issuer is not None:
             check_url(issuer)
-        self.store = store
+        self.store: TokenStore = TokenMemory() if store is None else store
         self.scopes = tuple(scopes)
         self.issuer = issuer
         self._authorizers: dict[str, Authorizer] = {}

@@ -13,7 +13,7 @@ from .authorizer import Grant
 from .discovery import Exchange, ProtectedResource
 from .dpop import ProofKey
 from .shared import check_url
-from .store import TokenMemory, TokenStore
+from .store import TokenStore
 from .tokens import Credentials, Token, clean_secret, post_form, request_token, require_issuer
 
 Assertion = Union[str, Callable[[], str]]
@@ -61,7 +61,7 @@ class ClientCredentials(Grant):
         if (client_secret is None) == (private_key is None):
             raise ValueError("write either client_secret= or private_key=")
         require_issuer(issuer, "client_secret" if private_key is None else "private_key")
-        super().__init__(TokenMemory() if store is None else store, scopes, issuer)
+        super().__init__(store, scopes, issuer)
         secret = clean_secret(client_secret, "client_secret")
         self._credentials = Credentials(client_id, secret, private_key, algorithm)
 
@@ -104,7 +104,7 @@ class WorkloadIdentity(Grant):
         store: Optional[TokenStore] = None,
     ) -> None:
         require_issuer(issuer, "assertion")
-        super().__init__(TokenMemory() if store is None else store, scopes, issuer)
+        super().__init__(store, scopes, issuer)
         self._assertion = assertion
         self._credentials = Credentials(client_id or "")
 
@@ -157,7 +157,7 @@ class EnterpriseManaged(Grant):
         store: Optional[TokenStore] = None,
     ) -> None:
         require_issuer(issuer, "id_token")
-        super().__init__(TokenMemory() if store is None else store, scopes, issuer)
+        super().__init__(store, scopes, issuer)
         check_url(idp_token_endpoint)
         secret = clean_secret(client_secret, "client_secret")
         self._credentials = Credentials(client_id, secret)

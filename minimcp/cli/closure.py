@@ -17,7 +17,8 @@ ROLES = ("server", "client")
 MORE: Mapping[str, Sequence[str]] = {
     "subscriptions": ("client/subscriptions.py",),
     "questions": ("client/questions.py", "client/returns.py", "types/questions.py"),
-    "http": ("http/client.py", "http/client_sse.py"),
+    "rates": ("engine/shares.py",),
+    "http": ("engine/shares.py", "http/client.py", "http/client_sse.py"),
     "auth": (
         "auth/bearer.py",
         "auth/verifiers.py",
@@ -29,6 +30,7 @@ MORE: Mapping[str, Sequence[str]] = {
     "tasks": ("extensions/host_tasks.py", "extensions/client_tasks.py"),
     "skills": ("extensions/skills.py", "extensions/client_skills.py"),
     "events": (
+        "engine/shares.py",
         "extensions/events.py",
         "extensions/webhook_delivery.py",
         "extensions/client_events.py",
@@ -138,13 +140,16 @@ class Package:
         return found
 
     def public_modules(self, role: str) -> list[str]:
-        """Return the modules of the public names that a role has without features."""
-        modules = {*self._lazy["__init__.py"].values(), *self._lazy["types/__init__.py"].values()}
-        return [
-            path
-            for path in modules
-            if path.split("/")[0] in (role, "engine", "types") and not _feature_of(path)
-        ]
+        """Return the modules of the public names that a role has without features.
+
+        A server needs only the types that its modules import.
+        """
+        modules = {*self._lazy["__init__.py"].values()}
+        folders = [role, "engine"]
+        if role == "client":
+            modules.update(self._lazy["types/__init__.py"].values())
+            folders.append("types")
+        return [path for path in modules if path.split("/")[0] in folders and not _feature_of(path)]
 
     def modules_of(self, feature: str, role: str) -> list[str]:
         """Return the modules of a feature that belong to a role."""
@@ -184,15 +189,15 @@ class Package:
             if len(names) < 2:
                 found[f"{folder}/__init__.py"] = _hint(names)
         public = set(self._lazy["__init__.py"].values())
-        missing = {}
+        missing: dict[str, str] = {}
         for name in FEATURES:
             for path in self.modules_of(name, role):
                 if path not in files and (path in public or path not in LOADED):
-                    missing[path] = _hint([name])
-        for path in files:
-            for target, _ in self.imports(path):
-                if target not in files:
-                    missing.setdefault(target, _hint([]))  # a module of the other role
+                    missing.setdefault(path, _hint([name]))
+        possible = {target for path in files for target, _ in self.imports(path)}
+        for path in possible.union(self._lazy["types/__init__.py"].values()) - files:
+            feature = _feature_of(path)  # None: a module of the other role
+            missing.setdefault(path, _hint([] if feature is None else [feature]))
         for path, hint in missing.items():
             if f"{path.split('/')[0]}/__init__.py" not in found:
                 found[path] = hint

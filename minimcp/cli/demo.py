@@ -189,14 +189,14 @@ def _asking(client: Client, transcript: Transcript) -> None:
     tools/call: Please order rye bread.
 
     response to tools/call: This result is not the final one. inputRequests has the question, with a
-    schema for the form to fill in. requestState is data for the server that the client sends back. It is
-    signed, so that the client cannot change it.
+    schema for the form to fill in. requestState is data for the server that the client sends back.
+    It is signed, so that the client cannot change it.
 
     tools/call: The client has shown the question to its user. It repeats the call as a new request,
     with the answer and the requestState.
 
-    response to tools/call: The tool waited at its question, and has now finished. Over HTTP it would
-    run again from its first line and get the answer where it asked before. This is why a tool
+    response to tools/call: The tool waited at its question, and has now finished. Over HTTP it
+    would run again from its first line and get the answer where it asked before. This is why a tool
     should ask first and act last.
     """
     client.call_tool("order", {"bread": "rye"})
@@ -288,8 +288,9 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
 
     tools/list: Please list your tools, as in chapter 2. _meta is not needed.
 
-    response to tools/list: The same tools in the form of this revision. Here a structured result must
-    be an object, so minimcp wraps the number that price returns, and declares this in the schema.
+    response to tools/list: The same tools in the form of this revision. Here a structured result
+    must be an object, so minimcp wraps the number that price returns, and declares this in the
+    schema.
 
     tools/call: The same call as in chapter 3.
 
@@ -311,8 +312,8 @@ def _asking_in_a_session(client: Client, transcript: Transcript) -> None:
 
     response to elicitation/create: The user accepts and orders two loaves.
 
-    response to tools/call: The tool continued where it had waited. Its code is the same as in chapter
-    9.
+    response to tools/call: The tool continued where it had waited. Its code is the same as in
+    chapter 9.
     """
     client.call_tool("order", {"bread": "rye"})
 
@@ -407,8 +408,8 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     host without a model and makes the choices itself. The server is a bakery, in a child process.
 
     Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
-    (no. 1 below) and a method, and its response has the same id. The JSON is shortened: ... replaces
-    what is left out.
+    (no. 1 below) and a method, and its response has the same id. The JSON is shortened: ...
+    replaces what is left out.
 
     That is all: the client closes the server's stdin, and the server exits.
     """

@@ -203,7 +203,8 @@ class _Examination:
                 found.append(f"tool {tool.name!r:.80} {problem}")
         yield from found[:MAX_SHOWN]
         if len(found) > MAX_SHOWN:
-            yield f"{len(found) - MAX_SHOWN} more tools have such problems: see python3 -m minimcp check"
+            more = len(found) - MAX_SHOWN
+            yield f"{more} more tools have such problems: see python3 -m minimcp check"
 
 
 def _as_host_starts(target: Any, servers: Servers) -> Any:

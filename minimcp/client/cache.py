@@ -15,7 +15,6 @@ from typing import Any, Callable, Mapping, NamedTuple, Optional
 
 from ..log import logger
 from ..protocol.messages import Json, to_json
-from ..protocol.urls import normalize_uri
 from ..protocol.versions import CACHEABLE, Revision
 
 log = logger("minimcp.client")
@@ -57,6 +56,8 @@ class Key(NamedTuple):
         if not isinstance(uri, str):
             text = to_json(dict(sorted(params.items())))
             return cls(revision.name, method, None, text, identity)
+        from ..protocol.urls import normalize_uri
+
         # The case of the host may matter to a server, as in "greeting://Ada".
         params = {**params, "uri": normalize_uri(uri, keep_values=True)}
         text = to_json(dict(sorted(params.items())))
@@ -135,11 +136,15 @@ class Cache:
     def evict(self, *methods: str, uri: Optional[str] = None) -> None:
         """Drop the results of these methods, for one resource or all. Results of pending requests
         are not cached."""
+        if uri is not None:
+            from ..protocol.urls import normalize_uri
+
+            uri = normalize_uri(uri)
         with self._state_lock:
             self._evictions.update({method: self.mark(method) + 1 for method in methods})
             for key in list(self._entries):
                 if key.method in methods and (
-                    uri is None or key.uri is None or _related(key.uri, normalize_uri(uri))
+                    uri is None or key.uri is None or _related(key.uri, uri)
                 ):
                     del self._entries[key]
 

@@ -29,7 +29,7 @@ from ..protocol.lifecycle import INPUT_REQUIRED, LOG_LEVELS
 from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, to_json
 from ..schema.mismatch import json_hint, keywords_shown, refuse_as_arguments
 from ..text import one_line
-from ..types import CallToolResult, Prompt, Tool
+from ..types import CallToolResult, Tool
 from .calls import DEFAULT, NOT_RUN, Call, Seconds, Sessions
 from .host import Era, Rootlike
 from .session import Cancel, OnProgress, Outcome, Params, check_token, repr_of, require_type
@@ -1024,7 +1024,7 @@ class Client:
         idle_timeout: Seconds = DEFAULT,
         cancel: Cancel = None,
         cache: str = "use",
-    ) -> list[Prompt]:
+    ) -> list[types.Prompt]:
         """Return all prompts of the server, from all pages of the list.
 
         Arguments and exceptions are those of `list_tools`.
@@ -1035,7 +1035,7 @@ class Client:
         https://modelcontextprotocol.io/specification/2026-07-28/server/prompts
         """
         return self._list(
-            "prompts/list", "prompts", Prompt.from_wire, timeout, idle_timeout, cancel, cache
+            "prompts/list", "prompts", types.Prompt.from_wire, timeout, idle_timeout, cancel, cache
         )
 
     def get_prompt(

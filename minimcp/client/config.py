@@ -62,8 +62,8 @@ MIN_TIMEOUT_MILLISECONDS = 1000
 
 MEMBERS = (
     "command", "args", "env", "envFile", "cwd", *URLS, "headers", "http_headers",
-    "env_http_headers", "bearer_token_env_var", "cacert", "proxy", "type", "disabled", "enabled", *ALLOWING, *DENYING,
-    *SECONDS, "source",
+    "env_http_headers", "bearer_token_env_var", "cacert", "proxy", "type", "disabled", "enabled",
+    *ALLOWING, *DENYING, *SECONDS, "source",
 )  # fmt: skip
 """The members of an entry that are read."""
 

@@ -28,7 +28,6 @@ from typing import (
 
 from .. import __version__ as VERSION
 from ..engine.limits import Limits, check_interval
-from ..engine.output import tracer
 from ..engine.timer import Deadline
 from ..errors import (
     Busy,
@@ -286,13 +285,17 @@ def connect(
         client_info = Implementation(**info)
     if found.is_web and not getattr(found.object, "has_auth", True):
         found = found._replace(object=with_stored_token(found.object))
+    if trace is not None:
+        from ..engine.output import tracer
+
+        trace = tracer(trace)
     options = ConnectOptions(
         found,
         wanted,
         client_info.to_wire(),
         host,
         limits,
-        tracer(trace),
+        trace,
         stderr,
         connect_timeout,
         probe_timeout,
@@ -421,7 +424,8 @@ class ConnectOptions(NamedTuple):
             if lost.exit_code == 0:
                 hint = (
                     "a server runs until its stdin ends: does this program call server.run()? "
-                    "For a file that does not, the target is 'python3 -m minimcp run FILE' in quotes"
+                    "For a file that does not, the target is "
+                    "'python3 -m minimcp run FILE' in quotes"
                 )
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"

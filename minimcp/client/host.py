@@ -33,7 +33,6 @@ from ..protocol.messages import Json, Notification, size_of
 from ..protocol.versions import LISTS, Revision
 from ..schema.mismatch import nearest, plain_json, refuse_async
 from ..text import describe, one_line
-from ..types import Change, LogMessage
 
 if TYPE_CHECKING:
     from ..types import Root
@@ -288,7 +287,7 @@ class Host:
             log.debug("<-- invalid %s: %s", method, error)
         else:
             for argument in arguments:
-                if isinstance(argument, LogMessage):
+                if isinstance(argument, types.LogMessage):
                     argument.connection = self.connection
             self.call(name, *arguments, size=size_of(params, self._callbacks.waiting.max_bytes))
 
@@ -425,9 +424,9 @@ UPDATED = "notifications/resources/updated"
 # For each notification: the callback, and the function that reads its argument from the params
 # (None: no argument). The function may raise ValueError.
 CALLBACKS: dict[str, tuple[str, Optional[Callable[[Result], Any]]]] = {
-    "notifications/message": ("on_log", LogMessage.from_wire),
+    "notifications/message": ("on_log", lambda params: types.LogMessage.from_wire(params)),
     **{f"notifications/{name}/list_changed": (f"on_{name}_changed", None) for name in LISTS},
-    UPDATED: ("on_resource_updated", lambda params: Change.from_notice(UPDATED, params).uri),
+    UPDATED: ("on_resource_updated", lambda params: types.Change.from_notice(UPDATED, params).uri),
 }
 
 # The functions that a host may pass; `connect` has a keyword of each name.

@@ -12,6 +12,7 @@ from copy import copy
 from functools import partial
 from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
+from .. import types
 from ..engine.calls import Calls, PendingCall
 from ..engine.cancel import CancelToken
 from ..engine.connection import Connection, ConnectionRole
@@ -44,10 +45,10 @@ from ..protocol.messages import (
     exception_of,
     size_of,
 )
-from ..protocol.versions import NEWEST_HANDSHAKE
+from ..protocol.versions import CHANGES, NEWEST_HANDSHAKE
 from ..schema.mismatch import explained, refuse_async
 from ..text import one_line
-from ..types import CHANGES, CallToolResult, Progress, Text
+from ..types import CallToolResult, Text
 from .host import QUESTIONS, Era, Host
 from .outputs import OutputSchemas
 
@@ -68,7 +69,7 @@ Params = Mapping[str, Json]
 Result = dict[str, Json]
 Outcome = Union[Result, Exception]
 Cancel = Optional[CancelToken]
-OnProgress = Callable[[Progress], Any]
+OnProgress = Callable[["types.Progress"], Any]
 OnMessage = Callable[[Notification], None]
 
 
@@ -680,7 +681,7 @@ def progress_reader(on_progress: OnProgress) -> Callable[[Any], None]:
 
     def take(params: Any) -> None:
         try:
-            item = Progress.from_wire(params)
+            item = types.Progress.from_wire(params)
         except ValueError as error:
             log.debug("<-- invalid progress notification: %s", error)
             return

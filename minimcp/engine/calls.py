@@ -453,6 +453,41 @@ class Calls:
         return resume
 
 
+class Pinged:
+    """A connection or session whose peer can be pinged.
+
+    Attributes:
+        calls: The requests that this side has sent.
+        was_active: Set when the peer has sent a message other than a response.
+        pinger: The `Pinger` of `liveness`; None before `liveness.start_pings`.
+    """
+
+    calls: Calls
+    was_active = False
+    pinger: Any = None
+
+    def stop_pings(self) -> None:
+        """Stop sending pings. Idempotent."""
+        if self.pinger is not None:
+            self.pinger.stop()
+
+    def is_idle(self) -> bool:
+        """Return whether no request of the peer is running."""
+        raise NotImplementedError
+
+    def send_ping(self) -> Optional[PendingCall]:
+        """Send a ping and return it, or return None if the peer cannot be pinged now. Never blocks.
+
+        Raises:
+            BaseException: The connection has ended; this is the cause.
+        """
+        raise NotImplementedError
+
+    def lose(self, cause: ConnectionLost) -> None:
+        """End the connection with this cause. Never blocks."""
+        raise NotImplementedError
+
+
 def queue_for(on_item: OnItem) -> Any:
     """Return a queue for calls with this progress callback."""
     if on_item is None:

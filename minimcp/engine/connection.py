@@ -72,11 +72,10 @@ from ..protocol.messages import (
     guess_from_ends,
 )
 from ..text import describe, one_line
-from .calls import Calls, MakeParams, PendingCall
+from .calls import Calls, MakeParams, PendingCall, Pinged
 from .dispatch import Dispatcher
 from .incoming import Line, Route, Sink
 from .limits import Limits
-from .liveness import Pinged
 from .pool import Job, Pool, renewed_in_fork, waiting
 from .running import RunningRequests
 from .timer import NEVER, Deadline
@@ -639,7 +638,9 @@ class Connection(Sink, Pinged):
         None, or a peer in the same process, means never.
         """
         if interval is not None and not self.transport.in_memory:
-            self.start_pings(self.name, interval)
+            from .liveness import start_pings
+
+            start_pings(self, self.name, interval)
 
     def is_idle(self) -> bool:
         return self.requests.are_idle()

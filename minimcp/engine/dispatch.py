@@ -24,8 +24,8 @@ from ..protocol.messages import (
     failure,
 )
 from ..text import one_line
+from .calls import Pinged
 from .incoming import NO_HEADERS, IncomingRequest, Sink
-from .liveness import Pinged
 from .pool import Job
 
 if TYPE_CHECKING:

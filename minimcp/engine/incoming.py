@@ -37,7 +37,6 @@ from ..protocol.messages import (
     encode_result,
     wire_failure,
 )
-from ..types.meta import trace_context
 from .cancel import CancelToken
 from .pool import Job, Pool, this_thread, waiting
 from .running import BEGIN, DONE, DUE, END, ENDED, LEAVE, NEW, RunningRequests
@@ -298,6 +297,8 @@ class IncomingRequest:
     def trace_context(self) -> dict[str, str]:
         """Return the trace context for calls that the handler makes. The handler may change it."""
         if self._trace_context is None:
+            from ..types.meta import trace_context
+
             self._trace_context = trace_context(self.request.params.get("_meta"))
         return self._trace_context
 

@@ -1,5 +1,7 @@
 """`Pinger`: pings the peer of an idle connection, so that a dead peer is noticed.
 
+Imported when the first connection is pinged.
+
 https://modelcontextprotocol.io/specification/2025-11-25/basic/utilities/ping
 """
 
@@ -10,7 +12,7 @@ from typing import Callable, Optional
 
 from ..errors import Busy, Cancelled, ConnectionFailed, ConnectionLost, RequestTimeout, SessionGone
 from ..log import logger
-from .calls import Calls, PendingCall
+from .calls import PendingCall, Pinged
 from .timer import Timer, timer as process_timer
 
 log = logger("minimcp.liveness")
@@ -19,51 +21,18 @@ log = logger("minimcp.liveness")
 MAX_FAILURES = 3
 
 
-class Pinged:
-    """A connection or session whose peer can be pinged.
+def start_pings(target: Pinged, name: str, interval: float) -> None:
+    """Ping a peer every `interval` seconds while its connection is idle. Idempotent.
 
-    Attributes:
-        calls: The requests that this side has sent.
-        was_active: Set when the peer has sent a message other than a response.
-        pinger: The `Pinger`; None before `start_pings`.
+    Args:
+        target: The connection or session.
+        name: Its name, for log records.
+        interval: Seconds between two pings.
     """
-
-    calls: Calls
-    was_active = False
-    pinger: Optional[Pinger] = None
-
-    def start_pings(self, name: str, interval: float) -> None:
-        """Ping the peer every `interval` seconds while the connection is idle. Idempotent.
-
-        Args:
-            name: The name of the connection, for log records.
-            interval: Seconds between two pings.
-        """
-        if self.pinger is None:
-            self.pinger = Pinger(self, name, interval).start()
-        if self.calls.cause is not None:
-            self.stop_pings()
-
-    def stop_pings(self) -> None:
-        """Stop sending pings. Idempotent."""
-        if self.pinger is not None:
-            self.pinger.stop()
-
-    def is_idle(self) -> bool:
-        """Return whether no request of the peer is running."""
-        raise NotImplementedError
-
-    def send_ping(self) -> Optional[PendingCall]:
-        """Send a ping and return it, or return None if the peer cannot be pinged now. Never blocks.
-
-        Raises:
-            BaseException: The connection has ended; this is the cause.
-        """
-        raise NotImplementedError
-
-    def lose(self, cause: ConnectionLost) -> None:
-        """End the connection with this cause. Never blocks."""
-        raise NotImplementedError
+    if target.pinger is None:
+        target.pinger = Pinger(target, name, interval).start()
+    if target.calls.cause is not None:
+        target.stop_pings()
 
 
 class Pinger:

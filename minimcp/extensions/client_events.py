@@ -163,10 +163,9 @@ def _add_page(call: Call, batch: EventBatch[Any], result: Mapping[str, Json]) ->
     batch.more = result.get("hasMore") is True
     batch.truncated = batch.truncated or result.get("truncated") is True
     pause = result.get("nextPollMs")
-    is_number = isinstance(pause, (int, float)) and not isinstance(pause, bool)
     batch.next_poll = POLL_SECONDS
-    if is_number:
-        batch.next_poll = min(pause, MAX_POLL_SECONDS * 1000) / 1000  # type: ignore[operator,type-var]
+    if isinstance(pause, (int, float)) and not isinstance(pause, bool):
+        batch.next_poll = min(pause, MAX_POLL_SECONDS * 1000) / 1000
 
 
 class Occurrences:

@@ -23,7 +23,7 @@ from ..protocol.messages import Json, to_json
 from ..schema.annotations import kind_of, write_any
 from ..schema.mismatch import Mismatch
 from ..schema.signature import read_signature
-from ..server.context import Context
+from ..server.registered import CONTEXT
 from ..stores.base import Store, StoreUnavailable, has_members, is_number, read_record
 from ..text import describe
 from .event_types import EventBatch, Occurrence, read_time
@@ -213,7 +213,7 @@ class EventKind:
         self.delivery = delivery
         self.meta = meta
         read = partial(
-            read_signature, context_type=Context, owner=self.owner, content_types=(EventBatch,)
+            read_signature, context_type=CONTEXT, owner=self.owner, content_types=(EventBatch,)
         )
         self._signature = read(function)
         if self._signature.context_parameter is not None:

@@ -25,7 +25,7 @@ from ..server.feature import Destination, Feature, OptionSpec
 from ..server.options import NONE, check_names, count_positional, source_location
 from ..server.registered import RegisteredFunction, ServerConfig, route_to
 from ..text import one_line
-from ..types.content import Completion
+from ..types.prompts import Completion
 
 if TYPE_CHECKING:
     from ..server.registry import Registry

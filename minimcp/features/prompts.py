@@ -18,14 +18,8 @@ from ..server.options import source_location
 from ..server.registered import ServerConfig, Table, keep_members
 from ..server.tools import CONTENT, fit
 from ..text import one_line
-from ..types.content import (
-    EmbeddedResource,
-    GetPromptResult,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    with_type,
-)
+from ..types.content import EmbeddedResource, with_type
+from ..types.prompts import GetPromptResult, Prompt, PromptArgument, PromptMessage
 from .completion import COMPLETE, TextHandler
 
 if TYPE_CHECKING:

@@ -27,11 +27,10 @@ from urllib.parse import urlsplit
 
 from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
-from ..engine.calls import Calls, MakeParams, PendingCall, queue_for
+from ..engine.calls import Calls, MakeParams, PendingCall, Pinged, queue_for
 from ..engine.dispatch import Dispatcher
 from ..engine.incoming import Sink
 from ..engine.limits import Limits
-from ..engine.liveness import Pinged
 from ..engine.pool import Pool, renewed_in_fork, waiting
 from ..engine.running import RunningRequests
 from ..engine.timer import LOOK_SECONDS, NEVER, Deadline, timer
@@ -492,7 +491,9 @@ class HttpClientSession(ClientSession, Pinged):
 
     def keep_alive(self, interval: Optional[float]) -> None:
         if interval is not None:
-            self.start_pings(self.name, interval)
+            from ..engine.liveness import start_pings
+
+            start_pings(self, self.name, interval)
 
     def is_idle(self) -> bool:
         return self._asked.are_idle()

@@ -1001,7 +1001,9 @@ class Endpoint(HttpService):
         session.before_question()
         end = partial(self._end, session, "the client does not respond to pings")
         session.end_silent = partial(self.pool.spawn, end)
-        session.start_pings(f"http: session {session.key}", interval)
+        from ..engine.liveness import start_pings
+
+        start_pings(session, f"http: session {session.key}", interval)
 
     # ------------------------------------------------------------ the timer, and the end
 

@@ -12,11 +12,10 @@ from functools import partial
 from itertools import count
 from typing import Callable, Iterator, Optional, Protocol, Union
 
-from ..engine.calls import Calls, PendingCall
+from ..engine.calls import Calls, PendingCall, Pinged
 from ..engine.connection import ConnectionRole
 from ..engine.dispatch import Dispatcher
 from ..engine.incoming import Line
-from ..engine.liveness import Pinged
 from ..engine.shares import CountedClient, Place
 from ..errors import INTERNAL_ERROR, ConnectionLost
 from ..log import logger

@@ -257,9 +257,9 @@ class Handshake(Agreement):
         wanted = params.get("protocolVersion")
         refused = {"supported": supported.names, "requested": wanted}
         if not supported.handshakes:
+            names = ", ".join(supported.names)
             raise UnsupportedRevision(
-                f"this server does not support initialize: it supports {', '.join(supported.names)}",
-                refused,
+                f"this server does not support initialize: it supports {names}", refused
             )
         if not isinstance(wanted, str):
             raise InvalidParams("protocolVersion must be a string")

@@ -273,6 +273,13 @@ LISTS = {
     "resources": "resourcesListChanged",
 }
 
+# The kind of `Change` for each notification that reports one. For the other places to extend, see
+# "Adding a notification" in examples/design.rst.
+CHANGES = {
+    **{f"notifications/{name}/list_changed": f"{name}_list_changed" for name in LISTS},
+    "notifications/resources/updated": "resource_updated",
+}
+
 # The methods whose results may be cached, in revisions with `cache_hints`, and the kind of change
 # that makes the results of each stale.
 CACHEABLE = {

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import typing
 from enum import Enum
@@ -14,13 +13,9 @@ from ..types import Wire
 from . import introspection, kinds
 from .introspection import Scope, is_field, is_union
 from .kinds import OBJECTS, Convert, Kind
-from .mismatch import NOTHING, Mismatch, no_class, no_type, plain_json
-from .values import JSON_TYPES, NONE_TYPE
+from .mismatch import NOTHING, Mismatch, no_class, no_type
+from .values import JSON_TYPES, NONE_TYPE, Schema
 
-Schema = dict[str, Any]
-
-# For each ``type`` of a schema: the Python types of decoded JSON that may match.
-_TYPES = {"string": frozenset({str}), "object": OBJECTS, "array": frozenset({list})}
 _LISTS = ("Sequence", "MutableSequence", "Iterable", "Collection")
 # The concrete classes for those of `collections.abc`.
 _ABSTRACT: dict[str, type] = {
@@ -114,7 +109,9 @@ def _of_plain_class(cls: Any, *, writing: bool) -> Optional[Kind]:
     if cls in kinds.SCALARS:
         return kinds.SCALARS[cls]
     if issubclass(cls, Enum):
-        return kinds.enumeration(cls)
+        from .choices import enumeration
+
+        return enumeration(cls)
     if _IN_CLASSES.isdisjoint(base.__module__.partition(".")[0] for base in cls.__mro__):
         return None
     # Few servers use these classes. Importing `datetime` and `uuid` takes 10 % of a start.
@@ -179,10 +176,14 @@ class Builder:
         if hasattr(annotation, "__metadata__"):
             return self._annotated(annotation, scope)
         if is_union(annotation):
-            return kinds.union([self.kind(member, scope) for member in arguments])
+            from .choices import union
+
+            return union([self.kind(member, scope) for member in arguments])
         name = getattr(origin, "_name", None) or getattr(origin, "__name__", "")
         if name == "Literal":
-            return kinds.literal(arguments)
+            from .choices import literal
+
+            return literal(arguments)
         if name in ("Required", "NotRequired"):
             return self.kind(arguments[0], scope)._replace(required=name == "Required")
         if name in ("ReadOnly", "Final", "InitVar"):
@@ -241,10 +242,10 @@ class Builder:
         return validated(kind, after, writing=self.writing) if after else kind
 
     def _by_pydantic(self, annotation: Any, label: str) -> Kind:
-        from .validators import whole
+        from .pydantic_types import adopted, kind_of_annotation
 
-        kind = whole(annotation, label, writing=self.writing)
-        return kind._replace(schema=self._adopted(kind.schema, label))
+        kind = kind_of_annotation(annotation, label, writing=self.writing)
+        return kind._replace(schema=adopted(self, kind.schema, label))
 
     def _forward(self, annotation: Any, scope: Scope) -> Kind:
         """Return the kind of a quoted name. It may be the alias that contains it: ``Json =
@@ -336,13 +337,13 @@ class Builder:
             raise TypeError(no_class(cls))
         name = "_".join([cls.__name__, *map(_name_part, arguments)])
         if "pydantic" in sys.modules:
-            from .pydantic_types import has_fields, is_pydantic
+            from .pydantic_types import has_fields, is_pydantic, kind_of_class
 
             if is_pydantic(cls) and not has_fields(cls):
-                return self._pydantic(cls, "")
+                return kind_of_class(self, cls, "")
             if is_pydantic(cls):
                 return self.named(
-                    (cls, arguments), name, lambda own: self._pydantic(cls, own), JSON_TYPES
+                    (cls, arguments), name, lambda own: kind_of_class(self, cls, own), JSON_TYPES
                 )
         variables = introspection.variables_of(cls, arguments)
         return self.named((cls, arguments), name, lambda _: self._record(cls, variables))
@@ -391,90 +392,6 @@ class Builder:
         label = kinds.record_label(shown)
         hashable = cls.__hash__ is not None
         return Kind(schema, read, write, label, OBJECTS, writes=cls, hashable=hashable)
-
-    def _pydantic(self, cls: Any, own: str) -> Kind:
-        """Return the kind of a pydantic type. Its own schema checks the JSON, then it makes the
-        object.
-
-        Args:
-            cls: A model, a dataclass of pydantic, or a type such as ``HttpUrl``.
-            own: The name of its definition; empty for a type without fields.
-        """
-        from .checker import compile_require
-        from .pydantic_types import schema_of
-        from .validators import refusal
-
-        adapter = sys.modules["pydantic"].TypeAdapter(cls)
-        schema = schema_of(adapter, writing=self.writing)
-        require = compile_require(schema, where=cls.__qualname__)
-        label = f"a value ({cls.__name__})"
-
-        def read(value: Any) -> Any:
-            require(value)
-            try:  # as JSON, so that the strict mode accepts strings for dates and lists for tuples
-                return adapter.validate_json(json.dumps(value))
-            except ValueError as error:
-                raise refusal(label, value, error) from error
-
-        def write(value: Any) -> Any:
-            if own and not isinstance(value, cls):
-                raise Mismatch(f"a {cls.__name__}", value)
-            try:
-                if hasattr(value, "model_dump"):
-                    written = value.model_dump(mode="json", by_alias=True)
-                else:
-                    checked = value if own else adapter.validate_python(value)
-                    written = adapter.dump_python(checked, mode="json", by_alias=True)
-            except ValueError as error:
-                raise refusal(label, value, error) from error
-            require(written)
-            return written
-
-        itself = schema.get("$ref", "").rpartition("/")[2]  # only a recursive model has one
-        schema = self._adopted(schema, cls.__qualname__, {itself: own} if itself and own else None)
-        if own:
-            schema.pop("$ref", None)
-        shown = {**self.definitions.get(own, {}), **schema}
-        accepts = _TYPES.get(shown.get("type", ""), JSON_TYPES)
-        hashable = cls.__hash__ is not None
-        return Kind(shown, read, write, label, accepts, writes=cls, hashable=hashable)
-
-    def _adopted(
-        self, schema: Schema, owner: str, names: Optional[Mapping[str, str]] = None
-    ) -> Schema:
-        """Return a schema made by pydantic after moving its definitions to this builder.
-
-        Args:
-            schema: The schema.
-            owner: Its name in messages.
-            names: New names of its definitions; missing names are chosen.
-
-        Raises:
-            TypeError, ValueError: The schema contains a value that JSON does not have, such as
-                infinity.
-        """
-        from .published import mapped
-
-        schema = plain_json(schema, owner)
-        definitions = schema.pop("$defs", {})
-        chosen = {**(names or {})}
-        for name in definitions:
-            if name not in chosen:
-                chosen[name] = self.reserve(name)
-
-        def renamed(part: Schema) -> Schema:
-            part = dict(part)
-            name = str(part.get("$ref")).partition("#/$defs/")[2]
-            if name in chosen:
-                part["$ref"] = f"#/$defs/{chosen[name]}"
-            part.pop("discriminator", None)  # an OpenAPI keyword that also refers to definitions
-            if not self.strict and isinstance(part.get("additionalProperties"), bool):
-                del part["additionalProperties"]
-            return part
-
-        for name, definition in definitions.items():
-            self.definitions[chosen[name]] = mapped(definition, renamed)
-        return mapped(schema, renamed)
 
     def named(
         self, key: Any, name: str, make: Callable[[str], Kind], accepts: frozenset[type] = OBJECTS

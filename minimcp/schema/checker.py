@@ -24,7 +24,7 @@ from typing import Any, Callable, Hashable, Iterable, Iterator, Mapping, NamedTu
 
 from ..log import logger
 from .mismatch import MAX_KNOWN, Mismatch, cut, join_words, one_of, shown_path, unknown_field
-from .values import JSON_TYPES, LABELS, TYPE_NAMES, frozen, has_twins
+from .values import JSON_TYPES, LABELS, TYPE_NAMES, frozen, has_twins, mapped
 
 log = logger("minimcp.schema")
 
@@ -733,8 +733,6 @@ def _by_jsonschema(schema: Schema, peer: bool) -> Check:
         raise ImportError(
             "this schema has keywords that need the package jsonschema: pip install jsonschema"
         ) from error
-    from .published import mapped
-
     dialect = schema.get("$schema", _LATEST)
     name = DIALECTS.get(dialect.rstrip("#")) if isinstance(dialect, str) else None
     if name is None:

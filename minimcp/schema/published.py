@@ -7,13 +7,9 @@ needed.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Iterator, Optional
 
-Schema = dict[str, Any]
-
-# Keywords whose value has schemas by name, and keywords whose value has none.
-BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
-NO_SCHEMAS = ("default", "const", "enum", "examples", "required")
+from .values import Schema, mapped
 
 # Keywords that do not restrict values. One next to a reference may replace one in its target.
 ANNOTATIONS = frozenset({"title", "description", "default", "examples", "deprecated"})
@@ -61,26 +57,6 @@ def published(schema: Schema, definitions: dict[str, Schema], *, strict: bool) -
         each: mapped(definitions[each], expand) for each in definitions if each in needed & kept
     }
     return {**whole, "$defs": used} if used else whole
-
-
-def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
-    """Return a copy of a schema in which `change` was applied to each schema, innermost first."""
-    made: Schema = {}
-    for word, rule in schema.items():
-        if word in BY_NAME and isinstance(rule, dict):
-            rule = {name: _part(each, change) for name, each in rule.items()}
-        elif word not in NO_SCHEMAS:
-            rule = _part(rule, change)
-        made[word] = rule
-    return change(made)
-
-
-def _part(rule: Any, change: Callable[[Schema], Schema]) -> Any:
-    if isinstance(rule, dict):
-        return mapped(rule, change)
-    if isinstance(rule, list):
-        return [_part(each, change) for each in rule]
-    return rule
 
 
 def _name_in(schema: Schema) -> Optional[str]:

@@ -1,17 +1,23 @@
-"""JSON Schemas of pydantic's types, without keywords that its own JSON violates.
+"""The kinds of pydantic's types. Their JSON Schemas are those of pydantic, without keywords that
+pydantic's own JSON violates.
 
 Imported with the first type of pydantic; pydantic itself is never imported.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from functools import lru_cache
-from typing import Any, Iterator
+from typing import Any, Iterator, Mapping, Optional
 
-from .checker import is_exact_step
+from .checker import compile_require, is_exact_step
+from .kinds import OBJECTS, Kind
+from .mismatch import Mismatch, cut, plain_json
+from .values import JSON_TYPES, Schema, mapped
 
-Schema = dict[str, Any]
+# For each ``type`` of a schema: the Python types of decoded JSON that may match.
+_TYPES = {"string": frozenset({str}), "object": OBJECTS, "array": frozenset({list})}
 
 # Formats that pydantic's values may violate: it writes brackets and bars in URIs, letters of any
 # language in email addresses, zones in IPv6 addresses, and patterns of another dialect.
@@ -32,6 +38,147 @@ def has_fields(cls: Any) -> bool:
     """Return whether the class is a model or a dataclass of pydantic, and not one of its string
     types."""
     return hasattr(cls, "__pydantic_validator__")
+
+
+def kind_of_class(builder: Any, cls: Any, own: str) -> Kind:
+    """Return the kind of a pydantic type. Its own schema checks the JSON, then it makes the
+    object.
+
+    Args:
+        builder: The `Builder` of the schema.
+        cls: A model, a dataclass of pydantic, or a type such as ``HttpUrl``.
+        own: The name of its definition; empty for a type without fields.
+    """
+    adapter = sys.modules["pydantic"].TypeAdapter(cls)
+    schema = schema_of(adapter, writing=builder.writing)
+    require = compile_require(schema, where=cls.__qualname__)
+    label = f"a value ({cls.__name__})"
+
+    def read(value: Any) -> Any:
+        require(value)
+        try:  # as JSON, so that the strict mode accepts strings for dates and lists for tuples
+            return adapter.validate_json(json.dumps(value))
+        except ValueError as error:
+            raise refusal(label, value, error) from error
+
+    def write(value: Any) -> Any:
+        if own and not isinstance(value, cls):
+            raise Mismatch(f"a {cls.__name__}", value)
+        try:
+            if hasattr(value, "model_dump"):
+                written = value.model_dump(mode="json", by_alias=True)
+            else:
+                checked = value if own else adapter.validate_python(value)
+                written = adapter.dump_python(checked, mode="json", by_alias=True)
+        except ValueError as error:
+            raise refusal(label, value, error) from error
+        require(written)
+        return written
+
+    itself = schema.get("$ref", "").rpartition("/")[2]  # only a recursive model has one
+    schema = adopted(builder, schema, cls.__qualname__, {itself: own} if itself and own else None)
+    if own:
+        schema.pop("$ref", None)
+    shown = {**builder.definitions.get(own, {}), **schema}
+    accepts = _TYPES.get(shown.get("type", ""), JSON_TYPES)
+    hashable = cls.__hash__ is not None
+    return Kind(shown, read, write, label, accepts, writes=cls, hashable=hashable)
+
+
+def adopted(
+    builder: Any, schema: Schema, owner: str, names: Optional[Mapping[str, str]] = None
+) -> Schema:
+    """Return a schema made by pydantic after moving its definitions to a builder.
+
+    Args:
+        builder: The `Builder` of the schema.
+        schema: The schema.
+        owner: Its name in messages.
+        names: New names of its definitions; missing names are chosen.
+
+    Raises:
+        TypeError, ValueError: The schema contains a value that JSON does not have, such as
+            infinity.
+    """
+    schema = plain_json(schema, owner)
+    definitions = schema.pop("$defs", {})
+    chosen = {**(names or {})}
+    for name in definitions:
+        if name not in chosen:
+            chosen[name] = builder.reserve(name)
+
+    def renamed(part: Schema) -> Schema:
+        part = dict(part)
+        name = str(part.get("$ref")).partition("#/$defs/")[2]
+        if name in chosen:
+            part["$ref"] = f"#/$defs/{chosen[name]}"
+        part.pop("discriminator", None)  # an OpenAPI keyword that also refers to definitions
+        if not builder.strict and isinstance(part.get("additionalProperties"), bool):
+            del part["additionalProperties"]
+        return part
+
+    for name, definition in definitions.items():
+        builder.definitions[chosen[name]] = mapped(definition, renamed)
+    return mapped(schema, renamed)
+
+
+def adapter_of(annotation: Any) -> Any:
+    """Return pydantic's ``TypeAdapter`` of a type.
+
+    Raises:
+        TypeError: pydantic cannot make one.
+    """
+    pydantic: Any = sys.modules.get("pydantic")
+    if not hasattr(pydantic, "TypeAdapter"):
+        raise TypeError(f"{annotation!r:.80} needs pydantic 2")
+    try:
+        return pydantic.TypeAdapter(annotation)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise TypeError(f"pydantic cannot read {annotation!r:.80}: {reason:.200}") from error
+
+
+def kind_of_annotation(annotation: Any, label: str, *, writing: bool) -> Kind:
+    """Return the kind of a type that pydantic reads and writes, with pydantic's schema.
+
+    Raises:
+        TypeError: pydantic cannot make a schema of the type.
+    """
+    adapter = adapter_of(annotation)
+    try:
+        schema = schema_of(adapter, writing=writing)
+    except Exception as error:
+        reason = " ".join(str(error).split())
+        raise TypeError(f"{label} has no JSON Schema: {reason:.200}") from error
+
+    def read(value: Any) -> Any:
+        try:  # as JSON, so that the strict mode accepts strings for dates and lists for tuples
+            return adapter.validate_json(json.dumps(value))
+        except ValueError as error:
+            raise refusal(label, value, error) from error
+
+    require = compile_require(schema, where=label) if writing else None
+
+    def write(value: Any) -> Any:
+        try:
+            written = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
+        except ValueError as error:
+            raise Mismatch(label, value) from error
+        if require is not None:
+            require(written)
+        return written
+
+    return Kind(schema, read, write, label, JSON_TYPES, hashable=False)
+
+
+def refusal(label: str, value: Any, error: ValueError) -> Mismatch:
+    """Return the Mismatch for an error of pydantic, with its first reason and place."""
+    found = error.errors() if hasattr(error, "errors") else []
+    if not found:
+        return Mismatch(label, value, instead=cut(str(error), 200))
+    mismatch = Mismatch(label, value, instead=str(found[0]["msg"]))
+    mismatch.path = [key for key in found[0]["loc"] if isinstance(key, (str, int))]
+    return mismatch
 
 
 def schema_of(adapter: Any, *, writing: bool) -> Schema:

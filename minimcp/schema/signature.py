@@ -91,7 +91,7 @@ class Signature(Record):
 def read_signature(
     function: Any,
     *,
-    context_type: type,
+    context_type: str,
     owner: str,
     content_types: tuple[type, ...] = (),
     alone_types: tuple[type, ...] = (),
@@ -102,7 +102,8 @@ def read_signature(
 
     Args:
         function: The function.
-        context_type: The class of the parameter that is injected and is not an argument.
+        context_type: The module and the name of the class of the parameter that is injected and is
+            not an argument. The module may not be loaded yet.
         owner: The function's description in messages: "tool 'forecast'".
         content_types: Classes that are sent unchanged. A result that consists of them (alone, in a
             list, a tuple, a Union or an Optional, possibly with str) has no output kind.
@@ -447,7 +448,7 @@ def _plain_type(annotation: Any, scope: Scope) -> Any:
             return annotation
 
 
-def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
+def _is_context(annotation: Any, context_type: str, scope: Scope) -> bool:
     """Return whether an annotation is the context's class, or Optional of it.
 
     Raises:
@@ -459,16 +460,14 @@ def _is_context(annotation: Any, context_type: type, scope: Scope) -> bool:
     classes = [each for each in classes if each is not NONE_TYPE]
     if len(classes) != 1 or not isinstance(classes[0], type):
         return False
-    cls = classes[0]
-    own = context_type.__module__.split(".")
-    tail = "." + ".".join(own[-2:])
-    if (
-        not issubclass(cls, context_type)
-        and cls.__name__ == context_type.__name__
-        and cls.__module__.endswith(tail)
-    ):
+    names = [f"{each.__module__}.{each.__name__}" for each in classes[0].__mro__]
+    if context_type in names:
+        return True
+    package, *tail = context_type.rsplit(".", 3)
+    other, *found = names[0].rsplit(".", 3)
+    if found == tail:
         raise TypeError(
-            f"this {cls.__name__} is from {cls.__module__[: -len(tail)]}, but the server is from "
-            f"{'.'.join(own[:-2])}: import both from the same package"
+            f"this {tail[-1]} is from {other}, but the server is from {package}: import both from "
+            "the same package"
         )
-    return issubclass(cls, context_type)
+    return False

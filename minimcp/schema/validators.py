@@ -8,14 +8,11 @@ import either package: an annotation with their objects has imported it.
 from __future__ import annotations
 
 import copy
-import json
-import sys
 from typing import Annotated, Any, Callable, NamedTuple, Optional, Sequence
 
-from .checker import ASSERTIONS, compile_require
+from .checker import ASSERTIONS
 from .kinds import Convert, Kind
-from .mismatch import NOTHING, Mismatch, cut, plain_json
-from .values import JSON_TYPES
+from .mismatch import NOTHING, Mismatch, plain_json
 
 # Metadata of pydantic that this package checks itself, or that every JSON value satisfies.
 _INERT = frozenset({"AllowInfNan", "FailFast", "FieldInfo", "SkipValidation", "Strict"})
@@ -117,6 +114,8 @@ def _check_of(validator: Any, kind: Kind) -> Convert:
     # A validator may accept any value. Constraints of strings and Decimals need the type itself.
     is_general = "GeneralMetadata" in type(validator).__name__
     base: Any = kind.writes if is_general and kind.writes is not None else Any
+    from .pydantic_types import adapter_of, refusal
+
     adapter = adapter_of(Annotated[base, validator])
 
     def validate(value: Any) -> Any:
@@ -126,67 +125,6 @@ def _check_of(validator: Any, kind: Kind) -> Convert:
             raise refusal(kind.label, value, error) from error
 
     return validate
-
-
-def adapter_of(annotation: Any) -> Any:
-    """Return pydantic's ``TypeAdapter`` of a type.
-
-    Raises:
-        TypeError: pydantic cannot make one.
-    """
-    pydantic: Any = sys.modules.get("pydantic")
-    if not hasattr(pydantic, "TypeAdapter"):
-        raise TypeError(f"{annotation!r:.80} needs pydantic 2")
-    try:
-        return pydantic.TypeAdapter(annotation)
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise TypeError(f"pydantic cannot read {annotation!r:.80}: {reason:.200}") from error
-
-
-def whole(annotation: Any, label: str, *, writing: bool) -> Kind:
-    """Return the kind of a type that pydantic reads and writes, with pydantic's schema.
-
-    Raises:
-        TypeError: pydantic cannot make a schema of the type.
-    """
-    from .pydantic_types import schema_of
-
-    adapter = adapter_of(annotation)
-    try:
-        schema = schema_of(adapter, writing=writing)
-    except Exception as error:
-        reason = " ".join(str(error).split())
-        raise TypeError(f"{label} has no JSON Schema: {reason:.200}") from error
-
-    def read(value: Any) -> Any:
-        try:  # as JSON, so that the strict mode accepts strings for dates and lists for tuples
-            return adapter.validate_json(json.dumps(value))
-        except ValueError as error:
-            raise refusal(label, value, error) from error
-
-    require = compile_require(schema, where=label) if writing else None
-
-    def write(value: Any) -> Any:
-        try:
-            written = adapter.dump_python(value, mode="json", by_alias=True, warnings="error")
-        except ValueError as error:
-            raise Mismatch(label, value) from error
-        if require is not None:
-            require(written)
-        return written
-
-    return Kind(schema, read, write, label, JSON_TYPES, hashable=False)
-
-
-def refusal(label: str, value: Any, error: ValueError) -> Mismatch:
-    """Return the Mismatch for an error of pydantic, with its first reason and place."""
-    found = error.errors() if hasattr(error, "errors") else []
-    if not found:
-        return Mismatch(label, value, instead=cut(str(error), 200))
-    mismatch = Mismatch(label, value, instead=str(found[0]["msg"]))
-    mismatch.path = [key for key in found[0]["loc"] if isinstance(key, (str, int))]
-    return mismatch
 
 
 # ------------------------------------------------------------ pydantic's Field as a default

@@ -1,10 +1,12 @@
-"""Decoded JSON values: their types, the names of the types, and equality of values."""
+"""Decoded JSON values: their types, the names of the types, equality, and copies of schemas."""
 
 from __future__ import annotations
 
-from typing import Any, Hashable, Sequence
+from typing import Any, Callable, Hashable, Sequence
 
 from .mismatch import Mismatch
+
+Schema = dict[str, Any]
 
 NONE_TYPE = type(None)
 
@@ -67,3 +69,28 @@ def hashed_apart(values: list[Any]) -> list[Any]:
 def has_twins(values: Sequence[Any]) -> bool:
     """Return whether two values of a list are equal, in linear time."""
     return len(set(map(frozen, values))) < len(values)
+
+
+# Keywords whose value has schemas by name, and keywords whose value has none.
+BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+NO_SCHEMAS = ("default", "const", "enum", "examples", "required")
+
+
+def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
+    """Return a copy of a schema in which `change` was applied to each schema, innermost first."""
+    made: Schema = {}
+    for word, rule in schema.items():
+        if word in BY_NAME and isinstance(rule, dict):
+            rule = {name: _part(each, change) for name, each in rule.items()}
+        elif word not in NO_SCHEMAS:
+            rule = _part(rule, change)
+        made[word] = rule
+    return change(made)
+
+
+def _part(rule: Any, change: Callable[[Schema], Schema]) -> Any:
+    if isinstance(rule, dict):
+        return mapped(rule, change)
+    if isinstance(rule, list):
+        return [_part(each, change) for each in rule]
+    return rule

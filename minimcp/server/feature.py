@@ -28,6 +28,7 @@ PACKAGE = __name__.rsplit(".", 2)[0]
 # of `minimcp vendor --with` that copies it. Any other import of them is a mistake, which
 # tests/test_layers.py reports.
 LATE: Mapping[str, str] = {
+    "engine.rates": "rates",
     "extensions.apps": "apps",
     "extensions.tasks": "tasks",
     "features.access": "auth",
@@ -35,7 +36,6 @@ LATE: Mapping[str, str] = {
     "features.executors": "executors",
     "features.heartbeat": "logging",
     "features.input_rounds": "questions",
-    "features.logging": "logging",
     "features.max_result": "logging",
     "features.methods": "methods",
     "features.mounting": "mount",
@@ -99,7 +99,6 @@ FEATURES: Mapping[str, LateFeature] = {
     "executors": LateFeature("features.executors", "Executors"),
     "heartbeats": LateFeature("features.heartbeat", "Heartbeats"),
     "lists": LateFeature("features.access", "ListMiddleware"),
-    "logging": LateFeature("features.logging", "Logging"),
     "max_result": LateFeature("features.max_result", "MaxResult"),
     "methods": LateFeature("features.methods", "Methods"),
     "mounting": LateFeature("features.mounting", "Mounting"),

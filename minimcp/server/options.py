@@ -19,7 +19,6 @@ from ..schema.introspection import annotations_of
 from ..schema.mismatch import nearest, own_signature, with_signature
 from ..schema.signature import refuse_async_and_stars
 from ..types.content import Annotations, Icon
-from ..types.meta import check_identifier
 from ..types.tool import ToolAnnotations
 from .feature import OptionSpec
 
@@ -322,6 +321,8 @@ def required(options: Mapping[str, Any], owner: str) -> tuple[str, ...]:
                 f"{owner}: requires must contain names of capabilities, not {name!r:.60}"
             )
         if name.startswith("ext:"):
+            from ..types.meta import check_identifier
+
             check_identifier(name[4:], owner)
         elif name.partition(".")[0] not in OPEN_CAPABILITIES or "" in name.split("."):
             members = [f"{each}.<name>" for each in OPEN_CAPABILITIES]

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import threading
 from copy import copy
-from functools import partial
+from functools import cached_property, partial
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -32,8 +32,7 @@ from ..record import Record, declare
 from ..schema.mismatch import described, nearest, plain_json
 from ..schema.signature import read_signature
 from ..text import one_line
-from .context import Context
-from .feature import READERS, Feature, OptionSpec, extension_with, load, overrides
+from .feature import PACKAGE, READERS, Feature, OptionSpec, extension_with, load, overrides
 from .options import COMMON_OPTIONS, check_options, handler_name, required, source_location
 
 if TYPE_CHECKING:
@@ -43,11 +42,16 @@ if TYPE_CHECKING:
     from ..features.executors import Executor
     from ..stores.base import Store
     from ..stores.processes import Processes
+    from .context import Context
 
 log = logger("minimcp.registered")
 
 CallNext = Callable[[], Any]
-Middleware = Callable[[Context, CallNext], Any]
+Middleware = Callable[["Context", CallNext], Any]
+
+# The class of the parameter that receives the context. It is loaded for the first handler or
+# middleware that takes one; see `Registered.make_context`.
+CONTEXT = f"{PACKAGE}.server.context.Context"
 
 
 class ServerConfig(Record):
@@ -311,7 +315,9 @@ class Registered:
         returned = False
         try:
             if any(self.middleware):
-                value = self.run_middleware(Context(incoming), partial(self.call, incoming))
+                value = self.run_middleware(
+                    self.make_context(incoming), partial(self.call, incoming)
+                )
             else:
                 value = self.call(incoming)
             returned = True
@@ -338,6 +344,13 @@ class Registered:
             return self.failed(error, incoming, returned), None
         except BaseException as other:
             return None, other
+
+    @cached_property
+    def make_context(self) -> Callable[[IncomingRequest], Context]:
+        """The class `Context`."""
+        from .context import Context
+
+        return Context
 
     def run_middleware(self, context: Context, call: CallNext) -> Any:
         """Run the middleware around a call. Middleware that is registered later does not affect
@@ -427,7 +440,7 @@ class RegisteredFunction(Registered):
         self.options = options
         self.signature = read_signature(
             function,
-            context_type=Context,
+            context_type=CONTEXT,
             owner=source_location(function),
             content_types=self.returned_as_is,
             alone_types=self.returned_alone,

@@ -11,7 +11,7 @@ from ..engine.connection import ConnectionRole
 from ..engine.incoming import DEFERRED, IncomingRequest, Line, Route, Sink, set_initialized
 from ..errors import ConnectionLost, InvalidRequest, MethodNotFound
 from ..log import logger
-from ..protocol.lifecycle import Handshake, Negotiation, Peer, SupportedRevisions
+from ..protocol.lifecycle import Handshake, Negotiation, Peer, SupportedRevisions, log_rank
 from ..protocol.messages import PARAPHRASE_SHUTDOWN, Json, Notification, Request, Response, encode
 from ..protocol.versions import LISTS, REVISIONS, Revision
 from ..schema.mismatch import nearest
@@ -94,6 +94,7 @@ class Registry:
         if config.executor is not None or config.on_pump_needed is not None:
             executors = self.feature("executors")
             config.executor = executors.find(config.executor)
+        self.add_feature(Logging(self.offers))
         tools = Tools(self.offers)
         self.tools = tools.table
         self.add_feature(tools)
@@ -101,6 +102,8 @@ class Registry:
             self.feature("subscriptions")  # it receives the messages of other processes
         if config.limits.call_rate is not None:
             self.feature("rates")
+        if config.limits.notification_rate is not None:
+            load("engine.rates")  # an ImportError must not wait for the first request
         if config.visible is not None or config.lists != "all":
             self.feature("visibility")
         self.note_offered(each for each in config.capabilities if each in CAPABILITIES)
@@ -249,19 +252,9 @@ class Registry:
             return  # neither features nor routes change
         self._offered.update(found)
         for capability in CAPABILITIES:
-            if capability == "logging" and capability not in self._offered:
-                self._load_implied_logging()
-            elif capability in FEATURES and self.offers(capability):
+            if capability in FEATURES and self.offers(capability):
                 self.feature(capability)
         self.refresh_routes()
-
-    def _load_implied_logging(self) -> None:
-        """Load logging, if it is offered. A copy of the library may lack the module."""
-        if self.offers("logging"):
-            try:
-                self.feature("logging")
-            except ImportError:
-                self.config.logging = False
 
     def capabilities(self, revision: Revision, principal: Optional[str] = None) -> dict[str, Json]:
         """Return the capabilities to declare.
@@ -446,6 +439,34 @@ class Registry:
         """End everything that would stay open on a connection or response that is about to end."""
         for feature in list(self.config.features):
             feature.draining(sink)
+
+
+class Logging(Feature):
+    """Log messages to clients: the minimum level that a client wants. `Context.log` sends them.
+
+    https://modelcontextprotocol.io/specification/2025-11-25/server/utilities/logging
+
+    Args:
+        offers: `Registry.offers`.
+    """
+
+    capability = "logging"
+
+    def __init__(self, offers: Callable[[str], bool]) -> None:
+        self._offers = offers
+
+    def routes(self) -> Mapping[str, Destination]:
+        """Return the route of `logging/setLevel`."""
+        return {"logging/setLevel": Route(_set_level, immediate=True)}
+
+    def declare(self, revision: Revision, principal: Optional[str]) -> Mapping[str, Json]:
+        """Declare logging, if handlers may log."""
+        return {"logging": {}} if self._offers("logging") else {}
+
+
+def _set_level(incoming: IncomingRequest) -> dict[str, Json]:
+    incoming.peer.log_rank = log_rank(incoming.request.params.get("level"))
+    return {}
 
 
 def _place_of(capability: str) -> int:

@@ -26,7 +26,6 @@ from ..protocol.messages import Json
 from ..protocol.versions import LISTS, choose
 from ..schema.mismatch import keywords_shown, plain_json, refuse_options
 from ..types.content import Icon, Implementation
-from ..types.meta import check_extensions
 from .feature import load
 from .options import (
     FLAG,
@@ -179,6 +178,8 @@ class Server:
             if not isinstance(members, dict):
                 raise TypeError(f"capabilities: {kind!r:.60} must be an object, such as {{}}")
         if isinstance(extensions, Mapping):
+            from ..types.meta import check_extensions
+
             declared["extensions"] = plain_json(check_extensions(extensions), "extensions")
             extensions = None
         given.update(limits=limits, capabilities=declared)

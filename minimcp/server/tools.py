@@ -25,7 +25,7 @@ from ..protocol.versions import Revision
 from ..schema.annotations import write_any
 from ..schema.kinds import is_foreign
 from ..schema.mismatch import NOTHING, Mismatch, cut, plain_json
-from ..schema.published import mapped
+from ..schema.values import mapped
 from ..types.base import Wire
 from ..types.content import (
     Audio,
@@ -38,7 +38,6 @@ from ..types.content import (
     check_sendable,
 )
 from ..types.tool import FASTMCP_WRAPPED, WRAPPED, CallToolResult, Tool, ToolAnnotations
-from .context import Context
 from .feature import Destination, Feature, HandOver, OptionSpec, load
 from .options import NONE, OPTIONAL_FLAG, annotated
 from .registered import RegisteredFunction, ServerConfig, Table, keep_members
@@ -360,7 +359,7 @@ class RegisteredTool(RegisteredFunction):
                 raise errors.InvalidParams(f"{self.key}: {error}") from None
             raise errors.ToolError(str(error)) from None
         if self.signature.context_parameter is not None:
-            keywords[self.signature.context_parameter] = Context(incoming)
+            keywords[self.signature.context_parameter] = self.make_context(incoming)
         return self.function(**keywords)
 
     # ------------------------------------------------------------ results

@@ -21,7 +21,6 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NoReturn, Optional, Sequence, Union
 
-from ..engine.output import open_outlet
 from ..engine.timer import Deadline
 from ..engine.transport import StreamTransport, close_quietly, enlarge, pipes
 from ..errors import ConnectionFailed, ConnectionLost
@@ -562,6 +561,8 @@ def _write(number: int, piece: bytes) -> None:
 
 
 def _to_file(file: Any) -> Callable[[bytes], None]:
+    from ..engine.output import open_outlet
+
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     is_text = hasattr(file, "encoding")
     outlet = open_outlet(file)

@@ -37,10 +37,12 @@ _SIDE_BY_SIDE = """<!DOCTYPE html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy"
-      content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:">
+      content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline';
+               img-src data:">
 <title>Conversations side by side</title>
 <style>
-  body { color-scheme: light dark; display: flex; gap: 8px; margin: 0; height: 100vh; font: 15px system-ui, sans-serif; }
+  body { color-scheme: light dark; display: flex; gap: 8px; margin: 0; height: 100vh;
+         font: 15px system-ui, sans-serif; }
   section { flex: 1; display: flex; flex-direction: column; min-width: 0; }
   h1 { margin: 8px 12px; font-size: 18px; overflow-wrap: anywhere; }
   iframe { flex: 1; width: 100%; border: 0; border-top: 1px solid #8888; }

@@ -18,21 +18,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # for type checkers; `__getattr__` does the same at run time
     from ..protocol.lifecycle import LOG_LEVELS as LOG_LEVELS
     from ..protocol.urls import covering as covering
+    from ..protocol.versions import CHANGES as CHANGES
     from .base import *
     from .content import *
     from .notifications import *
+    from .prompts import *
     from .questions import *
     from .tool import *
 
 _MODULES = {
     ".base": "ABSENT Absent Json Wire",
     ".content": (
-        "Annotations Audio BlobResourceContents Completion Content EmbeddedResource "
-        "GetPromptResult Icon Image Implementation Message Prompt PromptArgument PromptMessage "
+        "Annotations Audio BlobResourceContents Content EmbeddedResource Icon Image Implementation "
         "ReadResourceResult Resource ResourceContents ResourceLink ResourceTemplate Role Text "
         "TextResourceContents UnknownContent"
     ),
-    ".notifications": "CHANGES Change LogMessage Progress",
+    ".notifications": "Change LogMessage Progress",
+    ".prompts": "Completion GetPromptResult Message Prompt PromptArgument PromptMessage",
     ".questions": (
         "ACTIONS Answer ElicitRequest ModelHint ModelPreferences Root SampleRequest SampleResult "
         "SamplingContent SamplingMessage ToolChoice ToolResult ToolUse conversation_fault"
@@ -40,6 +42,7 @@ _MODULES = {
     ".tool": "CallToolResult Tool ToolAnnotations",
     "..protocol.lifecycle": "LOG_LEVELS",
     "..protocol.urls": "covering",
+    "..protocol.versions": "CHANGES",
 }
 
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -35,11 +35,11 @@ from ..record import (
     DataclassFields,
     Declared,
     FieldsSignature,
+    check_call,
     dataclass_transform,
     declare,
     declared_fields,
 )
-from .meta import check_meta
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -474,10 +474,7 @@ class Wire:
             or len(values) > len(self._defaults)
             or not named.keys() >= self._required
         ):
-            try:
-                self.__signature__.bind(*args, **given)
-            except TypeError as error:
-                raise TypeError(f"{type(self).__name__}: {error}") from None
+            check_call(type(self), args, given)
         self.__dict__.update(values)
         self.__post_init__()
 
@@ -602,6 +599,8 @@ class Wire:
             if kind.check is not None:
                 kind.check(f"{owner}: {name}", values[name])
         if values.get("meta"):
+            from .meta import check_meta
+
             check_meta(values["meta"], owner)
 
     if not TYPE_CHECKING:  # a type checker would then accept any attribute

@@ -6,7 +6,7 @@ from typing import Any, Optional, Union
 
 from ..protocol.lifecycle import LOG_LEVELS
 from ..protocol.messages import PARAPHRASE_LEVELS
-from ..protocol.versions import LISTS
+from ..protocol.versions import CHANGES
 from .base import Json, Wire, member, one_of
 
 
@@ -55,14 +55,6 @@ class LogMessage(Wire):
     logger: Optional[str] = None
     meta: Optional[Json] = None
     connection: Optional[str] = member(init=False, default=None)
-
-
-CHANGES = {
-    **{f"notifications/{name}/list_changed": f"{name}_list_changed" for name in LISTS},
-    "notifications/resources/updated": "resource_updated",
-}
-"""The kind of `Change` for each notification. For the other places to extend, see "Adding a
-notification" in examples/design.rst."""
 
 
 class Change(Wire):

@@ -7,7 +7,7 @@ import sys
 import threading
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import pytest
 
@@ -111,7 +111,10 @@ class Host:
         self.uris: List[str] = []
         self.asked: List[str] = []
 
-    def elicit(self, request: library.ElicitRequest) -> Dict[str, str]:
+    def elicit(self, request: library.ElicitRequest) -> Optional[Dict[str, str]]:
+        return self.answer(request)
+
+    def answer(self, request: library.ElicitRequest) -> Optional[Dict[str, str]]:
         self.asked.append(request.message)
         return {"guest": "Ada"}
 
@@ -276,13 +279,12 @@ def test_a_call_is_cancelled(client: Any) -> None:
     asked = threading.Event()
     token = library.CancelToken()
 
-    def elicit(request: library.ElicitRequest) -> None:
+    def answer(request: library.ElicitRequest) -> None:
         request.on_cancel(asked.set)
         token.cancel()
         assert asked.wait(WAIT)
 
-    host.elicit = elicit
-    opened._host.functions["elicit"] = elicit
+    host.answer = answer
     with pytest.raises(library.Cancelled):
         opened.call_tool("inn__book", cancel=token)
     assert asked.wait(WAIT)

@@ -432,6 +432,26 @@ def test_the_import_of_a_missing_module_says_how_to_get_it(
     }
 
 
+LIMITED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from deep.mcp_copy import Limits, Server
+try:
+    Server("limited", limits=Limits(**{sys.argv[2]: 5}))
+except ImportError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("limit", ["call_rate", "notification_rate"])
+def test_a_server_with_a_limit_of_a_missing_feature_is_not_made(limit: str, tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    write_copy(str(tmp_path / "deep" / "mcp_copy"), Role("server", ()))
+    done = run_python(["-I", "-S", "-c", LIMITED, str(tmp_path), limit], seconds=30)
+    assert (done.returncode, done.stderr.decode()) == (0, "")
+    assert done.stdout.decode().strip().endswith("is not in this copy: vendor it with --with rates")
+
+
 NOT_LOADED = {"minimcp", "asyncio", "jsonschema", "requests", "pydantic"}
 
 

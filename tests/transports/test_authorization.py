@@ -49,11 +49,12 @@ HELLO = message(
 Ask = Callable[[HttpRequest], HttpResponse]
 
 
+def known_tokens() -> Bearer:
+    return Bearer.static(TOKENS, resource=RESOURCE, authorization_servers=[ISSUER], scopes=["mcp"])
+
+
 def guarded(calls: List[str], **options: Any) -> Server:
-    bearer = Bearer.static(
-        TOKENS, resource=RESOURCE, authorization_servers=[ISSUER], scopes=["mcp"]
-    )
-    server = Server("guarded", **{"auth": bearer, **options})
+    server = Server("guarded", **{"auth": known_tokens(), **options})
 
     @server.tool
     def whoami(ctx: Context) -> str:
@@ -336,7 +337,7 @@ def test_the_state_of_a_question_belongs_to_its_principal(server: Server) -> Non
 
 @requirement("HSSE-08")
 def test_both_paths_of_the_older_transport_want_the_token(server: Server, calls: List[str]) -> None:
-    sse = SseServer(server.connect, registry_of(server), HttpOptions(), 10, server._auth)
+    sse = SseServer(server.connect, registry_of(server), HttpOptions(), 10, known_tokens())
     try:
         assert serve_older(sse, get("/sse")).status == 401
         assert serve_older(sse, get(WELL_KNOWN)).status == 200

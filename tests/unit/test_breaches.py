@@ -14,6 +14,7 @@ from minimcp.testing import Transcript, breaches
 
 from ..requirements import REQUIREMENTS
 from ..rows import for_each
+from ..support import texts_kept_by
 
 OLDEST, BATCHING, NEWEST = REVISIONS[0].name, REVISIONS[1].name, REVISIONS[-1].name
 NOW = NEWEST_HANDSHAKE.name
@@ -372,10 +373,10 @@ def test_a_flood_of_requests_is_forgotten_and_nothing_wrong_is_said(
     monkeypatch.setattr("minimcp.testing.breaches.MAX_REQUESTS", 10)
     transcript = Transcript(judge=True, entries=20)
     for number in range(100):
-        transcript("<--", json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}))
+        ping = {"jsonrpc": "2.0", "id": f"flood-{number}", "method": "ping"}
+        transcript("<--", json.dumps(ping))
     for number in range(100):
-        transcript("-->", json.dumps({"jsonrpc": "2.0", "id": number, "result": {}}))
-    judge = transcript._judge
-    assert judge is not None
-    assert all(len(each) <= 11 for known in (judge._asked, judge._used) for each in known.values())
+        response = {"jsonrpc": "2.0", "id": f"flood-{number}", "result": {}}
+        transcript("-->", json.dumps(response))
+    assert 0 < len(texts_kept_by(transcript, "flood-")) <= 20 + 11, "of entries, and of the judge"
     assert not [breach for _, breach in transcript.breaches() if "never asked" in breach.sentence]

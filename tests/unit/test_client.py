@@ -12,7 +12,7 @@ from minimcp.client import client as module, client as tool_calls
 from minimcp.protocol.lifecycle import LOG_LEVEL_KEY, VERSION_KEY
 
 from ..answering import R4, R5, Answering, error, result, silence
-from ..inside import close_clients_at_exit
+from ..inside import close_clients_at_exit, session_of
 from ..support import WAIT, eventually, run_python
 
 WRAPPED = {
@@ -165,7 +165,7 @@ def test_a_revision_and_a_log_level_that_change_at_once_both_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with minimcp.connect(Answering(modern=True), revision=R5) as client:
-        era: Any = client._era
+        era: Any = session_of(client).era
 
         class Newest:
             """A revision; while it is written down another thread sets the level."""

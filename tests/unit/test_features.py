@@ -12,7 +12,8 @@ import pytest
 import minimcp
 from minimcp import InvalidParams, MethodNotFound, ResourceNotFound, Server
 from minimcp.server.feature import FEATURES, load
-from minimcp.server.registry import CAPABILITIES
+from minimcp.server.registry import CAPABILITIES, Logging
+from minimcp.server.tools import Tools
 
 from ..answering import R4, R5, REVISIONS
 from ..support import ROOT, WAIT
@@ -132,7 +133,8 @@ def test_features_that_are_not_offered_are_not_served(revision: str) -> None:
 def test_the_capabilities_are_those_of_the_features() -> None:
     features = [getattr(load(place.module), place.name) for place in FEATURES.values()]
     found = {each.capability for each in features} - {None}
-    assert {"tools", *found} == {*CAPABILITIES}
+    always_loaded = {Logging.capability, Tools.capability}
+    assert found | always_loaded == {*CAPABILITIES} and not found & always_loaded
 
 
 def test_only_modules_of_the_table_are_loaded_late() -> None:

@@ -589,14 +589,14 @@ class Target(liveness.Pinged):
 def test_a_connection_that_has_ended_is_not_pinged(clock: ScriptedClock) -> None:
     target = Target()
     target.calls.close(minimcp.ConnectionLost("gone"))
-    target.start_pings("unit", INTERVAL)
+    liveness.start_pings(target, "unit", INTERVAL)
     assert clock.waiting == 0 and target.pinger is not None
 
 
 def test_a_ping_that_cannot_be_sent_is_the_last(clock: ScriptedClock, failures: Any) -> None:
     target = Target()
     target.failing = minimcp.ConnectionLost("gone")
-    target.start_pings("unit", INTERVAL)
+    liveness.start_pings(target, "unit", INTERVAL)
     clock.advance(INTERVAL)
     assert clock.waiting == 0 and failures() == []
 
@@ -624,7 +624,7 @@ def test_a_server_that_rejects_a_ping_has_responded(
     outcome: Any, clock: ScriptedClock, failures: Any
 ) -> None:
     target = Target()
-    target.start_pings("unit", INTERVAL)
+    liveness.start_pings(target, "unit", INTERVAL)
     for number in range(1, 6):
         clock.advance(INTERVAL)
         assert len(target.pings) == number

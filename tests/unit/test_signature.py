@@ -44,7 +44,7 @@ class Text:
 
 
 def read(function: Any, **options: Any) -> Signature:
-    return read_signature(function, context_type=Context, owner="tool 'f'", **options)
+    return read_signature(function, context_type=f"{__name__}.Context", owner="tool 'f'", **options)
 
 
 def problem(signature: Signature, arguments: Any) -> str:

@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, List, Tuple, Union
 
 import pytest
 
-import minimcp
 from minimcp.schema import kinds
 from minimcp.schema.mismatch import Mismatch
 from minimcp.schema.signature import read_signature
+from minimcp.server.registered import CONTEXT
 
 
 @dataclass
@@ -100,7 +100,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> List[int]:
 @pytest.mark.parametrize("taker", ["one", "several"])
 def test_the_work_grows_linearly(way: str, leaf: str, taker: str, reads: List[int]) -> None:
     function = one if taker == "one" else several
-    signature = read_signature(function, context_type=minimcp.Context, owner="tool 'find'")
+    signature = read_signature(function, context_type=CONTEXT, owner="tool 'find'")
     counts = []
     for depth in (20, 40, 60):
         value = nested(way, depth, {"field": "a", "value": 1 if leaf == "right" else "x"})
@@ -113,7 +113,7 @@ def test_the_work_grows_linearly(way: str, leaf: str, taker: str, reads: List[in
 
 
 def test_a_refusal_reads_as_it_did() -> None:
-    signature = read_signature(one, context_type=minimcp.Context, owner="tool 'find'")
+    signature = read_signature(one, context_type=CONTEXT, owner="tool 'find'")
     found: List[Tuple[int, str]] = []
     for depth in (1, 2, 60, 120, 180):
         with pytest.raises(Mismatch) as error:
@@ -131,7 +131,7 @@ def test_a_refusal_reads_as_it_did() -> None:
 
 
 def test_results_are_not_shared_between_reads() -> None:
-    signature = read_signature(several, context_type=minimcp.Context, owner="tool 'find'")
+    signature = read_signature(several, context_type=CONTEXT, owner="tool 'find'")
     for _ in range(2000):  # values of the same ids, one after the other
         first = signature.read_arguments({"where": [{"inner": {"field": "a", "value": 1}}]})
         second = signature.read_arguments({"where": [{"inner": {"field": "b", "value": 2}}]})
