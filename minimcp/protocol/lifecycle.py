@@ -194,12 +194,12 @@ def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
     else:
         described = name
         option = DECLARING.get(name.partition(".")[0])
-    advice = f"; a server that can do without tests ctx.client.supports({name!r})"
+    advice = f"; if the server can work without it, test ctx.client.supports({name!r}) first"
     if option:
         advice = f", such as connect(..., {option}){advice}"
     having = [each.name for each in REVISIONS if each.has(name)]
     if having and not revision.has(name):
-        advice = f": {revision.name} has none, {', '.join(having)} have"
+        advice = f": {revision.name} does not have it; these revisions do: {', '.join(having)}"
     return CapabilityNotSupported(
         f"{who} needs a client with {described}{advice}", {"requiredCapabilities": needed}
     )
