@@ -274,7 +274,9 @@ def test_arguments_are_json_and_the_oldest_revisions_have_texts_alone() -> None:
         assert result.has_structured_content is (revision.structured != "none")
         assert (result.value == result.text) is not result.has_structured_content
     only = [revision.name for revision in REVISIONS if revision.structured == "none"]
-    assert f"In revisions {' and '.join(only)}, tools return no structured content" in " ".join(TEXT.split())
+    assert f"In revisions {' and '.join(only)}, tools return no structured content" in " ".join(
+        TEXT.split()
+    )
 
 
 def test_the_suite_is_the_one_that_is_run() -> None:

@@ -67,8 +67,8 @@ def _starting(client: Client, transcript: Transcript) -> None:
     server/discover: The client asks what the server offers. _meta has the client's revision, name
     and capabilities. Every request has this metadata; from here on it is shown as {...}.
 
-    response to server/discover: The server lists the revisions and features that it supports. The
-    response has the id of the request, so that responses can arrive in any order.
+    response to server/discover: The server lists its revisions and features. The response has the
+    id of the request, so that responses can arrive in any order.
     """
 
 
@@ -90,7 +90,7 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 def _calling(client: Client, transcript: Transcript) -> None:
     """Calling a tool
 
-    This is what the protocol is for: the model has chosen a tool and its arguments.
+    The model has chosen a tool and its arguments.
 
     tools/call: Call the tool named price with these arguments.
 
@@ -402,15 +402,14 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
 
     A language model only reads and writes text. A host (such as a chat program or an editor) lets
     the model act. For each server, the host has a client. The client asks what the server offers,
-    and the host shows the answer to its model. The client then calls what the model chooses. This
-    demo is a host without a model, and makes the choices itself. The server is a bakery, in a child
-    process.
+    and later calls what the model chooses. This demo is a host without a model, and makes the
+    choices itself. The server is a bakery, in a child process.
 
     Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
     (no. 1 below) and a method. The response has the same id. The JSON is shortened: ... replaces
     what is left out.
 
-    The conversation is over. The client closes the server's stdin, and the server exits.
+    At the end, the client closes the server's stdin, and the server exits.
     """
     parser = Parser(prog, "Watch a small server and a client talk, with each message explained.")
     parser.add_argument(
