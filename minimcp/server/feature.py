@@ -111,10 +111,10 @@ FEATURES: Mapping[str, LateFeature] = {
     "visibility": LateFeature("features.access", "Visibility"),
 }
 
-# The feature that creates the entries of a decorator, by the name of the decorator.
+# Maps the name of a decorator to the feature that creates its entries.
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
-# The feature that reads an option, for options that the decorator's own feature does not read.
+# Maps an option to the feature that reads it, if the decorator's own feature does not read it.
 READERS: Mapping[str, str] = {
     "heartbeat": "heartbeats",
     "max_result": "max_result",
@@ -122,7 +122,7 @@ READERS: Mapping[str, str] = {
     "visible": "visibility",
 }
 
-# The feature that serves a method without any registered entry.
+# Maps a method to the feature that serves it. These methods need no registered entry.
 METHOD_FEATURES: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
 
 # Extensions of the library that have decorators or options.
