@@ -629,8 +629,8 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
     if "--all" not in arguments:
         about = (
             "Show a server's tools, resources and prompts with their arguments. "
-            "list --all shows the servers of all hosts instead, and list DOMAIN --card the servers "
-            "in the catalog of a domain."
+            "Without TARGET, list --all shows the servers of all hosts. list DOMAIN --card shows "
+            "the servers in the catalog of a domain."
         )
         if "--card" in arguments:
             from .card import domain_in, list_catalog
@@ -643,6 +643,7 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
         more = (
             ("--size", {"action": "store_true", "help": size}),
             ("--card", {"action": "store_true", "help": card}),
+            ("--all", {"action": "store_true", "help": "show the servers of all hosts instead"}),
         )
         return _run(_list, about, more, arguments, prog)
     from .install import list_all

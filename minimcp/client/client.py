@@ -415,9 +415,9 @@ class Client:
                 result, whose ``is_error`` is True.
             validate: Whether to check the structured result against the output schema of a listed
                 tool. None uses ``validate_results`` of `connect`.
-            returns: The type of the result's ``value``, such as ``list[Day]``, which is converted
-                by the rules for arguments of a tool. If there is only text, it may be JSON. None
-                leaves the value as decoded.
+            returns: The type of the result's ``value``, such as ``list[Day]``. The value is
+                converted by the rules for arguments of a tool. Text is decoded as JSON if there is
+                no structured content. None leaves the value as it is.
 
         Raises:
             ToolError: The tool failed; ``result`` is its result.
@@ -428,8 +428,8 @@ class Client:
             TypeError: ``returns`` has no JSON form.
             McpError: As `request`.
 
-        Some revisions wrap a value as ``{"result": value}``. Only the output schema shows that, so
-        the tools are listed once if needed.
+        Some revisions wrap a value as ``{"result": value}``. Only the output schema shows whether a
+        value is wrapped, so the tools are listed once if needed.
         https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
         if misplaced:

@@ -185,8 +185,8 @@ def connect(
         idle_timeout: Seconds of a call without progress or a result (None: no limit). Calls then
             request progress by themselves. The clock stops during questions.
         connect_timeout: Seconds to start and negotiate (60; None means no limit).
-        probe_timeout: How long of ``connect_timeout`` to wait for a silent process before trying the
-            handshake (5 seconds).
+        probe_timeout: Seconds of ``connect_timeout`` to wait for a silent process before the
+            handshake is tried (5).
         restart: Whether the next call after a loss starts the server again and renews the
             subscriptions. Lost calls are never sent again.
         ping_interval: Seconds between pings of an idle connection; None sends none. After three

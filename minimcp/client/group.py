@@ -154,8 +154,8 @@ class Group:
     def reconnect(self, server: str, *, cancel: Cancel = None) -> Client:
         """Connect to a server again if it was not opened, was lost or was closed.
 
-        The options are those of `connect_all`. With ``connect_all(..., restart=True)``, you need not
-        call this: listing tools, or calling a tool of such a server, opens it again.
+        The options are those of `connect_all`. With ``connect_all(..., restart=True)``, you need
+        not call this: listing tools, or calling a tool of such a server, opens it again.
 
         Args:
             server: The server's name in the config.
@@ -466,9 +466,10 @@ def connect_all(
         tools: The offered tools: a function ``(server, tool) -> bool``, or a mapping from servers
             to lists of tools. Servers that are not in the mapping offer all their tools. The rules
             of the config apply in addition; with None, only these rules apply.
-        keywords: Options of `connect` for every server. ``cancel`` stops the opening of all servers.
-            A callback or middleware with a parameter ``server`` is called with ``server=NAME``. Each
-            line of a file or logger (``stderr=``, ``trace=``) begins with ``[NAME]``.
+        keywords: Options of `connect` for every server. ``cancel`` stops the opening of all
+            servers. A callback or middleware with a parameter ``server`` is called with
+            ``server=NAME``. Each line of a file or logger (``stderr=``, ``trace=``) begins with
+            ``[NAME]``.
 
     Raises:
         OSError, ValueError: The config as a whole cannot be read.

@@ -42,8 +42,8 @@ NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 MIN_WAIT_SECONDS = 0.001
 
 # Maximum number of progress notifications that are queued for a slow callback. Above this, the
-# oldest ones are dropped, because the newest report says the most. A fast callback can also be late,
-# if another thread keeps the interpreter busy.
+# oldest ones are dropped, because the newest report says the most. A fast callback can also be
+# late, if another thread keeps the interpreter busy.
 MAX_PROGRESS = 10_000
 
 # Maximum size of these notifications as they were received, in bytes. In memory, they are at most

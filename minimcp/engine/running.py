@@ -26,9 +26,10 @@ log = logger("minimcp.requests")
 # Estimated memory of a queued request without its params.
 REQUEST_BYTES = 2048
 
-# Below both of these bounds (bytes, and a fraction of ``Limits.backlog_bytes``), a queued request
-# counts with the length of its message. Above one of them, its memory is measured. Measuring takes
-# as long as decoding. The memory is at most 64 times the length of the message.
+# The larger of these two bounds applies: a number of bytes, and a fraction of
+# ``Limits.backlog_bytes``. While fewer bytes are queued, a request counts with the length of its
+# message. Above the bound, the memory of the request is measured, which takes as long as decoding.
+# The memory is at most 64 times the length of the message.
 UNMEASURED_BYTES = 64 * 1024
 UNMEASURED_FRACTION = 1 / 64
 

@@ -219,15 +219,15 @@ class Context:
             key: A name for the question within this request; None identifies it by its order.
 
         Returns:
-            The user's action. ``content`` holds the fields as a dict, or is an instance of the
-            dataclass. As a truth value, the answer says whether the user accepted; it raises
-            TypeError if the form has a boolean field.
+            The user's action. ``content`` is a dict of the fields, or an instance of the dataclass.
+            ``if answer`` tests whether the user accepted. This raises TypeError if the form has a
+            boolean field.
 
         Raises:
             CapabilityNotSupported: The client does not support such questions.
             Refused: The client rejected this question.
-            ProtocolViolation: The client's answer is invalid. Without a handshake, the question is
-                asked again instead.
+            ProtocolViolation: The client's answer is invalid. In revisions without a handshake, the
+                question is asked again instead.
             RequestTimeout: The answer did not arrive within ``Limits.ask_timeout``.
             ToolError: A question remains after the client has returned ``Limits.rounds`` times.
             RpcError: The client answered with an error; ``from_peer`` is true.
