@@ -141,7 +141,7 @@ def _run(
         "--revision",
         default="auto",
         metavar="NAME",
-        help='"auto" negotiates the revision (default); "handshake" selects the newest one with a '
+        help='"auto" (default) negotiates the revision; "handshake" selects the newest one with a '
         "handshake; a date selects exactly that one",
     )
     outputs = ["text", "json"]
@@ -153,7 +153,7 @@ def _run(
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="show the stderr of a server process (default: its last lines if the connection "
+        help="show the whole stderr of a server process (default: the last lines if the connection "
         "fails)",
     )
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)

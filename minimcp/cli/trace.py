@@ -116,7 +116,7 @@ def _draw(paths: list[str], html: str, prog: str) -> int:
             transcripts.append(Transcript.load(path))
         except ValueError as error:
             hint = USAGE_HINT.format(prog)
-            raise UsageError(f"{error}: create a transcript with {prog} --json; {hint}") from None
+            raise UsageError(f"{error}: make a recording with {prog} --json; {hint}") from None
     if len(transcripts) == 1:
         transcripts[0].save_html(html)
     else:

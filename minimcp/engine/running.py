@@ -323,7 +323,7 @@ class RunningRequests:
         return encode(
             failure(
                 request.request.id,
-                InternalError(f"the answer is longer than {limit}: ask for less"),
+                InternalError(f"the response is longer than {limit}: ask for less"),
             )
         )
 

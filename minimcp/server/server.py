@@ -295,7 +295,7 @@ class Server:
             heartbeat: Seconds of silence after which progress is sent; None sends none.
             max_result: Maximum characters of a result; None means no limit.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
-            ui, visibility: With `Apps()`: an `app` for the result; who calls: "model", "app".
+            ui, visibility: With `Apps()`: an `app` for the result; callers: "model", "app".
             replace: Replace a tool of the same name.
 
         Raises:

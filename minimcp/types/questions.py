@@ -210,7 +210,9 @@ class ElicitRequest(HostRequest):
             RuntimeError: The request does not come from a server.
         """
         if self.checker is None:
-            raise RuntimeError("only a request that a server sent can check an answer")
+            raise RuntimeError(
+                "this request was not sent by a server, so it cannot check an answer"
+            )
         checked: Json = self.checker(content)
         return checked
 
