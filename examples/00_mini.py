@@ -1,12 +1,12 @@
 """A small model of the library: a server and a client in one file, over stdin and stdout.
 
 ``python3 examples/00_mini.py`` starts the server as a child process, calls its tools, and prints
-each message: ``-->`` is sent by the client, ``<--`` by the server. The last two responses come from
-two threads, so their order can vary. ``python3 examples/00_mini.py server`` runs the server alone.
+each message: the client sends ``-->``, and the server sends ``<--``. Two threads send the last two
+responses, so their order can vary. ``python3 examples/00_mini.py server`` runs only the server.
 
-The structure is that of the library: a reader thread for each side, a table of open calls by id,
-and worker threads for requests. There is only one revision, one transport, and no limit on
-anything. The table at the end says what the library adds to each part, and why.
+Like the library, each side has a reader thread, a table of open calls by id, and worker threads for
+requests. There is only one revision, one transport, and no limit. The table at the end names the
+file of the library for each part, and says what the library adds, and why.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/lifecycle
 """
@@ -33,7 +33,7 @@ Trace = Callable[[str, bytes], None]
 
 
 class RpcError(Exception):
-    """A JSON-RPC error: a method raises it, `respond` sends it, `wait` raises it in the caller."""
+    """A JSON-RPC error. A method raises it, `respond` sends it, and `wait` raises it again."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class RpcError(Exception):
 
 
 def encode(message: Message) -> bytes:
-    """Return a message as one line. json.dumps writes a newline inside text as two characters."""
+    """Return a message as one line: json.dumps writes a newline in a text as the characters \\n."""
     return json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n"
 
 
@@ -55,9 +55,9 @@ class Connection:
     """One side of a conversation.
 
     Args:
-        incoming: Where the lines of the peer arrive.
-        outgoing: Where our lines go.
-        methods: A dict from each JSON-RPC method that we answer to its function.
+        incoming: The stream from which we read the lines of the peer.
+        outgoing: The stream to which we write our lines.
+        methods: The function for each JSON-RPC method that we answer.
         trace: Called with "-->" or "<--" and each line.
     """
 
@@ -73,7 +73,7 @@ class Connection:
         self.methods = methods
         self.trace = trace
         self.ids = itertools.count(1)
-        # Calls that wait for a response. One operation of a dict is atomic, so it needs no lock.
+        # Calls that wait for a response. Each operation on a dict is atomic, so there is no lock.
         self.calls: dict[int, Queue[Message]] = {}
         self.write_lock = threading.Lock()  # held during a write, so that lines do not mix
         self.workers = ThreadPoolExecutor(8)
@@ -85,7 +85,7 @@ class Connection:
         """Send a request. Returns the queue that will receive its response."""
         id = next(self.ids)
         response: Queue[Message] = Queue()
-        self.calls[id] = response  # before the line is sent: the response may come at once
+        self.calls[id] = response  # before sending, because the response may arrive at once
         self.send({"id": id, "method": method, "params": params})
         return response
 
@@ -108,8 +108,8 @@ class Connection:
             self.outgoing.write(line)
             self.outgoing.flush()
 
-    # 4. The reader thread. It only sorts messages. If it ran the tools, a slow tool would delay
-    #    every message behind it, including the responses that the tool itself may wait for.
+    # 4. The reader thread only sorts messages. If the reader ran the tools, a slow tool would delay
+    #    all later messages, including a response for which the tool itself may wait.
 
     def read(self) -> None:
         """Read messages until the peer closes the connection."""
@@ -178,7 +178,7 @@ class Server:
         return {"name": function.__name__, "description": description, "inputSchema": schema}
 
     def call_tool(self, params: Message) -> Message:
-        """Run a tool. If it fails, the model should read why, so the failure is a result too."""
+        """Run a tool. A failure is a result too, because the model should read why it failed."""
         function = self.tools.get(params["name"])
         if function is None:
             raise RpcError(INVALID_PARAMS, f"Unknown tool: {params['name']}")
@@ -214,7 +214,7 @@ class Client:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self.process.stdin and self.process.stdout
         self.stdin = self.process.stdin
-        methods: dict[str, Method] = {"ping": lambda params: {}}  # a server may send ping, too
+        methods: dict[str, Method] = {"ping": lambda params: {}}  # the server may send a ping, too
         self.connection = Connection(self.process.stdout, self.stdin, methods, trace)
         self.connection.reader.start()
         info = {"name": "mini", "version": "0"}
@@ -277,24 +277,24 @@ if __name__ == "__main__":
     server.run() if sys.argv[1:] == ["server"] else main()
 
 WHAT_THE_LIBRARY_ADDS = """
-=================== ===================================== ==========================================
-Part                What the library adds                 Why
-=================== ===================================== ==========================================
-1. Messages         checks of every member; a response    a peer may send invalid JSON, or an id that
-                    for what cannot be read               is a list; the reader must survive that
-2. Connection       limits for everything a peer sends    a peer could use all memory or threads
-3. Our calls        deadlines, cancellation, progress;    a call must end exactly once, even if the
-                    one failure for all when the          response, the timeout and the loss of the
-                    connection is lost                    connection happen at the same time
-   send             a queue and a writer thread           a peer that does not read would block every
-                                                          thread that sends
-4. Reader           batches, sessions, five revisions     clients and servers of all ages exist
-5. Their requests   states, cancellation, questions that  a client may cancel a request, or leave,
-                    a handler waits for                   while its handler runs
-6. Server           schemas from all types, validated     models send wrong arguments, and read the
-                    arguments, structured results,        messages; tools are only one of the things
-                    resources, prompts, middleware        that a server can offer
-   run              signals; an end within 1.2 seconds    hosts kill a server that does not exit
-7. Client           HTTP, sign-in, restart, cache, groups servers run elsewhere, fail, and are many
-=================== ===================================== ==========================================
+====================== ==================================== ========================================
+Part and library file  What the library adds                Why
+====================== ==================================== ========================================
+1. Messages            checks of every member; an error for a peer may send invalid JSON, or an id
+   messages.py         a line that cannot be read           that is a list; the reader must survive
+2. Connection          limits for everything that a peer    a peer could use all memory or threads
+   connection.py       sends
+3. Our calls           deadlines, cancellation, progress; a a call must end exactly once, even if it
+   calls.py            lost connection fails all calls      times out while its response arrives
+   send                a queue and a writer thread          a peer that does not read would block
+   connection.py                                            every thread that sends
+4. Reader: dispatch.py batches, sessions, five revisions    some peers are old, and some are new
+5. Their requests      states, cancellation, questions that a client may cancel a request, or
+   incoming.py         a handler waits for                  disconnect, while the handler runs
+6. Server: tools.py    schemas from all types, validated    models send wrong arguments, and read
+   registry.py         arguments, structured results,       the messages; a server can offer more
+                       resources, prompts, middleware       than tools
+   run: run.py         signals; an end within 1.2 seconds   hosts kill a server that does not exit
+7. Client: client.py   HTTP, sign-in, restart, groups       servers can be remote, and can fail
+====================== ==================================== ========================================
 """

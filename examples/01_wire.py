@@ -3,10 +3,10 @@
 You will see four requests and one notification (-->), and four responses (<--). minimcp is not
 imported: this file does by hand what minimcp does for you.
 
-The client starts the server as a child process. On the child's stdin, the client writes requests,
-each with an id, and notifications, which have no id and get no response. On the child's stdout, the
-server writes responses with the same ids. All its other output must go to stderr. Every later
-chapter consists of such lines.
+The client starts the server as a child process, and writes messages to its stdin. A request has an
+id. The server writes a response with the same id to its stdout. A notification has no id and gets
+no response. All other output of the server must go to stderr. Every later chapter consists of such
+lines.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports (stdio) and
 .../basic/lifecycle
@@ -37,7 +37,7 @@ def initialize(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def call(params: dict[str, Any]) -> dict[str, Any]:
-    """Run the only tool. If that fails, the model reads why: the failure is a result, too."""
+    """Run the only tool. A failure is a result too, because the model should read why it failed."""
     try:
         total = params["arguments"]["a"] + params["arguments"]["b"]
     except (KeyError, TypeError) as error:
@@ -53,7 +53,7 @@ METHODS = {
 
 
 def serve() -> None:
-    """Read lines and respond to them, until stdin ends: the server."""
+    """Be the server: read lines and respond to them, until stdin ends."""
     for line in sys.stdin.buffer:
         message = json.loads(line)
         if "id" not in message:
@@ -63,11 +63,11 @@ def serve() -> None:
             answer["result"] = METHODS[message["method"]](message.get("params", {}))
         else:
             answer["error"] = {"code": -32601, "message": "Method not found"}
-        print(json.dumps(answer), flush=True)  # one line, and at once: the client is waiting
+        print(json.dumps(answer), flush=True)  # flush, because the client is waiting for the line
 
 
 def client() -> None:
-    """Start the server, agree on a revision, and use it: the client."""
+    """Be the client: start the server, agree on a revision, and call its methods."""
     with subprocess.Popen(
         [sys.executable, __file__, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:
@@ -95,5 +95,5 @@ def client() -> None:
 if __name__ == "__main__":
     serve() if sys.argv[1:] == ["serve"] else client()
 
-# Exercise: respond to the request "ping" with an empty object: the server is alive.
+# Exercise: respond to the request "ping" with an empty object, to say that the server is alive.
 # Check it with  python3 examples/check.py 1  which uses minimcp as the client of your server.

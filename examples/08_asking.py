@@ -1,14 +1,14 @@
-"""A tool can ask the user while it runs, in every revision.
+"""A tool can ask the user while it runs, in both eras of the protocol.
 
-You will see one booking three times: in two revisions, and as it runs over HTTP in the newer one.
-Then you will see two refusals.
+You will see one booking three times: in two revisions, and as it runs over HTTP in the newer
+revision. Then you will see two refusals.
 
-Up to 2025-11-25 the question is a request of the server. Since 2026-07-28 the question *is* the
-result, and the client sends the call again with the answer. In memory and over stdio, the answer
-usually reaches the handler that waits. Over HTTP it can reach another process: there the handler
-runs again from the top, and questions that have been answered return at once. So ask first and act
-last: put what must happen once below the last question, or into `ctx.step`, which stores its
-result.
+In 2025-06-18 and 2025-11-25, the question is a request of the server. Since 2026-07-28, the
+question is the *result* of the call, and the client sends the call again with the answer. In memory
+and over stdio, the answer usually reaches the handler that waits. Over HTTP, the answer can reach
+another process. There the handler runs again from the top, and a question that has been answered
+returns its answer at once. So ask first and act last. If code must run only once, put it below the
+last question, or into `ctx.step`, which stores its result.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation and
 .../basic/patterns/mrtr

@@ -33,7 +33,7 @@ UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
 
 USER_REJECTED = -1
-"""The code of a host that refuses a question because its user or the host itself rejects it."""
+"""The code of an error from a host that rejects a question, or whose user does."""
 
 STATE_REJECTED = "invalid_request_state"
 """The ``reason`` in the data of an error that rejects a ``requestState``."""
@@ -42,9 +42,9 @@ RESERVED_CODES = range(-32768, -31999)
 """The codes that JSON-RPC reserves."""
 
 SERVER_CODES = range(-32099, -31999)
-"""The reserved codes that JSON-RPC leaves to servers. An application may raise those that are not
-in `KINDS`. They are sent in revisions with a handshake. 2026-07-28 reserves them for the protocol,
-so -32603 is sent there."""
+"""The reserved codes that JSON-RPC leaves to servers. An application may raise the codes that are
+not in `KINDS`. In revisions with a handshake, such a code is sent unchanged. In 2026-07-28, -32603
+is sent instead, because that revision reserves all of these codes for the protocol."""
 
 
 def _blank(kind: type[BaseException]) -> BaseException:
@@ -67,13 +67,13 @@ class McpError(Exception):
 class RpcError(McpError):
     """A JSON-RPC error response.
 
-    If a handler raises it, it is sent as the response to the request. If the peer responds with an
-    error, the call raises it.
+    If a handler raises an RpcError, it is sent as the response to the request. If the peer responds
+    with an error, the call raises an RpcError.
 
     Args:
-        code: The error code. The codes of an application are outside -32768 to -32000. A code from
-            -32099 to -32000 is possible if the protocol does not define it. In 2026-07-28, -32603
-            is sent instead of such a code.
+        code: The error code. An application should use codes outside -32768 to -32000. It can also
+            use a code from -32099 to -32000 that the protocol does not define. In 2026-07-28, such
+            a code is sent as -32603.
         message: One short sentence.
         data: Any JSON value; None sends no data.
 
@@ -144,7 +144,7 @@ class InvalidParams(_Kind):
 
 
 class RequestStateRejected(InvalidParams):
-    """The server rejected a ``requestState``: it is expired, altered or of another request."""
+    """The server rejected a ``requestState`` that is expired, altered or from another request."""
 
 
 class InternalError(_Kind):
@@ -156,7 +156,7 @@ class InternalError(_Kind):
 class ResourceNotFound(_Kind):
     """No resource has this URI (-32002 up to 2025-11-25, -32602 since 2026-07-28).
 
-    In a tool, its message is a result with ``isError``, like that of `ToolError`.
+    If a tool raises it, the response is a result with ``isError``, as for a `ToolError`.
     """
 
     CODE = RESOURCE_NOT_FOUND
@@ -165,7 +165,7 @@ class ResourceNotFound(_Kind):
 class ResourceAccessDenied(_Kind):
     """The resource exists, but the caller may not read it.
 
-    In a tool, its message is a result with ``isError``, like that of `ToolError`.
+    If a tool raises it, the response is a result with ``isError``, as for a `ToolError`.
     """
 
     CODE = RESOURCE_NOT_FOUND
@@ -291,8 +291,8 @@ class ProtocolViolation(McpError):
         message: The decoded message, which becomes ``peer_message``; None if it is unknown.
 
     Attributes:
-        result: The `CallToolResult` whose structured content does not match the output schema of
-            the tool, or whose schema cannot be checked. None for other violations.
+        result: The `CallToolResult`, if its structured content does not match the tool's output
+            schema, or if the schema itself is invalid. None for other violations.
     """
 
     def __init__(self, rule: str, message: Any = None) -> None:
@@ -322,7 +322,7 @@ class ConnectionFailed(_ConnectionTrouble):
 
     Args:
         message: What was tried, and how it ended.
-        exit_code: The exit code of the server's process; None if it did not exit, or without a
+        exit_code: The exit code of the server's process; None if it did not exit, or if there is no
             process.
         signal: The number of the signal that killed the process, or None.
         stderr_tail: The last lines that the process wrote to stderr.
@@ -330,14 +330,14 @@ class ConnectionFailed(_ConnectionTrouble):
 
 
 class ConnectionLost(_ConnectionTrouble):
-    """The connection has ended, or was closed before it was used. See `ConnectionFailed`."""
+    """The connection has ended, or was closed before the call. See `ConnectionFailed`."""
 
 
 class SessionGone(ConnectionLost):
     """The server has ended the session.
 
     Attributes:
-        refused: Whether the server rejected a request for this reason. If so, it was not run.
+        refused: Whether the server rejected a request for this reason. Such a request was not run.
     """
 
     refused = False
@@ -365,15 +365,16 @@ class RequestTimeout(McpError, TimeoutError):
 class Cancelled(McpError):
     """The call was cancelled.
 
-    The call raises it to its caller. In a handler, the next method of its `Context` raises it.
+    A cancelled call raises this exception. In a handler of a cancelled request, the next method of
+    its `Context` raises this exception.
     """
 
 
 class Refused(McpError):
     """A question was refused.
 
-    A host's handler raises it to refuse the question. The server's handler that asked the question
-    receives it.
+    A host's handler raises this exception to refuse the question. The server's handler that asked
+    the question gets the same exception.
 
     Args:
         reason: The reason, or an empty string.

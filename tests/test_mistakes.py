@@ -526,7 +526,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "acts, then asks, over HTTP": [replayed,
         "INFO ... settle (written.py:5), runs again from the top: put actions that must not happen twice into ctx.step"],
     "needs what is not there": [does("", kind="tool(requires='sampling')"),
-        "such as connect(..., sample=f); a server that can do without tests ctx.client.supports('sampling')"],
+        "such as connect(..., sample=f); if the server can work without it, test ctx.client.supports('sampling') first"],
     "a guard as middleware": [does("", A_GUARD), "no token: middleware cannot protect a server ... auth=minimcp.Bearer"],
     # actions of a caller
     "another tool": [client_does(lambda c: c.call_tool("delte")),
@@ -553,7 +553,7 @@ MISTAKES: Dict[str, List[Any]] = {
         "ToolError: elicitation/create needs a client with elicitation.form, such as connect(..., elicit=f)"],
     "no forms in this revision": [
         client_does(lambda c: c.call_tool("ask"), revision="2025-03-26", elicit=lambda r: {"n": 1}),
-        "with elicitation.form: 2025-03-26 has none, 2025-06-18, 2025-11-25, 2026-07-28 have"],
+        "with elicitation.form: 2025-03-26 does not have it; these revisions do: 2025-06-18, 2025-11-25, 2026-07-28"],
     "answers another field": [client_does(lambda c: c.call_tool("ask"), elicit=lambda r: {"m": 1}),
         "HandlerFailed: ... the return value of elicit does not match the schema: unknown field 'm': the fields are n; missing: n"],
     "misspells a field": [

@@ -88,8 +88,8 @@ def bundle_command(arguments: Sequence[str], prog: str) -> int:
     if foreign:
         print_error(
             prog,
-            f"{path} imports {', '.join(foreign)}, which is not packed: the bundle works only "
-            "where it is installed",
+            f"{path} imports {', '.join(foreign)}, which is not packed: the bundle works only on "
+            "machines where it is installed",
         )
     suffix = ".pyz" if options.pyz else ".mcpb"
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", found["info"]["name"]).strip("-.") or "server"

@@ -139,16 +139,16 @@ def check_command(arguments: Sequence[str], prog: str) -> int:
     parser = Parser(prog, about, EXIT_CODES)
     add_target(
         parser,
-        token="send this bearer token with every request to a URL; a second --token compares what "
-        "another caller gets (check cache)",
+        token="send this bearer token with every request to a URL; with a second --token, the "
+        "check cache compares what the two callers get",
         action="append",
     )
     parser.add_argument(
         "--revision",
         choices=[each.name for each in REVISIONS],
         metavar="NAME",
-        help="check this revision (default: the newest one with a handshake, and the stateless "
-        "one)",
+        help="check this revision (default: the newest one with a handshake, and the newest one "
+        "without)",
     )
     parser.add_argument(
         "--only", action="append", metavar="ROW", help="run only this check; may be repeated"

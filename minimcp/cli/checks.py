@@ -157,7 +157,7 @@ def _opening(probe: Probe) -> str:
     return ", ".join(found["capabilities"]) or "no capabilities"
 
 
-@check("the answer to an unknown revision names a supported one", "LIFE-09", "M:VER-S1")
+@check("the response to an unknown revision names a supported revision", "LIFE-09", "M:VER-S1")
 def _unknown_revision(probe: Probe) -> str:
     if not probe.is_stateless:
         other = Probe(probe.connect, probe.revision)
@@ -322,10 +322,10 @@ def _arrays(probe: Probe) -> None:
     reply = probe.send([{"jsonrpc": "2.0", "id": 5, "method": "ping"}])
     expect(
         reply.status >= 400 or not probe.connection.is_web,
-        f"the answer has the status {reply.status}: {reply}",
+        f"the response has the status {reply.status}: {reply}",
     )
     probe.is_alive()
-    expect(not any(line.startswith("<-- [") for line in probe.log), "the answer is an array")
+    expect(not any(line.startswith("<-- [") for line in probe.log), "the response is an array")
 
 
 # ------------------------------------------------------------ HTTP

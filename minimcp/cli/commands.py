@@ -142,7 +142,7 @@ def _run(
         "--revision",
         default="auto",
         metavar="NAME",
-        help='"auto" negotiates the revision (default); "handshake" selects the newest one with a '
+        help='"auto" (default) negotiates the revision; "handshake" selects the newest one with a '
         "handshake; a date selects exactly that one",
     )
     outputs = ["text", "json"]
@@ -154,7 +154,7 @@ def _run(
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="show the stderr of a server process (default: its last lines if the connection "
+        help="show the whole stderr of a server process (default: the last lines if the connection "
         "fails)",
     )
     parser.set_defaults(prog=prog, task=task, answer=[], save=None)
@@ -627,8 +627,8 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
     if "--all" not in arguments:
         about = (
             "Show a server's tools, resources and prompts with their arguments. "
-            "list --all shows the servers of all hosts instead, and list DOMAIN --card the servers "
-            "in the catalog of a domain."
+            "Without TARGET, list --all shows the servers of all hosts. list DOMAIN --card shows "
+            "the servers in the catalog of a domain."
         )
         if "--card" in arguments:
             from .card import domain_in, list_catalog
@@ -641,6 +641,7 @@ def list_command(arguments: Sequence[str], prog: str) -> int:
         more = (
             ("--size", {"action": "store_true", "help": size}),
             ("--card", {"action": "store_true", "help": card}),
+            ("--all", {"action": "store_true", "help": "show the servers of all hosts instead"}),
         )
         return _run(_list, about, more, arguments, prog)
     from .install import list_all

@@ -67,8 +67,8 @@ def _starting(client: Client, transcript: Transcript) -> None:
     server/discover: The client asks what the server offers. _meta has the client's revision, name
     and capabilities. Every request has this metadata; from here on it is shown as {...}.
 
-    response to server/discover: The server lists the revisions and features that it
-    supports. The response has the id of the request, so responses may arrive in any order.
+    response to server/discover: The server lists its revisions and features. The response has the
+    id of the request, so that responses can arrive in any order.
     """
 
 
@@ -90,7 +90,7 @@ def _listing_tools(client: Client, transcript: Transcript) -> None:
 def _calling(client: Client, transcript: Transcript) -> None:
     """Calling a tool
 
-    This is what the protocol is for: the model has chosen a tool and its arguments.
+    The model has chosen a tool and its arguments.
 
     tools/call: Call the tool named price with these arguments.
 
@@ -189,15 +189,15 @@ def _asking(client: Client, transcript: Transcript) -> None:
     tools/call: Please order rye bread.
 
     response to tools/call: This result is not the final one. inputRequests has the question, with a
-    schema for the form to fill in. requestState is data for the server that the client sends back.
+    schema for the form to fill in. requestState is data that the client sends back to the server.
     It is signed, so that the client cannot change it.
 
     tools/call: The client has shown the question to its user. It repeats the call as a new request,
     with the answer and the requestState.
 
-    response to tools/call: The tool waited at its question, and has now finished. Over HTTP it
-    would run again from its first line and get the answer where it asked before. This is why a tool
-    should ask first and act last.
+    response to tools/call: The tool waited at its question, and has now finished. Over HTTP, the
+    tool would run again from its first line, and the question would return the answer at once. This
+    is why a tool should ask first and act last.
     """
     client.call_tool("order", {"bread": "rye"})
 
@@ -205,8 +205,8 @@ def _asking(client: Client, transcript: Transcript) -> None:
 def _listening(client: Client, transcript: Transcript) -> None:
     """Receiving changes
 
-    A client that caches what it has read needs to know when it changes. It sends a request that
-    stays open.
+    If a client caches a resource, the server must notify it when the resource changes. To
+    subscribe, the client sends a request that stays open.
 
     subscriptions/listen: Please notify me when the shelf changes.
 
@@ -218,8 +218,7 @@ def _listening(client: Client, transcript: Transcript) -> None:
     response to tools/call: They are ready.
 
     notifications/resources/updated: The shelf has changed, and the client may read it again. _meta
-    names the request that this belongs to. The notification may also arrive before the
-    response.
+    names the subscription. The notification can also arrive before the response.
 
     notifications/cancelled: The client needs no more notifications, and ends the open request.
     """
@@ -256,7 +255,7 @@ def _cancelling(client: Client, transcript: Transcript) -> None:
 def _pinging(client: Client, transcript: Transcript) -> None:
     """Is the server still there?
 
-    This revision has no ping, so the client repeats its first request.
+    This revision has no ping, so the client sends its first request again.
 
     server/discover: Any response shows that the server still runs.
 
@@ -276,8 +275,8 @@ def _shaking_hands(client: Client, transcript: Transcript) -> None:
 
     response to initialize: The server accepts the revision and describes what it offers.
 
-    notifications/initialized: The client is ready. The session is open, so requests do not repeat
-    any of this.
+    notifications/initialized: The client is ready. The session is open, so later requests do not
+    contain the revision or the capabilities.
     """
 
 
@@ -294,7 +293,7 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
 
     tools/call: The same call as in chapter 3.
 
-    response to tools/call: The same response. The client unwraps the number.
+    response to tools/call: The number is wrapped in an object. The client unwraps it.
     """
     client.list_tools()
     client.call_tool("price", {"bread": "rye", "loaves": 2})
@@ -402,16 +401,16 @@ CHAPTERS = [chapter for _, chapters in CONVERSATIONS for chapter in chapters]
 def demo_command(arguments: Sequence[str], prog: str) -> int:
     """A client and a server of the Model Context Protocol (MCP) talk.
 
-    A language model only reads and writes text. The program around it, the host (a chat, an
-    editor), lets it act. The host has a client for each server, which asks what the server offers.
-    The host shows this to its model, and the client calls what the model chooses. This demo is a
-    host without a model and makes the choices itself. The server is a bakery, in a child process.
+    A language model only reads and writes text. A host (such as a chat program or an editor) lets
+    the model act. For each server, the host has a client. The client asks what the server offers,
+    and later calls what the model chooses. This demo is a host without a model, and makes the
+    choices itself. The server is a bakery, in a child process.
 
     Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
-    (no. 1 below) and a method, and its response has the same id. The JSON is shortened: ...
-    replaces what is left out.
+    (no. 1 below) and a method. The response has the same id. The JSON is shortened: ... replaces
+    what is left out.
 
-    That is all: the client closes the server's stdin, and the server exits.
+    At the end, the client closes the server's stdin, and the server exits.
     """
     parser = Parser(prog, "Watch a small server and a client talk, with each message explained.")
     parser.add_argument(
@@ -431,12 +430,13 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "--html",
         metavar="FILE",
-        help="write a page for a projector; with --compare, a page with a diagram of each revision",
+        help="write a page for a projector, or, with --compare, a page with a diagram of each "
+        "revision",
     )
     parser.add_argument(
         "--step",
         action="store_true",
-        help="wait for Enter before each message (default chapters: all)",
+        help="wait for Enter before each message; without CHAPTER, all chapters are shown",
     )
     parser.add_argument(
         "--agent",
@@ -488,8 +488,8 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
         others = [f"{at} {title}" for at, title in enumerate(titles, 1) if at not in shown]
         if others:
             print_wrapped(
-                f"Other chapters: {'; '.join(others)}. To see one: {prog} {FIRST + 1}, all: "
-                f"{prog} --all, or --step."
+                f"Other chapters: {'; '.join(others)}. To see one chapter: {prog} {FIRST + 1}. "
+                f"To see all: {prog} --all. To see all, one message at a time: {prog} --step."
             )
         _print_next_steps(prog.rpartition(" ")[0], color)
     return 0

@@ -54,7 +54,8 @@ def doctor_command(arguments: Sequence[str], prog: str) -> int:
         type=float,
         default=START_SECONDS,
         metavar="SECONDS",
-        help=f"limit for starting a server, and for each list (default: {START_SECONDS:.0f})",
+        help="limit for starting a server, and for each request for its list of tools (default: "
+        f"{START_SECONDS:.0f})",
     )
     options = parser.parse_args(arguments)
     if options.file and options.client:
@@ -160,7 +161,8 @@ class _Examination:
             ) as client:
                 seconds = time.monotonic() - begun
                 tools = client.list_tools() if "tools" in client.capabilities else []
-                self.state = f"{len(tools)} tools, started in {seconds:.1f} s"
+                count = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+                self.state = f"{count}, started in {seconds:.1f} s"
                 yield from self._tool_problems(tools, BY_NAME[client.revision])
                 if seconds > SLOW_SECONDS and entry.connect_timeout is None:
                     yield (

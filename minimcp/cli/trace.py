@@ -58,7 +58,7 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
     parser = Parser(
         prog,
         "Forward every byte between a host and the server that it starts, and record each "
-        "message: its purpose, the time until its answer, and its violations of the "
+        "message: its purpose, the time until its response, and its violations of the "
         "specification. In a host's config, write this command before the server's command.",
         EXIT_CODES,
     )
@@ -78,8 +78,8 @@ def trace_command(arguments: Sequence[str], prog: str) -> int:
         "words",
         metavar="COMMAND",
         nargs=REMAINDER,
-        help="the server's command, its file (server.py) or its URL; after --html FILE also "
-        "files that --json has written, which the page shows side by side",
+        help="the server's command, its file (server.py) or its URL. Or, after --html FILE, "
+        "recordings made with --json; the page shows them side by side",
     )
     own, command = split_command(arguments)
     options = parser.parse_args(own)
@@ -128,14 +128,14 @@ def _draw(paths: list[str], html: str, prog: str) -> int:
             transcripts.append(Transcript.load(path))
         except ValueError as error:
             hint = USAGE_HINT.format(prog)
-            raise UsageError(f"{error}: create a transcript with {prog} --json; {hint}") from None
+            raise UsageError(f"{error}: make a recording with {prog} --json; {hint}") from None
     if len(transcripts) == 1:
         transcripts[0].save_html(html)
     else:
         save_side_by_side(html, list(zip(paths, transcripts)))
     entries = sum(map(len, transcripts))
     breaches = sum(len(transcript.breaches()) for transcript in transcripts)
-    print(f"{html}: {entries} entries, {breaches} breaches")
+    print(f"{html}: {entries} entries, {breaches} violations")
     return 0
 
 

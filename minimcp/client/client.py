@@ -162,7 +162,7 @@ class Client:
     def capabilities(self) -> Mapping[str, Json]:
         """The capabilities that the server declares: ``"tools" in client.capabilities``.
 
-        If the server sends ``[]`` or ``true`` instead of an object, that counts as an empty object.
+        If the server sends ``[]`` or ``true`` instead of an object, it counts as an empty object.
         Other values are unchanged.
         """
         return self._era.peer.capabilities
@@ -225,14 +225,14 @@ class Client:
             method: A method of the specification or one of the server's own.
             params: The params without what the library adds; None means no params.
             timeout: Seconds for the whole call; None means no limit. Progress does not extend it.
-            idle_timeout: Seconds without a response or progress, which is then requested; None
-                means no limit. Default: that of `connect`. Questions stop both clocks.
+            idle_timeout: Seconds without a response or progress; None means no limit. A limit makes
+                the client request progress. Default: that of `connect`. Questions stop both clocks.
             cancel: A token that another thread can cancel, or None.
             on_progress: Function that this thread calls with each `Progress`, in order, before
                 `request` returns. None does not request progress.
-            raw: Whether to return a result that requests input (``resultType`` is "input_required")
-                to the caller. Such a host continues with ``inputResponses`` and ``requestState`` in
-                the params of another request.
+            raw: Whether to return a result that requests input (``resultType`` is
+                "input_required"). Your program then continues with ``inputResponses`` and
+                ``requestState`` in the params of another request.
             cache: "use" returns a cached list, read or `server/discover` result that is still
                 fresh. "refresh" sends a request and caches the result. "bypass" ignores the cache.
                 Requests with ``_meta`` or answers are never cached.
@@ -415,9 +415,9 @@ class Client:
                 result, whose ``is_error`` is True.
             validate: Whether to check the structured result against the output schema of a listed
                 tool. None uses ``validate_results`` of `connect`.
-            returns: The type of the result's ``value``, such as ``list[Day]``, which is converted
-                by the rules for arguments of a tool. If there is only text, it may be JSON. None
-                leaves the value as decoded.
+            returns: The type of the result's ``value``, such as ``list[Day]``. The value is
+                converted by the rules for arguments of a tool. Text is decoded as JSON if there is
+                no structured content. None leaves the value as it is.
 
         Raises:
             ToolError: The tool failed; ``result`` is its result.
@@ -428,8 +428,8 @@ class Client:
             TypeError: ``returns`` has no JSON form.
             McpError: As `request`.
 
-        Some revisions wrap a value as ``{"result": value}``. Only the output schema shows that, so
-        the tools are listed once if needed.
+        Some revisions wrap a value as ``{"result": value}``. Only the output schema shows whether a
+        value is wrapped, so the tools are listed once if needed.
         https://modelcontextprotocol.io/specification/2026-07-28/server/tools
         """
         if misplaced:
@@ -1261,8 +1261,8 @@ class Client:
 
         Args:
             function: A method of this client or of its group, or another function that takes
-                ``cancel=``. The other arguments are passed to it. A token among them still cancels
-                the call; cancelling the future does not cancel that token.
+                ``cancel=``. The other arguments are passed to the function. If you pass a token, it
+                cancels the call, too; cancelling the future does not cancel your token.
 
         Returns:
             A `concurrent.futures.Future`. Its ``cancel()`` also cancels a running call on the

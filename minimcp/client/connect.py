@@ -184,7 +184,8 @@ def connect(
         idle_timeout: Seconds of a call without progress or a result (None: no limit). Calls then
             request progress by themselves. The clock stops during questions.
         connect_timeout: Seconds to start and negotiate (60; None means no limit).
-        probe_timeout: Seconds of these after which a silent process gets the handshake (5).
+        probe_timeout: Seconds of ``connect_timeout`` to wait for a silent process before the
+            handshake is tried (5).
         restart: Whether the next call after a loss starts the server again and renews the
             subscriptions. Lost calls are never sent again.
         ping_interval: Seconds between pings of an idle connection; None sends none. After three
@@ -275,9 +276,7 @@ def connect(
         if connect_timeout is START_SECONDS and found.entry.connect_timeout is not None:
             connect_timeout = found.entry.connect_timeout
     if client_info is None:
-        client_info = Implementation(
-            os.path.basename(sys.argv[0] if sys.argv else "") or "minimcp", VERSION
-        )
+        client_info = Implementation(_program_name() or "minimcp", VERSION)
     elif not isinstance(client_info, Implementation):
         info = require_type(
             client_info, Mapping, "client_info must be an Implementation, a mapping or None"
@@ -320,6 +319,14 @@ def connect(
     if not restart and isinstance(sessions.newest.transport, ChildTransport):
         sessions.newest.transport.advice = RESTART
     return client
+
+
+def _program_name() -> str:
+    """Return the name of the script, or of the package that ``python -m`` runs."""
+    script = sys.argv[0] if sys.argv else ""
+    if os.path.basename(script) == "__main__.py":
+        script = os.path.dirname(script)
+    return os.path.basename(script)
 
 
 # ------------------------------------------------------------ connecting

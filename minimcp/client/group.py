@@ -102,7 +102,7 @@ class Group:
 
     A tool is called ``server__tool`` here. If there are servers ``a`` and ``a__b``, ``a__b__c`` is
     the tool ``c`` of ``a__b``. ``clients`` has the open `Client` of each server by name. Use it for
-    everything that a group does not offer; a client may be closed early.
+    everything that a group does not offer. You can close a client before the group.
 
     Args:
         clients: Clients by the server's name.
@@ -160,8 +160,8 @@ class Group:
     def reconnect(self, server: str, *, cancel: Cancel = None) -> Client:
         """Connect to a server again if it was not opened, was lost or was closed.
 
-        The options are those of `connect_all`. ``connect_all(..., restart=True)`` calls this for
-        servers that were not opened, when tools are listed or one of theirs is called. If that
+        The options are those of `connect_all`. With ``connect_all(..., restart=True)``, you need
+        not call this: listing tools, or calling a tool of such a server, opens it again. If that
         times out, lists leave the server out for five minutes.
 
         Args:
@@ -207,13 +207,13 @@ class Group:
     ) -> list[Tool]:
         """Return the tools of all servers, under the names by which this group calls them.
 
-        The servers are asked at the same time. If a server is lost or fails to list its tools, they
-        are left out, and `errors` has the reason. With servers ``a`` and
-        ``a__b``, tool ``b__c`` of ``a`` is left out, because ``a__b__c`` is tool ``c`` of ``a__b``.
+        The servers are asked at the same time. If a server is lost or fails to list its tools, its
+        tools are left out, and `errors` has the reason. With servers ``a`` and ``a__b``, tool
+        ``b__c`` of ``a`` is left out, because ``a__b__c`` is tool ``c`` of ``a__b``.
 
         Args:
             timeout: Seconds for each server; None means no limit.
-            idle_timeout: Seconds in which a server is silent; None means no limit.
+            idle_timeout: Maximum seconds in which a server is silent; None means no limit.
             cancel: A token that another thread can cancel, or None.
 
         Raises:
@@ -486,11 +486,12 @@ def connect_all(
         separator: The text between a server's name and a tool's name.
         strict: Whether to raise the first failure of a server.
         tools: The offered tools: a function ``(server, tool) -> bool``, or a mapping from servers
-            to lists of tools, where a server that is absent offers all. None offers what the config
-            offers.
-        keywords: Options of `connect` for every server; ``cancel`` ends the opening of all. A
-            callback that has a parameter ``server`` is called with ``server=NAME``, and each line
-            of a file or logger (``stderr=``, ``trace=``) begins with ``[NAME]``.
+            to lists of tools. Servers that are not in the mapping offer all their tools. The rules
+            of the config apply in addition; with None, only these rules apply.
+        keywords: Options of `connect` for every server. ``cancel`` stops the opening of all
+            servers. A callback or middleware with a parameter ``server`` is called with
+            ``server=NAME``. Each line of a file or logger (``stderr=``, ``trace=``) begins with
+            ``[NAME]``.
 
     Raises:
         OSError, ValueError: The config as a whole cannot be read.

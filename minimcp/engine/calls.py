@@ -41,16 +41,17 @@ NEVER_CANCELLED = frozenset({"initialize", "server/discover"})
 # Minimum timeout of one `queue.get`. In some Python versions a shorter timeout may wait forever.
 MIN_WAIT_SECONDS = 0.001
 
-# Maximum number of progress notifications that are queued for a slow callback, and their maximum
-# size as they were received, in bytes (their memory is at most 64 times as large; measuring it
-# takes as long as decoding them). Above this, the oldest are dropped, because the newest
-# report says the most. A fast callback may also fall behind, if another thread keeps the
-# interpreter busy.
+# Maximum number of progress notifications that are queued for a slow callback. Above this, the
+# oldest ones are dropped, because the newest report says the most. A fast callback can also be
+# late, if another thread keeps the interpreter busy.
 MAX_PROGRESS = 10_000
+
+# Maximum size of these notifications as they were received, in bytes. In memory, they are at most
+# 64 times as large. Their memory is not measured, because measuring takes as long as decoding.
 PROGRESS_BYTES = 1024 * 1024
 
-# Maximum number of pauses per call. Without it, a server could extend a deadline forever by asking
-# questions.
+# Maximum number of pauses per call. Without this limit, a server could extend a deadline forever by
+# asking questions.
 MAX_PAUSES = 1000
 
 # The item of a call's queue that makes the waiting thread look at the deadline again.
@@ -87,7 +88,7 @@ class PendingCall:
     stays_open = False
     # How often the deadline was paused.
     pauses = 0
-    # Cancelled before the caller gets the outcome; None if nothing depends on that.
+    # A token that is cancelled before the caller gets the outcome; None if nothing depends on that.
     ended: Optional[CancelToken] = None
 
     def __init__(
@@ -235,7 +236,7 @@ class Calls:
         """Send a request for which no thread waits. Never blocks.
 
         Raises:
-            BaseException: The connection has ended; this is its `cause`.
+            BaseException: The connection has ended. The exception is its `cause`.
         """
         id = next(self._ids)
         call = PendingCall(id, method)
@@ -309,7 +310,7 @@ class Calls:
         """Register a call that is about to be sent.
 
         Raises:
-            BaseException: The connection has ended; this is its `cause`.
+            BaseException: The connection has ended. The exception is its `cause`.
         """
         self._table[call.id] = call
         if self._causes:
@@ -363,7 +364,7 @@ class Calls:
                     more = True
                     while more:
                         more = awaited.report()
-                        # Check this after a report, too: it may not extend the deadline.
+                        # Check after each report, because a report must not extend the deadline.
                         if left.expired and awaited.outcome is None:
                             self.time_out(awaited, about)
                             left = NEVER  # another thread may be about to settle the call

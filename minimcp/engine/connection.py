@@ -2,11 +2,11 @@
 
 Five rules govern the threads. A comment names the rule at each place where it applies.
 
-1. One reader thread per connection reads, decodes and dispatches messages. It does not run handlers
-   or callbacks, so a slow handler cannot delay a read. Exceptions: `trace`, `on_request`, the
-   methods `route`, `declare`, `listened` and `notified` of an `Extension`, and immediate handlers
-   such as pings and lists (`Route.immediate`). The reader thread does not wait for room in the send
-   queue either. It drops a peer that does not read.
+1. One reader thread per connection reads, decodes and dispatches messages. A slow handler cannot
+   delay a read, because the reader thread does not run handlers or callbacks. It only runs
+   immediate handlers such as pings and lists (`Route.immediate`), `trace`, `on_request`, and the
+   methods `route`, `declare`, `listened` and `notified` of an `Extension`. The reader thread does
+   not wait for room in the send queue. It drops a peer that does not read.
 2. Lines are sent whole and in order. The sending thread writes a line of at most `SMALL_BYTES`
    directly if the queue is empty and no job is waiting for a worker. All other lines, and all lines
    of the reader thread, go through one bounded queue to one writer thread, which joins them into
@@ -21,14 +21,14 @@ Five rules govern the threads. A comment names the rule at each place where it a
    its progress callbacks, in order, before it returns.
 5. No thread holds a lock during I/O, a wait or user code. The exceptions are the locks that order
    the output of one connection, of one HTTP response, or of one handler's progress. Every wait has
-   a deadline, or its docstring says what ends it. No background thread holds the lock of a buffered
-   stream while the interpreter exits (`log.exit_gate`).
+   a deadline, or the docstring of the function says what ends the wait. No background thread holds
+   the lock of a buffered stream while the interpreter exits (`log.exit_gate`).
 
 `dispatch.py` decides where a message goes. The `ConnectionRole` decides how a request is handled.
 The `Transport` moves bytes.
 
-A connection ends in one of these ways. Each leads to `Connection._end`, which the reader thread
-runs once (or `close`, if the threads were not started):
+A connection ends in one of these ways. In each case, the reader thread runs `Connection._end` once.
+If the threads were not started, `close` runs it:
 
 ====================================== ================ =======================================
 Cause                                  Thread           What it does first
@@ -43,9 +43,9 @@ no response to several pings           timer            `lose` ends the calls; t
 `abandon` by the garbage collector     writer           calls `close`
 ====================================== ================ =======================================
 
-`_end` ends the calls, unless an earlier cause did (rule 4). If the peer may still read, it lets
-running requests finish (`_drain`). Then it cancels the other requests, closes the writer and the
-transport (`_release`), and notifies the role (`connection_lost`).
+`_end` ends the calls, unless they have already ended (rule 4). If the peer may still read, `_end`
+lets running requests finish (`_drain`). Then it cancels the other requests, closes the writer and
+the transport (`_release`), and notifies the role (`connection_lost`).
 """
 
 from __future__ import annotations

@@ -583,8 +583,8 @@ def current_request() -> Optional[IncomingRequest]:
 def current_trace_context() -> dict[str, str]:
     """Return the trace context for calls that this thread makes.
 
-    It belongs to the request whose handler runs on this thread, or on whose behalf this thread
-    runs.
+    This is the context of the request whose handler runs on this thread, or for whose handler this
+    thread works.
     """
     incoming = current_request()
     if incoming is None:

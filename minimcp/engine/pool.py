@@ -29,8 +29,8 @@ Job = Callable[[], object]
 
 
 class _ThisThread(threading.local):
-    """State of the current thread. The class has the defaults, because reading a missing attribute
-    takes ten times as long."""
+    """State of the current thread. The defaults are attributes of the class, because a check for a
+    missing attribute takes ten times as long."""
 
     # The pool that counts this thread as running.
     pool: Any = None
@@ -82,14 +82,15 @@ class waiting:  # noqa: N801 (used like a function)
 class Pool:
     """Runs jobs in order of arrival, with a limit on how many run at the same time.
 
-    A thread that finishes a job takes the next one from the queue. If more jobs can start, one more
+    A thread that finishes a job takes the next job from the queue. If more jobs can start, one more
     thread is woken or started for the queue. When that thread reaches the queue, it wakes or starts
-    the next one. As a result, short jobs run on a few threads, with few switches between them, and
-    no job waits behind a slow one while the limit allows another job.
+    the next thread. As a result, short jobs run on a few threads, with few switches between them,
+    and no job waits behind a slow job while the limit allows another job.
 
-    This always holds when the lock is free: if a job is queued and the limit allows it, a thread is
-    on its way to the queue, or the system could not start one. In that case jobs wait for a thread
-    that finishes another job, or for the next call of `_advance`.
+    The following holds whenever the lock is free: if a job is queued and the limit allows it, a
+    thread is on its way to the queue. The only exception is that the system could not start a
+    thread. Then the job waits for a thread that finishes another job, or for the next call of
+    `_advance`.
 
     Args:
         size: Maximum number of jobs that run at the same time, not counting those inside `waiting`.
@@ -123,8 +124,9 @@ class Pool:
         self._running = 0
         # Whether a thread was woken or started for the queue and has not reached it.
         self._thread_is_coming = False
-        # False until a job is submitted. So a worker thread that called `fork` ends after its job,
-        # in the child process.
+        # Whether idle threads wait for the next job. False until the first job is submitted. A
+        # worker thread that calls `fork` finds False in the child process, and so ends there after
+        # its job.
         self._keeps_idle_threads = False
 
     def submit(self, *jobs: Job) -> None:
@@ -151,8 +153,8 @@ class Pool:
 
         Args:
             job: The job.
-            counter: Its `count_running` is called for a wait inside `waiting`; None means this
-                pool.
+            counter: The object whose `count_running` is called when the job waits inside `waiting`;
+                None means this pool.
         """
         with self._lock:
             # If jobs are queued but no thread is on its way to them, the system could not start

@@ -26,9 +26,10 @@ log = logger("minimcp.requests")
 # Estimated memory of a queued request without its params.
 REQUEST_BYTES = 2048
 
-# While the queued requests have fewer bytes than this, or than this fraction of
-# ``Limits.backlog_bytes``, each counts with the length of its message. Above that, its memory is
-# measured, which takes as long as decoding it. It is at most 64 times the length of the message.
+# The larger of these two bounds applies: a number of bytes, and a fraction of
+# ``Limits.backlog_bytes``. While fewer bytes are queued, a request counts with the length of its
+# message. Above the bound, the memory of the request is measured, which takes as long as decoding.
+# The memory is at most 64 times the length of the message.
 UNMEASURED_BYTES = 64 * 1024
 UNMEASURED_FRACTION = 1 / 64
 
@@ -48,7 +49,8 @@ QUEUED = "queued"
 RUNNING = "running"
 # No thread is running it: a stream of notifications, or a request that is answered later.
 OPEN = "open"
-# Answered or cancelled while it was queued. The thread that takes it from the queue skips it.
+# Answered or cancelled while it was queued. The thread that takes the request from the queue will
+# skip it.
 ENDED = "ended"
 # Answered or cancelled, but its handler is still running or a thread is sending its response.
 FINISHING = "finishing"
@@ -64,7 +66,7 @@ END = "end"
 # The thread that ran it has left its handler and has sent the response, if there is one.
 LEAVE = "leave"
 
-# The next state, by state and event. An event that is missing has no effect.
+# The next state for a state and an event. An event that is not in the table has no effect.
 TRANSITIONS: Mapping[str, Mapping[str, str]] = {
     NEW: {ADD: QUEUED},
     QUEUED: {BEGIN: RUNNING, END: ENDED, LEAVE: OPEN},
@@ -115,7 +117,7 @@ CLIENT_STEPS = steps(HELD_BYTES)
 
 
 class Tracked(Protocol):
-    """The part of an `IncomingRequest` that the table uses. Its docstring has the meanings."""
+    """The part of an `IncomingRequest` that the table uses; see its docstring."""
 
     request: Request
     route: Any
@@ -279,8 +281,8 @@ class RunningRequests:
                 self._bytes -= request.size
             # 3. Change the state.
             request.state = state
-            # 4. Free the id as soon as no response is due. From then on, the request has no key, or
-            # itself as the key: another request with this id may be in the table.
+            # 4. Free the id as soon as no response is due, because another request may use the id
+            # from now on. The request then has no key, or the request itself is the key.
             if frees_id and request.key is not None:
                 del self._table[request.key]
                 request.key = None  # if the key was the request, this ends a reference cycle
@@ -321,7 +323,7 @@ class RunningRequests:
         return encode(
             failure(
                 request.request.id,
-                InternalError(f"the answer is longer than {limit}: ask for less"),
+                InternalError(f"the response is longer than {limit}: ask for less"),
             )
         )
 
@@ -336,7 +338,7 @@ class RunningRequests:
             return False
         log.info("<-- cancelled %s %s: %s", request.request.method, key, reason)
         if request.batch is not None:
-            # Now, because the handler may run for a long time before it responds.
+            # Respond now, because the handler may run for a long time.
             request.batch.add(request.request.id, b"")
         request.token.cancel(reason)
         return True

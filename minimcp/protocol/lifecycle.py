@@ -47,7 +47,7 @@ EVENT_STREAM = "events/stream"
 
 # The requests that stay open and are answered by notifications.
 STREAMS = (LISTEN, EVENT_STREAM)
-# The first notification of that stream.
+# The first notification on a stream of `subscriptions/listen`.
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 
 # The ``resultType`` of a result with questions to the client.
@@ -194,12 +194,12 @@ def lacks(name: str, who: str, revision: Revision) -> CapabilityNotSupported:
     else:
         described = name
         option = DECLARING.get(name.partition(".")[0])
-    advice = f"; a server that can do without tests ctx.client.supports({name!r})"
+    advice = f"; if the server can work without it, test ctx.client.supports({name!r}) first"
     if option:
         advice = f", such as connect(..., {option}){advice}"
     having = [each.name for each in REVISIONS if each.has(name)]
     if having and not revision.has(name):
-        advice = f": {revision.name} has none, {', '.join(having)} have"
+        advice = f": {revision.name} does not have it; these revisions do: {', '.join(having)}"
     return CapabilityNotSupported(
         f"{who} needs a client with {described}{advice}", {"requiredCapabilities": needed}
     )
@@ -427,7 +427,8 @@ class SupportedRevisions:
 class Negotiation:
     """The state of a server's connection or HTTP session: the revision that was agreed on.
 
-    A connection may have both eras at the same time, because each message shows its era.
+    One connection can use both eras at the same time, because every message shows to which era it
+    belongs.
 
     Thread-safe. Only `initialize` changes the state.
 
@@ -452,8 +453,9 @@ class Negotiation:
         supported = self.supported
         meta = request.params.get("_meta")
         has_metadata = type(meta) is dict and VERSION_KEY in meta
-        # Without revisions that have a handshake, `initialize` with metadata is a request like any
-        # other, with an unknown method. Without metadata, `opened_by` explains what is supported.
+        # If the server supports no handshake, `initialize` with metadata is rejected like any other
+        # unknown method. `initialize` without metadata goes to `opened_by`, whose error names the
+        # supported revisions.
         if request.method == "initialize" and (supported.handshakes or not has_metadata):
             self.era = Handshake.opened_by(request.params, supported)
             return self.era.peer

@@ -1,7 +1,7 @@
-"""The five revisions of the protocol. Each is the previous one with its changes.
+"""The five revisions of the protocol. Each revision is the previous one with some changes.
 
-This file reads like the changelog of the specification. Other code uses a named property such as
-``revision.batches`` and does not compare names, because unknown revisions have no order.
+This file reads like the changelog of the specification. Other code reads a property such as
+``revision.batches``, and never compares the names of revisions.
 
 The text of each revision: https://modelcontextprotocol.io/specification/<name of the revision>
 """
@@ -15,12 +15,12 @@ from typing import Mapping, NamedTuple, Optional, Sequence
 class Revision(NamedTuple):
     """The properties of one revision of the protocol."""
 
-    # Its date, which is its name on the wire.
+    # The date of the revision, which is its name on the wire.
     name: str
 
-    # Whether `initialize` opens a session with one revision and fixed capabilities, in which both
-    # sides may send requests. If False, every request has the revision and the capabilities, and
-    # only the client sends requests.
+    # True: `initialize` opens a session with one revision and fixed capabilities, and both sides
+    # may send requests. False: every request has the revision and the capabilities, and only the
+    # client sends requests.
     handshake: bool
 
     # Whether a peer may send an array of messages.
@@ -87,8 +87,8 @@ class Revision(NamedTuple):
     # Whether an error may ask the user to open a URL.
     url_errors: bool
 
-    # Whether a question that asks the user to open a URL has an id, which a later notification
-    # repeats.
+    # Whether a question that asks the user to open a URL has an id. A later notification has the
+    # same id.
     elicitation_ids: bool
 
     # Whether forms may have titled choices, lists of choices, patterns and defaults of every type.
@@ -103,8 +103,8 @@ class Revision(NamedTuple):
     # Methods of requests to a server.
     requests_to_server: frozenset[str]
 
-    # Methods of requests to a client. Notifications have no such sets, because `handshake` and
-    # `elicitation_ids` determine them.
+    # Methods of requests to a client. There is no such set for notifications, because `handshake`
+    # and `elicitation_ids` determine which notifications exist.
     requests_to_client: frozenset[str]
 
     # The capabilities that a client may declare, each with its parts.
@@ -263,10 +263,10 @@ BY_NAME: dict[str, Revision] = {revision.name: revision for revision in REVISION
 
 NEWEST_HANDSHAKE = _2025_11_25
 
-# The lists of a server that can change: by capability, the member of the filter of
-# `subscriptions/listen`. Other names are derived from the capability: ``tools.listChanged`` and
-# ``notifications/tools/list_changed``. To add a list, see "Adding a notification" in
-# examples/design.rst.
+# The server's lists that can change. Maps a capability to the member that selects its list in the
+# filter of `subscriptions/listen`. Two other names are derived from the capability:
+# ``tools.listChanged`` and ``notifications/tools/list_changed``. To add a list, see "Adding a
+# notification" in examples/design.rst.
 LISTS = {
     "tools": "toolsListChanged",
     "prompts": "promptsListChanged",
@@ -280,8 +280,8 @@ CHANGES = {
     "notifications/resources/updated": "resource_updated",
 }
 
-# The methods whose results may be cached, in revisions with `cache_hints`, and the kind of change
-# that makes the results of each stale.
+# Maps each method whose results may be cached (in revisions with `cache_hints`) to the kind of
+# change after which these results are stale.
 CACHEABLE = {
     "server/discover": None,
     "resources/read": "resource_updated",

@@ -1,6 +1,6 @@
 """`Context`: the request that a handler serves, and the client behind it.
 
-Everything here blocks, and several threads of one handler may use it; nothing is a coroutine.
+All methods block: they are not coroutines. Several threads of one handler can use a context.
 https://modelcontextprotocol.io/specification/2026-07-28/basic/patterns/progress
 https://modelcontextprotocol.io/specification/2026-07-28/client
 """
@@ -219,15 +219,15 @@ class Context:
             key: A name for the question within this request; None identifies it by its order.
 
         Returns:
-            The user's action. ``content`` holds the fields as a dict, or is an instance of the
-            dataclass. As a truth value, the answer says whether the user accepted; it raises
-            TypeError if the form has a boolean field.
+            The user's action. ``content`` is a dict of the fields, or an instance of the dataclass.
+            ``if answer`` tests whether the user accepted. This raises TypeError if the form has a
+            boolean field.
 
         Raises:
             CapabilityNotSupported: The client does not support such questions.
             Refused: The client rejected this question.
-            ProtocolViolation: The client's answer is invalid. Without a handshake, the question is
-                asked again instead.
+            ProtocolViolation: The client's answer is invalid. In revisions without a handshake, the
+                question is asked again instead.
             RequestTimeout: The answer did not arrive within ``Limits.ask_timeout``.
             ToolError: A question remains after the client has returned ``Limits.rounds`` times.
             RpcError: The client answered with an error; ``from_peer`` is true.
@@ -264,12 +264,13 @@ class Context:
         """Ask the user to open a URL. In stateless HTTP (2026-07-28), the handler runs again from
         the top with the answer.
 
-        An answer that accepts is consent to open the URL. It does not say what happened there.
+        If the answer accepts, the user has agreed to open the URL. The answer does not say what the
+        user did on that page.
 
         Args:
             message: The reason, for the user.
-            url: An http or https URL without private data. Your page must check that the same
-                user opens it.
+            url: An http or https URL without private data. Your page must check that the same user
+                opens it.
             elicitation_id: An id for `complete_elicitation`, unique on this server; None generates
                 one.
             key: See `elicit`.
@@ -395,8 +396,8 @@ class Context:
 
         Args:
             key: The name of the step within this request.
-            function: The action. Its result must have a JSON form. The client carries that form in
-                its state and can read it.
+            function: The action. Its result must have a JSON form. The client stores the result and
+                can read it.
 
         Returns:
             The JSON form of the result, the same in every round.
@@ -461,8 +462,9 @@ class Context:
     def cancelled(self) -> bool:
         """Whether the client has cancelled the request or has disconnected, or its time is over.
 
-        Check this in loops. A WSGI host notices a disconnected client at the next write. A client
-        of a session may come back for its response, so there only the end of the session counts.
+        Check this in loops. A WSGI host notices a disconnected client at the next write. In a
+        session over HTTP, a client can come back for its response, so a lost connection does not
+        cancel the request.
         """
         return self._incoming.token.cancelled
 
@@ -531,9 +533,9 @@ class Context:
     def trace_context(self) -> dict[str, str]:
         """The values of ``traceparent``, ``tracestate`` and ``baggage`` in the request's ``_meta``.
 
-        Clients that the handler calls, on its own thread or with `submit`, send these values in
-        ``_meta``, unless the call has its own. A handler or a middleware may change them, so that
-        its own span becomes the parent.
+        If the handler calls a client, on its own thread or with `submit`, the client sends these
+        values in ``_meta``, unless the call has other values. A handler or a middleware can change
+        the values, so that its own span becomes the parent.
         """
         return self._incoming.trace_context()
 
@@ -557,8 +559,8 @@ class Context:
 
     @property
     def session(self) -> Optional[dict[str, Any]]:
-        """A dict that is kept for the session. It is None in stateless revisions, where a handler
-        keeps state under an id of its own.
+        """A dict that is kept for the session. It is None in stateless revisions. There, a handler
+        must store state under its own id.
         """
         return self._incoming.peer.session_data
 

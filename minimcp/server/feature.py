@@ -110,10 +110,10 @@ FEATURES: Mapping[str, LateFeature] = {
     "visibility": LateFeature("features.access", "Visibility"),
 }
 
-# The feature that creates the entries of a decorator, by the name of the decorator.
+# Maps the name of a decorator to the feature that creates its entries.
 MAKERS: Mapping[str, str] = {"method": "methods", "prompt": "prompts", "resource": "resources"}
 
-# The feature that reads an option, for options that the decorator's own feature does not read.
+# Maps an option to the feature that reads it, if the decorator's own feature does not read it.
 READERS: Mapping[str, str] = {
     "heartbeat": "heartbeats",
     "max_result": "max_result",
@@ -121,7 +121,7 @@ READERS: Mapping[str, str] = {
     "visible": "visibility",
 }
 
-# The feature that serves a method without any registered entry.
+# Maps a method to the feature that serves it. These methods need no registered entry.
 METHOD_FEATURES: Mapping[str, str] = {"subscriptions/listen": "subscriptions"}
 
 # Extensions of the library that have decorators or options.
@@ -219,15 +219,16 @@ class Feature:
     An *entry* is one registered thing, such as a tool or a prompt (`RegisteredEntry`).
 
     Attributes:
-        capability: The capability of the specification that this feature serves: "prompts". Its
-            routes exist only while something of it is offered. None for other features.
+        capability: The capability of the specification that this feature serves: "prompts". The
+            routes of the feature exist only while the server offers such entries. None for features
+            without a capability.
         identifier: The identifier of an extension; empty for other features.
         settings: The settings to declare with the identifier.
-        makers: By decorator ("tool", "prompt", ...), the class of its entries.
+        makers: Maps a decorator ("tool", "prompt", ...) to the class of its entries.
         tables: The entries of the feature, each kind in a `Table`.
         options: The options of decorators that this feature reads. An author's `Extension` may list
             names only.
-        names: By method, the member of the params that the header ``Mcp-Name`` repeats over HTTP.
+        names: Maps a method to the member of its params that the HTTP header ``Mcp-Name`` repeats.
         filters: The members that the feature adds to the filter of `subscriptions/listen`.
         refreshed_by: Methods of lists, such as "resources/list", that pass through `around_list`.
     """
@@ -255,8 +256,9 @@ class Feature:
         """Return the members that the feature adds to the server's capabilities.
 
         A member that exists already is merged: ``{"extensions": {"com.example/x": {}}}`` adds an
-        extension to the others. An extension that declares something is declared itself, unless the
-        result has the member "extensions". None leaves a member out.
+        extension to the others. If the result of an extension is not empty, the extension itself is
+        declared too, unless the result has the member "extensions". A member that is None is left
+        out.
 
         Args:
             revision: The client's revision.

@@ -51,18 +51,18 @@ def resolve_inside(root: Union[str, os.PathLike[str]], path: Union[str, os.PathL
     """Return the absolute path of a file that a client names, if it is inside a directory:
     ``resolve_inside("/srv/notes", path)``. For servers that give clients access to files.
 
-    Rejected on every system: ".." anywhere, absolute paths, backslashes, colons (drives, streams),
-    a leading "~", control characters, device names, names that end with a dot or a space, empty
-    names, and paths that are too long. These are also found behind percent-encoding, look-alike
-    characters and invisible characters. Then symbolic links are resolved; the result must be inside
-    the directory.
+    The following are rejected on every system: ".." anywhere, absolute paths, backslashes, colons
+    (drives, streams), a leading "~", control characters, device names, names that end with a dot or
+    a space, empty names, and paths that are too long. They are also rejected if percent-encoding,
+    look-alike characters or invisible characters hide them. Then symbolic links are resolved. The
+    result must be inside the directory.
 
-    Variables of a resource template are already decoded, so do not decode them again. Escapes that
-    remain are part of the name ("100%25.txt"), unless they hide something that would be rejected.
+    Variables of a resource template are already decoded, so do not decode them again. An escape
+    that remains ("100%25.txt") is part of the name.
 
-    The result is correct at the time of the call. Another process that can write in the directory
-    could replace a file with a symbolic link before you open it, and hard links are not detected.
-    Therefore, only users who may read everything should be able to write in the directory.
+    The result is correct at the time of the call. After the call, another process could replace a
+    file in the directory by a symbolic link. Hard links are not detected. Therefore, give write
+    access to the directory only to users who can read everything.
 
     Args:
         root: The directory, absolute or relative to the working directory. It may be a symbolic

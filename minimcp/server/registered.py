@@ -62,12 +62,12 @@ class ServerConfig(Record):
     Args:
         info: The server's description of itself, as on the wire.
         owner: The `Server`, for ``ctx.server``.
-        executor: The executor of handlers that name none; None is the pool of workers. The registry
+        executor: The default executor of handlers; None is the pool of workers. The registry
             replaces the author's object by an `Executor`.
-        capabilities: Kinds that count as registered from the start, each with more members to
-            declare; and other capabilities.
+        capabilities: Capabilities to declare from the start, each with its members. A kind of
+            entry, such as "tools", then counts as registered.
         middleware: The middleware functions, the outermost first.
-        processes: The processes that share the store; None if no others do.
+        processes: The processes that share the store; None if no other process shares it.
         audience: The audience of the server's tokens; empty if it does not use tokens.
         on_finished: Called for each request that finishes, see `RunningRequests`; None calls
             nothing.
@@ -258,9 +258,10 @@ class Registered:
         return any(not each.is_listed(self, incoming) for each in self.hidden_by)
 
     def serve(self, incoming: IncomingRequest) -> Any:
-        """Serve a request on this thread, if its entry was found only when its handler ran.
+        """Serve a request on this thread. Used if its entry was found only when its handler ran.
 
-        The reader thread finds most entries before that: it calls the gate, and a worker `handle`.
+        For most requests, the reader thread finds the entry and calls the gate, and a worker calls
+        `handle`.
         """
         route = incoming.route = self.route
         if route.gate is not None:
@@ -268,8 +269,8 @@ class Registered:
         return route.handle(incoming)
 
     def unknown(self, incoming: IncomingRequest) -> RpcError:
-        """Return the error for a client from which the entry is hidden: that for an unknown
-        name."""
+        """Return the error for a client from which the entry is hidden. It is the same error as for
+        an unknown name."""
         tables = [table for each in incoming.server.features for table in each.tables]
         table = next(each for each in tables if each.kind == self.kind)
         return InvalidParams(table.unknown(incoming.request.params.get("name")))
@@ -427,7 +428,7 @@ class RegisteredFunction(Registered):
 
     # Classes of return values that are sent unchanged.
     returned_as_is: ClassVar[tuple[type, ...]]
-    # Those of them that cannot be in a list.
+    # The classes of these that cannot be in a list.
     returned_alone: ClassVar[tuple[type, ...]]
 
     def __init__(
@@ -551,7 +552,7 @@ def keep_members(wire: Mapping[str, Json], members: Any) -> dict[str, Json]:
 
 
 # Held while any table changes, because servers mount each other. Reentrant, because a signal
-# handler may change a table while the thread that it interrupts does.
+# handler may change a table in the middle of a change on the same thread.
 changing = threading.RLock()
 
 

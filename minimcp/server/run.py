@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 log = logger("minimcp.stdio")
 
 TERMINAL_HINT = (
-    "this is a server: it waits for a client on stdin, but stdin is a terminal. To inspect the"
-    " server, run python3 -m minimcp list FILE; to end it, press Ctrl-C"
+    "this is a server: it waits for a client on stdin, but stdin is a terminal. You can type"
+    " messages, one line each; Ctrl-D on an empty line ends the server. To list its tools, run"
+    " python3 -m minimcp list FILE"
 )
 
 # Seconds between checks whether the parent process still exists. No system reports its end.

@@ -87,7 +87,7 @@ class Server:
         list_ttl: Seconds for which clients may cache lists.
         list_cache_scope: Who may share a cached list: "private" (one user) or "public".
         mask_errors: Replace the text of unexpected errors by a reference to the log.
-        logging: Whether handlers may send log messages. If False, ``ctx.log`` does nothing.
+        logging: Whether handlers can send log messages. If False, ``ctx.log`` does nothing.
         executor: None (``Limits.workers`` threads), "main" (see `pump`), a `Serial`, or a callable.
         on_pump_needed: Called on another thread when a request waits for `pump`; None calls
             nothing.
@@ -103,7 +103,7 @@ class Server:
         http: How to serve over HTTP; None uses the defaults of `HttpOptions`.
         auth: A `Bearer` that authorizes HTTP requests; None accepts all. Stdio is never authorized.
         card: A `Card` to serve over HTTP; None serves none.
-        visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None hides none.
+        visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None shows all.
         lists: "usable" lists only what the token's scopes allow; "all" lists everything.
 
     Raises:
@@ -284,8 +284,7 @@ class Server:
         Args:
             function: Its annotations become schemas. A `Context` parameter receives the context.
             name, description: For the model; None uses the function's name and its docstring.
-            title, icons, meta: A name for people, icons, and ``_meta``; None sends none.
-            annotations: Hints such as ``{"read_only_hint": True}``; None sends none.
+            title, icons, meta, annotations: None sends none. A hint: ``{"read_only_hint": True}``.
             input_schema, output_schema: JSON Schemas; None uses the function's annotations.
             structured: Whether to send structured content; None sends it if there is a schema.
             timeout: Maximum seconds, not counting waits for the client's answers; None: no limit.
@@ -293,10 +292,11 @@ class Server:
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
             scopes: Scopes that a token needs: a list, or a function of arguments that returns one.
-            visible: A function of `Context`: False hides the tool from the caller. None hides none.
-            heartbeat, max_result: Silence until progress is sent, in s; characters of a result.
+            visible: A function of `Context`. If it returns False, the caller does not see the tool.
+            heartbeat: Seconds of silence after which progress is sent; None sends none.
+            max_result: Maximum characters of a result; None means no limit.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
-            ui, visibility: With `Apps()`: URI of the `app` for the result; "model", "app" or both.
+            ui, visibility: With `Apps()`: an `app` for the result; callers: "model", "app".
             replace: Replace a tool of the same name.
 
         Raises:
@@ -328,7 +328,7 @@ class Server:
         variables, such as "notes://{number}", is a template; each variable is a parameter of the
         function.
 
-        The function returns str (text), bytes (binary), contents, or any value, which is sent as
+        The function returns str (text), bytes (binary), contents, or another value that is sent as
         JSON. A URI matches a registered URI first, then the first template whose variables fit.
         ``{x}`` never matches "/" or "..", but ``{+x}`` matches slashes. Case matters, except in
         scheme and host.
@@ -343,10 +343,10 @@ class Server:
             annotations: Hints such as ``{"audience": ["user"], "priority": 1}``; None sends none.
             ttl: Seconds for which clients may cache the content.
             cache_scope: Who may share cached content: "private" (one user) or "public".
-            complete: For each variable, a list of values or a function of the text typed so far.
-                The function may have a second parameter, which receives the arguments chosen
-                already.
-            scopes, visible: As for `tool`. A function of scopes may take variables of the template.
+            complete: For each variable, a list of values, or a function of the text typed so far. A
+                second parameter of the function receives the arguments that are already chosen.
+            scopes, visible: As for `tool`. A function for ``scopes`` can take variables of the
+                template.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a resource of the same URI.
 
@@ -627,19 +627,18 @@ class Server:
         stdio, ``server.run("http", port=8000)`` for HTTP. Restores signal handlers and streams
         before it returns.
 
-        In the main thread, SIGINT, SIGTERM and SIGHUP end it within 1.2 seconds: running requests
-        are cancelled at once, and a second signal does not wait for them. In other threads, signals
-        are not handled. If a handler on the main thread, or on an executor of yours, does not
-        return in that time, the process exits with code 1. At the end of the input and after
-        `close`, running requests get ``Limits.drain_grace`` seconds. The main thread also pumps,
-        see `pump`.
+        In the main thread, SIGINT, SIGTERM and SIGHUP end `run` within 1.2 seconds. Running
+        requests are cancelled at once, and a second signal does not wait for them. If a handler on
+        the main thread, or on your own executor, does not return in that time, the process exits
+        with code 1. In other threads, `run` does not handle signals. At the end of the input and
+        after `close`, running requests get ``Limits.drain_grace`` seconds. The main thread also
+        pumps; see `pump`.
 
         Each request runs in its own copy of the `contextvars` context of this call.
 
-        Output never blocks on stderr (over HTTP, nor on stdout): `sys.stderr` and `logging`
-        handlers that use it drop lines that are not read. A forked child process has the signal
-        handlers from before `run`. Processes of `multiprocessing` are terminated one second after
-        the interpreter exits.
+        Writing to stderr never blocks (over HTTP, neither does stdout): lines that nobody reads are
+        dropped. A forked child process has the signal handlers from before `run`. Processes of
+        `multiprocessing` are terminated one second after the interpreter exits.
 
         Args:
             transport: "stdio", "http" (Streamable HTTP, every revision) or "sse" (HTTP+SSE,

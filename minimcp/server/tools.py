@@ -154,7 +154,9 @@ def _stand_in(value: Any) -> Any:
 
 
 def wrapped_schema(schema: Mapping[str, Json], *, strict: bool = False) -> dict[str, Json]:
-    """Return an output schema for revisions whose results are objects: the value is ``result``.
+    """Return an output schema for revisions whose results must be objects.
+
+    A value that is not an object becomes the member ``result`` of an object.
 
     Args:
         schema: The schema of the value. An object is not wrapped.
@@ -460,7 +462,7 @@ class RegisteredTool(RegisteredFunction):
             if isinstance(error, errors.Cancelled) and incoming.token.cancelled:
                 raise error
             if incoming.asker is not None and incoming.asker.pending:
-                raise error  # the question is asked first
+                raise error  # the pending question goes to the client before this error
             is_ours = isinstance(error, errors.RpcError) and not error.from_peer
             if is_ours and _is_sent_as_error(error, revision):
                 raise error

@@ -1,8 +1,8 @@
 """`Judge`: finds violations of the specification in the messages of one connection.
 
-Each breach names a row of tests/manifest.txt, such as "LIFE-03"; rows of stateless revisions begin
-with "M:". A violation is only reported if the messages prove it. Not reported are messages that
-cross, unknown revisions, and everything that depends on an unread line.
+Each violation names a row of tests/manifest.txt, such as "LIFE-03"; rows of stateless revisions
+begin with "M:". A violation is only reported if the messages prove it. If two messages cross, if
+the revision is unknown, or if a line was not read, nothing that depends on it is reported.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Breach(NamedTuple):
 
 OTHER = {"client": "server", "server": "client"}
 
-# Maximum number of requests of one side to remember. Above it they are forgotten, and messages that
-# depend on them are no longer judged.
+# Maximum number of requests of one side to remember. Above this, the requests are forgotten, and
+# messages that depend on them are no longer judged.
 MAX_REQUESTS = 20_000
 
 # The requests that a side can send in some revision.

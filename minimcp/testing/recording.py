@@ -162,9 +162,9 @@ def replay(path: Path) -> ScriptedServer:
     """Return a server that answers from a recording: ``connect(replay("session.jsonl"))``.
 
     It uses the recorded revision. A request gets the response to the recorded request with the same
-    method and params, preceded by the recorded notifications and questions. If it was recorded
-    several times, the responses are used in order, and then the last one repeatedly. A request
-    without a recorded response gets an error that names the most similar request.
+    method and params, preceded by the recorded notifications and questions. If a request was
+    recorded several times, its responses are used in order, and then the last one repeatedly. A
+    request without a recorded response gets an error that names the most similar request.
 
     Args:
         path: The path of a file written by `record` or ``minimcp trace --json``.

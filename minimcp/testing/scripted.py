@@ -1,9 +1,8 @@
 """`ScriptedServer` and `ScriptedClient`: peers that follow a test's script, and may violate the
 protocol.
 
-Their messages are dicts in wire form, and a test may send any bytes. So it can check how a client
-handles a server that responds twice, stops within a line or exits, and how a server handles such a
-client.
+Their messages are dicts in wire form, and a test can send any bytes. For example, a test can check
+how a client handles a server that responds twice, stops within a line or exits.
 https://modelcontextprotocol.io/specification/2025-11-25/basic (the messages)
 """
 
@@ -73,11 +72,10 @@ class ScriptedPeer:
         """Wait for a message with one of these methods, or for a "result" or an "error"; without
         names for any message.
 
-        A line that is not a JSON object is returned as ``{"noise": ...}``.
-
-        Earlier messages go to the server behind a `ScriptedServer`; a `ScriptedClient` keeps them
-        for later calls. A script that only ignores further messages ends with ``while True:
-        peer.expect()``, until the client disconnects.
+        A line that is not a JSON object is returned as ``{"noise": ...}``. Other messages that
+        arrive before go to the server behind a `ScriptedServer`; a `ScriptedClient` keeps them for
+        later calls. To ignore all further messages, end a script with
+        ``while True: peer.expect()``. It ends when the client disconnects.
 
         Raises:
             ConnectionLost: The other side has closed the connection.
@@ -208,8 +206,8 @@ class ScriptedClient(ScriptedPeer):
 
     Args:
         target: The server, as for `connect`: a `Server`, or a child process.
-        revision: A revision with a handshake is negotiated at once. A stateless revision is named
-            in every request. None does neither.
+        revision: The revision. A revision with a handshake is negotiated at once. A stateless
+            revision is named in every request. If it is None, the test itself sends `initialize`.
         capabilities: The capabilities to declare; None declares none.
         timeout: Seconds to wait for a message.
 

@@ -174,13 +174,13 @@ class Transcript:
     """Records messages in order: ``connect(server, trace=transcript)`` or
     ``Server(trace=transcript)``.
 
-    Iteration yields `Entry` objects, one for each message of a batch. ``str()`` is a log with one
-    line for each. Methods that search raise an AssertionError that shows the log. Thread-safe.
+    Iteration yields `Entry` objects, one for each message. ``str()`` is a log with one line for
+    each message. Methods that search raise an AssertionError that shows the log. Thread-safe.
 
     Args:
-        judge: Whether to look for violations of the specification, which `Entry.breaches` lists.
-            Use it for one connection only, because the ids of several connections (as of an HTTP
-            server) would be confused.
+        judge: Whether to look for violations of the specification. `Entry.breaches` lists them. Use
+            this option for one connection only, because the ids of several connections (as of an
+            HTTP server) would be confused.
         entries: Maximum number of entries. The oldest ones are dropped.
         size: Maximum bytes of the lines of all entries. The oldest ones are dropped, but the newest
             one is always kept.

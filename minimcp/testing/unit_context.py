@@ -104,17 +104,17 @@ def context(
     """Return a Context for a unit test. Pass it to a handler that you call like any other function.
 
     No thread is started. Questions are answered at once in every revision, so the handler runs only
-    once. They are validated like real ones, and so are the answers. To test a handler that is run
-    again after each question, as in stateless revisions, use ``connect`` with a
-    ``Server(check_replay=True)``.
+    once. Questions and answers are validated as usual. To test a handler that runs again after each
+    question, as in stateless revisions, use ``connect`` with a ``Server(check_replay=True)``.
 
     Args:
         answers: The client's answers, by the key of the question or by its kind ("elicit",
             "sample", "list_roots"); keys take precedence. An answer is what a client's function
             returns: a dict, a dataclass, None (declined) or an `Answer` for elicit, a str or a
-            `SampleResult` for sample, paths or `Root` objects for list_roots. An exception is
-            raised; a function is called with the `Question`. A function instead of the mapping
-            answers all questions. None answers none.
+            `SampleResult` for sample, paths or `Root` objects for list_roots. If an answer is an
+            exception, the question raises it. If an answer is a function, it is called with the
+            `Question`. One function can replace the mapping and answer all questions. By default,
+            no question has an answer.
         server: The server for ``ctx.server`` and ``ctx.read_resource``; None makes an empty one.
         revision: The revision; None means the newest one with a handshake.
         capabilities: The client's capabilities in wire form; None declares all of the revision.

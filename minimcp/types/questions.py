@@ -122,8 +122,8 @@ class HostRequest(Wire):
 
     Attributes:
         server: The server's description of itself. Another server can claim the same name.
-        connection: The server's name in the host's config, which no other server can claim, so show
-            this one to the user. None if the server was not connected to by name.
+        connection: The server's name in the host's config. Show this name to the user, because no
+            other server can claim it. None if the connection was not made by name.
         asked: The `CancelToken` of the question, or None if nothing waits for the answer.
     """
 
@@ -148,12 +148,12 @@ class HostRequest(Wire):
         """Call a function when the answer is no longer needed; see `cancelled`.
 
         Args:
-            function: Called at once if that is so already. Otherwise it is called on the thread
-                that ends the question, so it must not block: set an event, or put an item into a
-                queue.
+            function: Called at once if the answer is already not needed. Otherwise it is called on
+                the thread that ends the question, so it must not block: set an event, or put an
+                item into a queue.
 
         Returns:
-            A function that undoes this.
+            A function that removes the callback.
         """
         if self.asked is None:
             return lambda: None
@@ -210,7 +210,9 @@ class ElicitRequest(HostRequest):
             RuntimeError: The request does not come from a server.
         """
         if self.checker is None:
-            raise RuntimeError("only a request that a server sent can check an answer")
+            raise RuntimeError(
+                "this request was not sent by a server, so it cannot check an answer"
+            )
         checked: Json = self.checker(content)
         return checked
 

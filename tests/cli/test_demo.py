@@ -179,7 +179,7 @@ def test_it_shows_the_first_chapters_and_names_the_others(
             each.strip()
             for each in re.split(r"\n(?=\d+\. )", printed)
             if re.match("(7|16). ", each)
-        ).partition("\n\nThat is all")[0]
+        ).partition("\n\nAt the end, the client")[0]
     }
 
 

@@ -67,7 +67,7 @@ def test_servers_that_work(write: Callable[..., Path], minimcp: Callable[..., Do
         done = minimcp("doctor", *words)
         lines = done.out.splitlines()
         assert (done.code, done.err, lines[0]) == (0, "", str(path)), done
-        assert lines[1].startswith("    good: 1 tools, started in ")
+        assert lines[1].startswith("    good: 1 tool, started in ")
         assert lines[2:] == ["    off: disabled, not started", "servers: 2, problems: 0"]
 
 

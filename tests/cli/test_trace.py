@@ -215,7 +215,7 @@ def test_a_host_and_a_server(shop: str, tmp_path: Path, minimcp: Callable[..., D
     done = minimcp("trace", "--html", str(tmp_path / "again.html"), rows)
     assert (done.code, done.out) == (
         0,
-        f"{tmp_path / 'again.html'}: {len(transcript)} entries, 0 breaches\n",
+        f"{tmp_path / 'again.html'}: {len(transcript)} entries, 0 violations\n",
     )
     first, again = (
         Path(name).read_text("utf-8").splitlines() for name in (page, str(tmp_path / "again.html"))
@@ -366,7 +366,7 @@ def test_two_recordings_share_a_page(tmp_path: Path, minimcp: Callable[..., Done
         transcript.save(tmp_path / f"{name}.jsonl")
     page, *rows = (str(tmp_path / name) for name in ("page.html", "a.jsonl", "b.jsonl"))
     done = minimcp("trace", "--html", page, *rows)
-    assert (done.code, done.out) == (0, f"{page}: 2 entries, 0 breaches\n")
+    assert (done.code, done.out) == (0, f"{page}: 2 entries, 0 violations\n")
     text = Path(page).read_text("utf-8")
     assert re.findall("<h1>(.*?)</h1>", text) == rows
     left, right = re.findall('srcdoc="(.*?)"', text, re.S)

@@ -79,8 +79,8 @@ def serving(
 
 
 NEEDS_SAMPLING = (
-    "tool 'needs' needs a client with sampling, such as connect(..., sample=f); a server that can "
-    "do without tests ctx.client.supports('sampling')"
+    "tool 'needs' needs a client with sampling, such as connect(..., sample=f); if the server can "
+    "work without it, test ctx.client.supports('sampling') first"
 )
 
 
@@ -101,10 +101,10 @@ def lacking(name: str, method: str, revision: str) -> Any:
     }.get(name)
     there = having is None or revision in having
     told = (
-        f", such as connect(..., {way}); a server that can do without tests "
-        f"ctx.client.supports({name!r})"
+        f", such as connect(..., {way}); if the server can work without it, test "
+        f"ctx.client.supports({name!r}) first"
         if there
-        else f": {revision} has none, {', '.join(having or ())} have"
+        else f": {revision} does not have it; these revisions do: {', '.join(having or ())}"
     )
     return -32021 if revision == R5 else [f"{method} needs a client with {name}{told}"]
 

@@ -132,9 +132,9 @@ def test_a_missing_capability_is_named_as_it_would_be_declared() -> None:
     ):
         error = lacks(name, "the tool", R5)
         assert (error.code, error.data) == (-32021, {"requiredCapabilities": required})
-        without = f"; a server that can do without tests ctx.client.supports({name!r})"
+        without = f"; if the server can work without it, test ctx.client.supports({name!r}) first"
         assert str(error) == f"the tool needs a client with {told}{without}"
-    told = "the tool needs a client with elicitation: 2024-11-05 has none, 2025-06-18, 2025-11-25, 2026-07-28 have"
+    told = "the tool needs a client with elicitation: 2024-11-05 does not have it; these revisions do: 2025-06-18, 2025-11-25, 2026-07-28"
     assert str(lacks("elicitation", "the tool", R1)) == told
 
 
