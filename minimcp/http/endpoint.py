@@ -633,10 +633,8 @@ class Endpoint(HttpService):
                 writer.end()
                 return
             raise
-        client = self._count_in(session, headers)
         try:
-            if writer.counted is not client:
-                writer.count_for(client)
+            client = self._count_in(session, headers, writer)
         except ShareExceeded as error:
             if not isinstance(message, Request):
                 raise
@@ -670,9 +668,9 @@ class Endpoint(HttpService):
                     end = partial(self._registry.drain, response)
                     self.watch_token(headers, writer, end)
                 if peer.revision.handshake:
-                    writer.on_left(partial(response.detach, writer))
+                    writer.left.on_cancel(partial(response.detach, writer))
                 else:
-                    writer.on_gone(response.lost)
+                    writer.token.on_cancel(response.lost)
                 self._start(message, peer, route, response, size, headers, response.pool.run)
             except RpcError as error:
                 self.requests.refused(message, error)
@@ -701,9 +699,7 @@ class Endpoint(HttpService):
             if isinstance(item, Request):
                 with suppress(RpcError):  # it is the response to this item
                     self._check_access(item, sender, headers)
-        client = self._count_in(session, headers)
-        if writer.counted is not client:
-            writer.count_for(client)
+        client = self._count_in(session, headers, writer)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -737,7 +733,7 @@ class Endpoint(HttpService):
             )
 
         try:
-            writer.on_left(partial(response.detach, writer))
+            writer.left.on_cancel(partial(response.detach, writer))
             batch.serve(start)
             if not response.done:
                 response.serve()
@@ -758,7 +754,10 @@ class Endpoint(HttpService):
         """Start a request on its preferred thread: this one, or one from `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
-        self._keep_headers(peer, shown)
+        if self._registry.loaded("visibility") is not None:
+            # Functions of the author decide what the client of a session sees. Other servers do not
+            # keep headers, because there may be many sessions.
+            peer.headers = shown
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
@@ -768,20 +767,22 @@ class Endpoint(HttpService):
         # An id may be used twice: each POST has its own response.
         accept(incoming, run, key=id(incoming))
 
-    def _keep_headers(self, peer: Peer, headers: Headers) -> None:
-        """Keep the headers of a session's newest request, if functions of the author decide what
-        its client sees. Other servers do not keep them, because there may be many sessions."""
-        if self._registry.loaded("visibility") is not None:
-            peer.headers = headers
+    def _count_in(
+        self, session: Optional[Session], headers: Headers, writer: ResponseWriter
+    ) -> CountedClient:
+        """Return the client of a request, also counted in its session. Store it in the headers, and
+        count the connection for it.
 
-    def _count_in(self, session: Optional[Session], headers: Headers) -> CountedClient:
-        """Return the client of a request, also counted in its session, and store it in the
-        headers."""
+        Raises:
+            ShareExceeded: The client has too many connections.
+        """
         client = headers.counted
         assert client is not None
         if session is not None:
             client = session.count_as(client)
             headers.counted = client
+        if writer.counted is not client:
+            writer.count_for(client)
         return client
 
     def _open_response(
@@ -887,13 +888,12 @@ class Endpoint(HttpService):
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
-        self._keep_headers(peer, headers.without_token())
+        if self._registry.loaded("visibility") is not None:
+            peer.headers = headers.without_token()
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
-        client = self._count_in(session, headers)
         try:
-            if writer.counted is not client:
-                writer.count_for(client)
+            client = self._count_in(session, headers, writer)
             if last is None:
                 stream = EventStream(
                     self,
@@ -939,7 +939,7 @@ class Endpoint(HttpService):
                     raise _unknown_event()
                 self._open[writer] = stream
             self.watch_token(headers, writer, partial(stream.end_connection, writer))
-            writer.on_gone(partial(stream.leave, writer))
+            writer.token.on_cancel(partial(stream.leave, writer))
             stream.serve(writer)
         except ShareExceeded:
             raise
