@@ -136,6 +136,10 @@ class HttpService:
         self.shares: Shares = registry.config.shares
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
+        # Maximum number of bytes of memory of a decoded body.
+        self._max_memory = math.inf
+        if options.body_bytes is not None:
+            self._max_memory = MEMORY_PER_BYTE * max(options.body_bytes, LONG_BODY_BYTES)
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
         """Check the head of a request, before its body is read. Never blocks.
@@ -326,10 +330,9 @@ class HttpService:
             request.body = b""  # the request may run for a very long time
         if limit is not None and len(body) > limit:
             raise self._too_long()
-        most = math.inf if limit is None else MEMORY_PER_BYTE * max(limit, LONG_BODY_BYTES)
-        if 200 * len(body) > most:
+        if 200 * len(body) > self._max_memory:
             with self.decoding:
-                too_much = _memory_of(body, most) > most
+                too_much = _memory_of(body, self._max_memory) > self._max_memory
             require(
                 not too_much,
                 413,
@@ -687,8 +690,8 @@ class Endpoint(HttpService):
     ) -> None:
         """Serve an array of messages. Its requests run at the same time, and one array contains all
         responses."""
-        is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
-        require(not is_stateless, 400, "a message must be an object, not an array")
+        is_in_session = headers.get(VERSION_HEADER) in self.admission.session_versions
+        require(is_in_session, 400, "a message must be an object, not an array")
         session, revision = self.admission.sender(headers)
         taken = self._supported.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
