@@ -56,7 +56,7 @@ LOG_MESSAGE = "notifications/message"
 Line = Union[bytes, Callable[[], Optional[bytes]]]
 
 # Handles a request. Returns the result as an object or as JSON text.
-Handler = Callable[["IncomingRequest"], Union[Result, str]]
+Handler = Callable[["IncomingRequest"], Union[Result, str, bytes]]
 
 # The headers of requests that did not arrive over HTTP.
 NO_HEADERS: Mapping[str, str] = {}
@@ -406,7 +406,7 @@ class IncomingRequest:
         """
         try:
             id = self.request.id
-            if type(result) is str:
+            if type(result) is str or type(result) is bytes:
                 line = encode_result(id, result)
             elif isinstance(result, BaseException):
                 raise result

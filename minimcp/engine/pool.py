@@ -182,7 +182,10 @@ class Pool:
             job()
         finally:
             this_thread.pool = outer
-            self.count_running(-1)
+            with self._lock:  # as in `count_running`
+                self._running -= 1
+                if self.queue or self._without_thread:
+                    self._advance()
 
     def close(self) -> None:
         """End idle threads now, and busy threads after their current job. Queued jobs still run."""

@@ -279,22 +279,34 @@ class Shares:
         """
         while True:
             with self._lock:
-                full = self._full(place, most, names)
-                if full is None:
+                for name in names:
+                    places = self._places.get((place.kind, name), {})
+                    share = self._limits.get((name[0], most)) or self.share(name, most)
+                    if len(places) >= share and place not in places:
+                        break
+                else:
                     if place.names:
-                        self._remove(place, names)
+                        self.release(place, names)
                     place.names = names
                     for name in names:
                         self._places.setdefault((place.kind, name), {})[place] = None
                     return
-                others = [each for each in self._places[place.kind, full] if each is not place]
+                others = [each for each in places if each is not place]
             if not any(self._close_idle(other) for other in others):
-                raise self._exceeded(place.kind, full, most)
+                raise self._exceeded(place.kind, name, most)
 
-    def release(self, place: Place) -> None:
-        """Stop counting a place."""
+    def release(self, place: Place, kept: Sequence[Name] = ()) -> None:
+        """Stop counting a place, except under the names in `kept`."""
         with self._lock:
-            self._remove(place)
+            for name in place.names:
+                if name in kept:
+                    continue
+                # A forked process does not count the places of its parent.
+                places = self._places.get((place.kind, name), {})
+                places.pop(place, None)
+                if not places:
+                    self._places.pop((place.kind, name), None)
+            place.names = kept
 
     def check(self, kind: str, most: int, name: Name, used: int) -> None:
         """Check the number of units that a client uses, for a resource that a store counts.
@@ -311,27 +323,6 @@ class Shares:
         share = most if fraction is None else max(1, int(most * fraction))
         self._limits[name[0], most] = share
         return share
-
-    def _full(self, place: Place, most: int, names: Sequence[Name]) -> Optional[Name]:
-        """Return the first name that uses its whole share. The caller holds the lock."""
-        for name in names:
-            places = self._places.get((place.kind, name), {})
-            share = self._limits.get((name[0], most)) or self.share(name, most)
-            if len(places) >= share and place not in places:
-                return name
-        return None
-
-    def _remove(self, place: Place, kept: Sequence[Name] = ()) -> None:
-        """Remove all names of a place, except these. The caller holds the lock."""
-        for name in place.names:
-            if name in kept:
-                continue
-            # A forked process does not count the places of its parent.
-            places = self._places.get((place.kind, name), {})
-            places.pop(place, None)
-            if not places:
-                self._places.pop((place.kind, name), None)
-        place.names = kept
 
     def _close_idle(self, place: Place) -> bool:
         if place.close_idle is None or not place.close_idle():
@@ -363,17 +354,15 @@ class Shares:
     def take_turn(self, client: ClientPool, start: Callable[[], object]) -> None:
         """Count a job and start it, now or when other jobs of the client have ended."""
         with self._lock:
-            if not self._has_turn(client):
+            if not self._add_turn(client):
                 self._waiting.append((client, start))
                 return
-            self._add_turns(client, 1)
         start()
 
     def wait_for_turn(self, client: ClientPool) -> None:
         """Count a job of this thread. Blocks until other jobs of the client have ended."""
         with self._lock:
-            if self._has_turn(client):
-                self._add_turns(client, 1)
+            if self._add_turn(client):
                 return
             turn = threading.Event()
             self._waiting.append((client, turn.set))
@@ -395,30 +384,33 @@ class Shares:
         """
         starts = []
         with self._lock:
-            self._add_turns(client, change)
+            for key, _ in client.counters:
+                count = self._turns.get(key, 0) + change
+                if count > 0:
+                    self._turns[key] = count
+                else:
+                    self._turns.pop(key, None)  # a forked process does not count its parent's jobs
             if change < 0 and self._waiting:
                 waiting = self._waiting
                 self._waiting = deque()
                 for each, start in waiting:
-                    if self._has_turn(each):
-                        self._add_turns(each, 1)
+                    if self._add_turn(each):
                         starts.append(start)
                     else:
                         self._waiting.append((each, start))
         for start in starts:
             start()
 
-    def _has_turn(self, client: ClientPool) -> bool:
-        """Return whether one more job of a client may start. The caller holds the lock."""
-        return not [key for key, most in client.counters if self._turns.get(key, 0) >= most]
-
-    def _add_turns(self, client: ClientPool, change: int) -> None:
+    def _add_turn(self, client: ClientPool) -> bool:
+        """Count one more job of a client. Return False if it may not start yet. The caller holds
+        the lock."""
+        turns = self._turns
+        for key, most in client.counters:
+            if turns.get(key, 0) >= most:
+                return False
         for key, _ in client.counters:
-            count = self._turns.get(key, 0) + change
-            if count > 0:
-                self._turns[key] = count
-            else:
-                self._turns.pop(key, None)  # a forked process does not count its parent's jobs
+            turns[key] = turns.get(key, 0) + 1
+        return True
 
     def used(self, kind: str, name: Name) -> int:
         """Return how many places of a resource a client occupies."""

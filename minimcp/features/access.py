@@ -459,7 +459,11 @@ class ListMiddleware(Feature):
         def read() -> Any:
             nonlocal text
             found = call_next()
-            text = found if isinstance(found, str) else to_json(found)
+            text = found
+            if isinstance(found, bytes):
+                text = found.decode()
+            elif not isinstance(found, str):
+                text = to_json(found)
             return json.loads(text)
 
         call: Callable[[], Any] = read

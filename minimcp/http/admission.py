@@ -39,7 +39,7 @@ from ..engine.shares import ShareExceeded
 from ..errors import HeaderMismatch, InvalidRequest, RpcError
 from ..protocol.lifecycle import VERSION_KEY, Negotiation, Peer, PerRequest, SupportedRevisions
 from ..protocol.messages import Json, Message, Notification, Request
-from ..protocol.versions import BY_NAME, WITHOUT_HEADER, Revision
+from ..protocol.versions import BY_NAME, REVISIONS, WITHOUT_HEADER, Revision
 from ..schema.header_params import HeaderParam, from_header, plain_text
 from ..text import one_line
 from .headers import (
@@ -104,6 +104,10 @@ class Admission:
         named_by: By method, the member of its params that `NAME_HEADER` repeats, and the client
             capability that this rule requires, or "".
         header_params: Returns the arguments of a tool call that headers repeat.
+
+    Attributes:
+        session_versions: The values of `VERSION_HEADER` in messages that belong to a session; None
+            means a message without the header. Every other message is stateless.
     """
 
     def __init__(
@@ -129,6 +133,10 @@ class Admission:
         self._named_by = named_by
         self._header_params = header_params
         self._stateless = Negotiation(supported)
+        self.session_versions: frozenset[Optional[str]] = frozenset()
+        if supported.handshakes:
+            named = [each.name for each in REVISIONS if each.handshake]
+            self.session_versions = frozenset([None, *named])
         # The revision of a message in no session whose header does not name one.
         self._assumed: Optional[Revision] = None
         if supported.handshakes:
@@ -167,7 +175,7 @@ class Admission:
             version = one_value(headers, VERSION_HEADER)
             if isinstance(message, Request) and PerRequest.carries_metadata(message):
                 return self._with_metadata(message, headers, version)
-            if self.is_stateless(version):
+            if version not in self.session_versions:
                 return self._without_metadata(message, version)
             is_stateless = False
             if isinstance(message, Request):
@@ -196,16 +204,6 @@ class Admission:
             raise
 
     # ------------------------------------------------------------ stateless revisions
-
-    def is_stateless(self, version: Optional[str]) -> bool:
-        """Return whether a message with this version header (None: without it) is stateless. If
-        not, it belongs to a session."""
-        if not self._supported.handshakes:
-            return True
-        if version is None:
-            return False
-        revision = BY_NAME.get(version)
-        return revision is None or not revision.handshake
 
     def _with_metadata(
         self, request: Request, headers: Headers, version: Optional[str]

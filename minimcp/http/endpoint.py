@@ -136,6 +136,10 @@ class HttpService:
         self.shares: Shares = registry.config.shares
         self.policy = HostPolicy(options.allowed_hosts, options.allowed_origins)
         self.decoding = threading.BoundedSemaphore(DECODED_AT_ONCE)  # held for long bodies
+        # Maximum number of bytes of memory of a decoded body.
+        self._max_memory = math.inf
+        if options.body_bytes is not None:
+            self._max_memory = MEMORY_PER_BYTE * max(options.body_bytes, LONG_BODY_BYTES)
 
     def check(self, request: HttpRequest, streams: bool = True) -> None:
         """Check the head of a request, before its body is read. Never blocks.
@@ -326,10 +330,9 @@ class HttpService:
             request.body = b""  # the request may run for a very long time
         if limit is not None and len(body) > limit:
             raise self._too_long()
-        most = math.inf if limit is None else MEMORY_PER_BYTE * max(limit, LONG_BODY_BYTES)
-        if 200 * len(body) > most:
+        if 200 * len(body) > self._max_memory:
             with self.decoding:
-                too_much = _memory_of(body, most) > most
+                too_much = _memory_of(body, self._max_memory) > self._max_memory
             require(
                 not too_much,
                 413,
@@ -633,10 +636,8 @@ class Endpoint(HttpService):
                 writer.end()
                 return
             raise
-        client = self._count_in(session, headers)
         try:
-            if writer.counted is not client:
-                writer.count_for(client)
+            client = self._count_in(session, headers, writer)
         except ShareExceeded as error:
             if not isinstance(message, Request):
                 raise
@@ -670,9 +671,9 @@ class Endpoint(HttpService):
                     end = partial(self._registry.drain, response)
                     self.watch_token(headers, writer, end)
                 if peer.revision.handshake:
-                    writer.on_left(partial(response.detach, writer))
+                    writer.left.on_cancel(partial(response.detach, writer))
                 else:
-                    writer.on_gone(response.lost)
+                    writer.token.on_cancel(response.lost)
                 self._start(message, peer, route, response, size, headers, response.pool.run)
             except RpcError as error:
                 self.requests.refused(message, error)
@@ -689,8 +690,8 @@ class Endpoint(HttpService):
     ) -> None:
         """Serve an array of messages. Its requests run at the same time, and one array contains all
         responses."""
-        is_stateless = self.admission.is_stateless(headers.get(VERSION_HEADER))
-        require(not is_stateless, 400, "a message must be an object, not an array")
+        is_in_session = headers.get(VERSION_HEADER) in self.admission.session_versions
+        require(is_in_session, 400, "a message must be an object, not an array")
         session, revision = self.admission.sender(headers)
         taken = self._supported.accept_batches or revision.batches
         reason = why_no_batch(items, taken=taken, limit=self._limits.batch)
@@ -701,9 +702,7 @@ class Endpoint(HttpService):
             if isinstance(item, Request):
                 with suppress(RpcError):  # it is the response to this item
                     self._check_access(item, sender, headers)
-        client = self._count_in(session, headers)
-        if writer.counted is not client:
-            writer.count_for(client)
+        client = self._count_in(session, headers, writer)
         requests = [item for item in items if isinstance(item, Request)]
         invalid = [item for item in items if isinstance(item, InvalidMessage)]
         for item in items:
@@ -737,7 +736,7 @@ class Endpoint(HttpService):
             )
 
         try:
-            writer.on_left(partial(response.detach, writer))
+            writer.left.on_cancel(partial(response.detach, writer))
             batch.serve(start)
             if not response.done:
                 response.serve()
@@ -758,7 +757,10 @@ class Endpoint(HttpService):
         """Start a request on its preferred thread: this one, or one from `run`."""
         peer.principal = headers.principal
         shown = headers if headers.auth is None else headers.without_token()
-        self._keep_headers(peer, shown)
+        if self._registry.loaded("visibility") is not None:
+            # Functions of the author decide what the client of a session sees. Other servers do not
+            # keep headers, because there may be many sessions.
+            peer.headers = shown
         incoming = IncomingRequest(
             request, peer, route, response, size, self._registry.config, shown, batch
         )
@@ -768,20 +770,22 @@ class Endpoint(HttpService):
         # An id may be used twice: each POST has its own response.
         accept(incoming, run, key=id(incoming))
 
-    def _keep_headers(self, peer: Peer, headers: Headers) -> None:
-        """Keep the headers of a session's newest request, if functions of the author decide what
-        its client sees. Other servers do not keep them, because there may be many sessions."""
-        if self._registry.loaded("visibility") is not None:
-            peer.headers = headers
+    def _count_in(
+        self, session: Optional[Session], headers: Headers, writer: ResponseWriter
+    ) -> CountedClient:
+        """Return the client of a request, also counted in its session. Store it in the headers, and
+        count the connection for it.
 
-    def _count_in(self, session: Optional[Session], headers: Headers) -> CountedClient:
-        """Return the client of a request, also counted in its session, and store it in the
-        headers."""
+        Raises:
+            ShareExceeded: The client has too many connections.
+        """
         client = headers.counted
         assert client is not None
         if session is not None:
             client = session.count_as(client)
             headers.counted = client
+        if writer.counted is not client:
+            writer.count_for(client)
         return client
 
     def _open_response(
@@ -887,13 +891,12 @@ class Endpoint(HttpService):
         last = headers.get(LAST_EVENT_HEADER)
         peer = session.peer
         assert peer is not None
-        self._keep_headers(peer, headers.without_token())
+        if self._registry.loaded("visibility") is not None:
+            peer.headers = headers.without_token()
         stream: Optional[EventStream] = None
         place: Optional[Place] = None
-        client = self._count_in(session, headers)
         try:
-            if writer.counted is not client:
-                writer.count_for(client)
+            client = self._count_in(session, headers, writer)
             if last is None:
                 stream = EventStream(
                     self,
@@ -939,7 +942,7 @@ class Endpoint(HttpService):
                     raise _unknown_event()
                 self._open[writer] = stream
             self.watch_token(headers, writer, partial(stream.end_connection, writer))
-            writer.on_gone(partial(stream.leave, writer))
+            writer.token.on_cancel(partial(stream.leave, writer))
             stream.serve(writer)
         except ShareExceeded:
             raise

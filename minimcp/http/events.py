@@ -76,18 +76,24 @@ class EventStore:
                 `Session.position` returned before the event was made, or 0.
         """
         session = stream.partition(".")[0]
+        size = len(data)
         with self._lock:
             events = self._sessions[session]
             events.append((stream, number, data))
-            self._count(session, 1, len(data))
-            if len(data) > self._max_bytes / 8:
+            # As `_count` does: every progress report comes here.
+            self._events += 1
+            self._bytes += size
+            self._sizes[session] = self._sizes.get(session, 0) + size
+            if size > self._max_bytes / 8:
                 # Without this event the stream cannot be resumed at an earlier one, either.
                 self._keep(session, [event for event in events if event[0] != stream])
             while self._events > self._max_events or self._bytes > self._max_bytes:
                 # Comparing all sessions is slow. It is not necessary if this session uses its share
                 # of the room, or more.
                 largest = session
-                if session not in self._sessions or self._share(session) * len(self._sessions) < 1:
+                sessions = len(self._sessions)
+                is_kept = session in self._sessions
+                if not is_kept or (sessions > 1 and self._share(session) * sessions < 1):
                     largest = max(self._sessions, key=self._share)
                 _, _, oldest = self._sessions[largest].popleft()
                 self._count(largest, -1, -len(oldest))

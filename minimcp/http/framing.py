@@ -388,16 +388,16 @@ def response_head(
         framing = b"Content-Length: %d\r\n" % length
     elif has_body and http11:
         framing = b"Transfer-Encoding: chunked\r\n"
-    fixed = _fixed(status, tuple(headers), keep_alive, http11)
-    data = b"%b%bDate: %b\r\n\r\n" % (fixed, framing, _date(int(time.time())))
+    fixed = _fixed(status, tuple(headers), keep_alive, http11, int(time.time()))
+    data = b"%b%b\r\n" % (fixed, framing)
     return data, has_body and (head is None or head.method != "HEAD")
 
 
 @lru_cache(64)
 def _fixed(
-    status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, http11: bool
+    status: int, headers: tuple[tuple[str, str], ...], keep_alive: bool, http11: bool, second: int
 ) -> bytes:
-    """Encode the status line and the headers, which are the same for most responses."""
+    """Encode the status line and the headers, which are the same for most responses of a second."""
     lines = [f"HTTP/1.1 {status} {REASONS.get(status, '')}"]
     lines += [f"{name}: {value}" for name, value in headers if name.lower() not in _OURS]
     for line in lines[1:]:
@@ -407,9 +407,5 @@ def _fixed(
         lines.append("Connection: close")
     elif not http11:
         lines.append("Connection: keep-alive")
+    lines.append(f"Date: {formatdate(second, usegmt=True)}")
     return "\r\n".join([*lines, ""]).encode("latin-1")
-
-
-@lru_cache(1)
-def _date(second: int) -> bytes:
-    return formatdate(second, usegmt=True).encode()

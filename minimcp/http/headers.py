@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Callable, Iterable, Iterator, Mapping, Optional, Union
+from typing import Any, Iterable, Iterator, Mapping, Optional, Union
 
 from .. import errors
 from ..engine.cancel import CancelToken
@@ -246,9 +246,12 @@ class ResponseWriter:
     Call `send` once, or call `begin`, then `write` any number of times, then `end`.
 
     Attributes:
-        token: A `CancelToken` that is cancelled when the peer closes the connection before the end.
+        token: A `CancelToken` that is cancelled, on any thread, when the peer closes the connection
+            before the response ends.
+        left: A `CancelToken` that is cancelled when the peer can no longer read the response. A
+            peer that has only stopped sending can still read it.
 
-    Thread safety: Any thread may call `write`, `has_room`, `end` and `on_gone`.
+    Thread safety: Any thread may call `write`, `has_room` and `end`.
     """
 
     # Whether the peer is known to have closed the connection.
@@ -265,20 +268,7 @@ class ResponseWriter:
 
     def __init__(self) -> None:
         self.token = CancelToken()
-
-    def on_gone(self, callback: Callable[[], object]) -> None:
-        """Call a function once, on any thread, when the peer closes before the response ends.
-
-        If the peer has closed already, call it now.
-        """
-        self.token.on_cancel(callback)
-
-    def on_left(self, callback: Callable[[], object]) -> None:
-        """Call a function once, on any thread, when the peer can no longer read the response.
-
-        A peer that has only stopped sending can still read it.
-        """
-        self.on_gone(callback)
+        self.left = self.token
 
     def count_for(self, client: CountedClient) -> None:
         """Count the connection for a client.

@@ -226,7 +226,7 @@ class SseServer(HttpService):
             writer.begin(200, list(STREAM_HEADERS))
             has_begun = True
             writer.write(format_event(f"{MESSAGES_PATH}?{_ID}={id}", event="endpoint"))
-            writer.on_gone(transport.close)
+            writer.token.on_cancel(transport.close)
             transport.hold(self.options.keepalive, partial(self._next_check, request.headers))
         finally:
             self.transports.pop(id, None)

@@ -1,7 +1,7 @@
 """Responses of an HTTP server: one JSON body, or an event stream.
 
-The response to a POST is a `JsonAnswer` if the answer is the first message that is sent. Otherwise
-it becomes an `EventStream` at the first event. The response to a GET is an `EventStream` from the
+The response to a POST, a `PostResponse`, is a JSON body if the answer is the first message that is
+sent. Otherwise it becomes an `EventStream` at the first event. The response to a GET is an `EventStream` from the
 beginning. A stream with a name can outlive its connection: its events have ids, an `EventStore`
 keeps them, and a client resumes it with the id of the last event that it received.
 
@@ -119,63 +119,6 @@ class Signal:
         """Make waiting threads check their predicates again. Call it after the change."""
         for woken in list(self._waiting):
             woken.put(None)
-
-
-class JsonAnswer:
-    """A response that is one JSON body.
-
-    Args:
-        writer: The connection of the request.
-        has_session: Whether the revision has a handshake: then errors have status 200.
-        trace: Called with the body; None for no trace.
-
-    Attributes:
-        writer: The connection; None after the client has closed it.
-        is_required: Whether the request accepts nothing but JSON.
-        asked_in_vain: Whether a handler wanted to ask the client although the response had to be
-            JSON. Then an error has status 406.
-    """
-
-    is_required = False
-    asked_in_vain = False
-
-    def __init__(
-        self, writer: ResponseWriter, has_session: bool, trace: Optional[Trace] = None
-    ) -> None:
-        self.writer: Optional[ResponseWriter] = writer
-        self._has_session = has_session
-        self._trace = trace
-
-    def finish(self, line: bytes, headers: HeaderLines, rejection: Optional[Rejection]) -> None:
-        """Send the response, if the client is still connected.
-
-        Args:
-            line: The answer; empty if there is none, because the request was cancelled.
-            headers: Headers of the response, besides its Content-Type.
-            rejection: The status and headers of a rejected request, or None.
-
-        Raises:
-            ConnectionLost: The peer has closed the connection.
-        """
-        # Read once: another thread sets it to None when the client closes the connection.
-        writer = self.writer
-        if writer is None:
-            return
-        if not line:
-            writer.send(200, [*STREAM_HEADERS, *headers], line)
-            return
-        if self._trace is not None:
-            self._trace("-->", line.rstrip(b"\n"))
-        status = 200
-        more: HeaderLines = ()
-        found = None if self._has_session else ERROR_CODE.match(line)
-        if found is not None:
-            status = STATUS.get(int(found[1]), 200)
-        if self.asked_in_vain and _is_error(line):
-            status = 406
-        if rejection is not None:
-            status, more = rejection
-        writer.send(status, [("Content-Type", JSON_TYPE), *more, *headers], line)
 
 
 class EventStream:
@@ -523,8 +466,8 @@ class EventStream:
 class PostResponse(Sink):
     """The response to one POST with requests, and the sink of everything that belongs to them.
 
-    It is a `JsonAnswer` until the first event. Then it becomes an `EventStream`, if it may be one.
-    Thread-safe.
+    It is a JSON body, unless there is an event before the answer. Then it becomes an `EventStream`,
+    if it may be one. Thread-safe.
 
     ========= ===== ==========================================================================
     is_closed done  the next step
@@ -543,7 +486,8 @@ class PostResponse(Sink):
         may_stream: Whether it may become an event stream. If not, only the answer is sent.
 
     Attributes:
-        json: The response as long as it is not a stream.
+        writer: The connection, as long as the response is not a stream; None after the client has
+            closed it.
         stream: The response since the first event; None before.
         incoming: The requests.
         headers: Headers of the response, besides those of its form.
@@ -565,6 +509,11 @@ class PostResponse(Sink):
     left_at: Optional[float] = None
     done = False
     retry_after: Optional[float] = None
+    # Whether the request accepts nothing but JSON.
+    _is_json_required = False
+    # Whether a handler wanted to ask the client although the response had to be JSON. Then an error
+    # has status 406.
+    _asked_in_vain = False
     # Cancels the call of `_end_unseen`, which would keep this object in memory for a minute.
     _cancel_look: Callable[[], object] = int
     _on_done: Optional[Callable[[], None]] = None
@@ -587,7 +536,7 @@ class PostResponse(Sink):
             self.origin = session.key
         self._revision = revision
         self._may_stream = may_stream
-        self.json = JsonAnswer(writer, revision.handshake, endpoint.trace)
+        self.writer: Optional[ResponseWriter] = writer
         self.incoming: list[IncomingRequest] = []
         self._arrived_at = time.monotonic()
         self._thread = threading.get_ident()
@@ -604,7 +553,7 @@ class PostResponse(Sink):
         may_be_json, may_be_stream = forms
         if not may_be_stream and self._may_stream:
             self._may_stream = False
-            self.json.is_required = True
+            self._is_json_required = True
         elif not may_be_json:
             self.open()
 
@@ -618,7 +567,7 @@ class PostResponse(Sink):
                         self._endpoint,
                         self.session,
                         self._revision,
-                        self.json.writer,
+                        self.writer,
                         name=self._endpoint.name_stream(self.session),
                         ids=[each.request.id for each in self.incoming],
                         headers=self.headers,
@@ -685,8 +634,8 @@ class PostResponse(Sink):
     # ------------------------------------------------------------ questions
 
     def asking(self) -> Calls:
-        if self.json.is_required and self.session is not None:
-            self.json.asked_in_vain = True
+        if self._is_json_required and self.session is not None:
+            self._asked_in_vain = True
             raise CapabilityNotSupported(
                 "the client cannot be asked: the Accept header of its request allows JSON only, "
                 f"and a question needs {MEDIA_TYPE}"
@@ -753,7 +702,7 @@ class PostResponse(Sink):
             if stream is not None:
                 stream.finish(line, self._rejection())
             else:
-                self.json.finish(line, self.headers, self._rejection())
+                self._send_body(line)
         except ConnectionLost as error:
             log.debug("an answer could not be written: %s", error)
         finally:
@@ -766,12 +715,43 @@ class PostResponse(Sink):
             if on_done is not None:
                 on_done()
 
+    def _send_body(self, line: bytes) -> None:
+        """Send the answer as a JSON body, if the client is still connected.
+
+        Args:
+            line: The answer; empty if there is none, because the request was cancelled.
+
+        Raises:
+            ConnectionLost: The peer has closed the connection.
+        """
+        # Read once: another thread sets it to None when the client closes the connection.
+        writer = self.writer
+        if writer is None:
+            return
+        if not line:
+            writer.send(200, [*STREAM_HEADERS, *self.headers], line)
+            return
+        trace = self._endpoint.trace
+        if trace is not None:
+            trace("-->", line.rstrip(b"\n"))
+        status = 200
+        more: HeaderLines = ()
+        found = None if self._revision.handshake else ERROR_CODE.match(line)
+        if found is not None:
+            status = STATUS.get(int(found[1]), 200)
+        if self._asked_in_vain and _is_error(line):
+            status = 406
+        rejection = self._rejection()
+        if rejection is not None:
+            status, more = rejection
+        writer.send(status, [("Content-Type", JSON_TYPE), *more, *self.headers], line)
+
     def _rejection(self) -> Optional[Rejection]:
         """Return status and headers if each request exceeded the client's rate; otherwise None."""
         if self.retry_after is not None:
             return 429, (("Retry-After", str(whole_seconds(self.retry_after))),)
         waits = [each.retry_after or 0.0 for each in self.incoming]
-        if not waits or min(waits) == 0.0:
+        if not waits or not all(waits):
             return None
         return 429, (("Retry-After", str(whole_seconds(*waits))),)
 
@@ -794,7 +774,7 @@ class PostResponse(Sink):
     def detach(self, writer: ResponseWriter) -> None:
         """Release the connection. The requests keep running. Never blocks."""
         with self._endpoint.lock:
-            self.json.writer = None
+            self.writer = None
             stream = self.stream
         if stream is not None:
             stream.disconnect(writer)

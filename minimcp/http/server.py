@@ -131,14 +131,17 @@ class SocketWriter(ResponseWriter):
         head: The head of the request.
     """
 
+    begun = False
+    _ended = False
+    _keep_alive = False
+    _has_body = False
+    _gone_at = math.inf
+
     def __init__(self, connection: HttpConnection, head: Head) -> None:
-        self.begun = False
+        self.token = CancelToken()
+        self.left = CancelToken()
         self._connection = connection
         self._head = head
-        self._ended = self._keep_alive = self._has_body = False
-        super().__init__()
-        self._left = CancelToken()
-        self._gone_at = math.inf
         self.address = connection.address
         self.counted = connection.counted
         self._write_lock = connection.write_lock
@@ -221,9 +224,6 @@ class SocketWriter(ResponseWriter):
             ended = "the peer has disconnected" if self.gone else "the response has ended"
             raise ConnectionLost(f"{self._connection.client}: {ended}")
 
-    def on_left(self, callback: Callable[[], object]) -> None:
-        self._left.on_cancel(callback)
-
     def count_for(self, client: CountedClient) -> None:
         connection = self._connection
         if connection.place is not None:
@@ -244,9 +244,9 @@ class SocketWriter(ResponseWriter):
         return now - self._gone_at >= self._connection.server.timeouts.leave or is_reset(sock)
 
     def leave(self) -> None:
-        """Run the callbacks of `on_left`. Idempotent and thread-safe."""
+        """Cancel the token `left`. Idempotent and thread-safe."""
         self.lose()
-        self._left.cancel()
+        self.left.cancel()
 
     def finish(self) -> bool:
         """End the response. Return whether it is complete and the connection can be reused."""
@@ -260,13 +260,13 @@ class SocketWriter(ResponseWriter):
                     )
             complete = self._ended
             self._ended = True
-        # The callbacks refer to the writer.
+        # The callbacks refer to the response, and that refers to the writer.
         self.token = CancelToken()
-        self._left = CancelToken()
+        self.left = self.token
         return complete and self._keep_alive
 
     def lose(self) -> None:
-        """Mark the peer as gone and run the callbacks of `on_gone`. Idempotent and thread-safe."""
+        """Mark the peer as gone and cancel `token`. Idempotent and thread-safe."""
         self.gone = True
         if not self._ended:
             self.token.cancel()

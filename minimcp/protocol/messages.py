@@ -569,9 +569,13 @@ def encode(message: Message, *, error_without_id: bool = True) -> bytes:
     return (to_json(wire) + "\n").encode()
 
 
-def encode_result(id: Id, result: str) -> bytes:
+def encode_result(id: Id, result: Union[str, bytes]) -> bytes:
     """Encode a response whose result is JSON text."""
     written = str(id) if type(id) is int else to_json(id)
+    if isinstance(result, bytes):  # a long list, which is copied only once
+        return b"".join(
+            (b'{"jsonrpc":"2.0","id":', written.encode(), b',"result":', result, b"}\n")
+        )
     return f'{{"jsonrpc":"2.0","id":{written},"result":{result}}}\n'.encode()
 
 

@@ -161,6 +161,8 @@ class Builder:
         Raises:
             TypeError: As `kind_of`.
         """
+        if type(annotation) is type and annotation is not object:
+            return self._class(annotation, (), scope)  # most annotations, such as ``int``
         if isinstance(annotation, (str, typing.ForwardRef)):
             return self._forward(annotation, scope)
         if isinstance(annotation, typing.TypeVar):

@@ -62,7 +62,8 @@ class Kind(NamedTuple):
     def with_words(self, **words: Any) -> Kind:
         """Return the same kind with additional keywords in its schema, such as a description or a
         default."""
-        return self._replace(schema={**self.schema, **words})
+        # Not `_replace`, which takes three times as long.
+        return Kind({**self.schema, **words}, *self[1:])
 
 
 # ------------------------------------------------------------ JSON's own types

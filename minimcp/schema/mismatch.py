@@ -307,7 +307,7 @@ def plain_json(value: Any, path: str, levels: int = MAX_LEVELS) -> Any:
         raise ValueError(
             f"{path:.100} is nested deeper than {MAX_LEVELS} levels, or contains itself"
         )
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):  # the check of `Mapping` alone is slow
         made = {}
         for name, part in value.items():
             if not isinstance(name, str):

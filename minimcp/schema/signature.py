@@ -427,7 +427,8 @@ def _scope_of(function: Any, plain: Any) -> Scope:
     """Return the names for annotations of a function: of its module, its class and enclosing
     functions."""
     names = dict(plain.__globals__)
-    for cls in reversed(type(getattr(function, "__self__", None)).__mro__):
+    instance = getattr(function, "__self__", None)
+    for cls in () if instance is None else reversed(type(instance).__mro__):
         names.update((name, part) for name, part in vars(cls).items() if isinstance(part, type))
     for name, cell in zip(plain.__code__.co_freevars, plain.__closure__ or ()):
         with suppress(ValueError):  # the variable is not assigned yet
@@ -454,6 +455,8 @@ def _is_context(annotation: Any, context_type: str, scope: Scope) -> bool:
     Raises:
         TypeError: It is the context of another copy of this package, which no request provides.
     """
+    if type(annotation) is type and annotation.__name__ != context_type.__name__:
+        return issubclass(annotation, context_type)  # most annotations, which need no more work
     annotation = _plain_type(annotation, scope)
     members = typing.get_args(annotation) if is_union(annotation) else (annotation,)
     classes = [_plain_type(each, scope) for each in members]

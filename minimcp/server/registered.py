@@ -17,6 +17,7 @@ from typing import (
     Mapping,
     Optional,
     TypeVar,
+    Union,
 )
 
 from ..engine.incoming import DEFERRED, IncomingRequest, Route
@@ -594,7 +595,7 @@ class Table(Generic[R]):
         self.own = self.items
         self.mounts: list[tuple[Table[R], str, ServerConfig]] = []
         self._warnings: set[tuple[str, str]] = set()
-        self._pages: dict[tuple[str, Optional[str]], str] = {}
+        self._pages: dict[tuple[str, Optional[str]], bytes] = {}
         self.pages_by_caller: dict[Any, str] = {}
         # Whether any entry may be hidden from some clients.
         self.is_filtered = False
@@ -699,9 +700,9 @@ class Table(Generic[R]):
 
     # ------------------------------------------------------------ lists
 
-    def serve_page(self, incoming: IncomingRequest) -> str:
-        """Return one page of the list as JSON text, which is cached for each revision until a
-        change.
+    def serve_page(self, incoming: IncomingRequest) -> Union[bytes, str]:
+        """Return one page of the list as JSON text. It is cached as bytes for each revision until a
+        change, because copying a long list takes longer than everything else.
 
         Cursors are the same on every connection and in every process.
 
@@ -712,38 +713,45 @@ class Table(Generic[R]):
         """
         config = incoming.server
         revision = incoming.peer.revision
-        cursor = incoming.request.params.get("cursor")
-        hints = config.hints
-        pages = self._pages  # a concurrent change replaces the dict
-        page = None
         if self.is_filtered:
             page = load("features.access").page_for(self, incoming)
-            hints = {**hints, "cacheScope": "private"}
-        elif (revision.name, None) not in pages:
-            made = self._made_pages(list(self.items.values()), revision, config.page_size)
-            pages.update(made)
-        if page is None and (cursor is None or type(cursor) is str):
-            page = pages.get((revision.name, cursor))
-        if page is None:
+            return _complete(page, config, revision, {**config.hints, "cacheScope": "private"})
+        cursor = incoming.request.params.get("cursor")
+        pages = self._pages  # a concurrent change replaces the dict
+        if (revision.name, None) not in pages:
+            pages.update(self._made_pages(config, revision))
+        found = None
+        if cursor is None or type(cursor) is str:
+            found = pages.get((revision.name, cursor))
+        if found is None:
             raise InvalidParams("the cursor is not from this server")
-        if revision.cache_hints:
-            page = f"{page},{to_json(hints)[1:-1]}"
-        return f"{page}{config.result_suffix[revision.result_type]}"
+        return found
 
     def _made_pages(
-        self, entries: list[R], revision: Revision, page_size: Optional[int]
-    ) -> dict[tuple[str, Optional[str]], str]:
-        """Return the pages of a list, as JSON text without the last brace, by revision and cursor.
+        self, config: ServerConfig, revision: Revision
+    ) -> dict[tuple[str, Optional[str]], bytes]:
+        """Return the pages of the list by revision and cursor.
 
         The first page is the last in the dict. A thread that finds it there finds all pages.
         """
-        items = [each.to_wire(revision) for each in entries]
-        size = page_size or len(items) or 1
-        pages: dict[tuple[str, Optional[str]], str] = {}
+        items = [each.to_wire(revision) for each in list(self.items.values())]
+        size = config.page_size or len(items) or 1
+        pages: dict[tuple[str, Optional[str]], bytes] = {}
         for start in reversed(range(0, len(items) or 1, size)):
             text = f'{{"{self.member}":{to_json(items[start : start + size])}'
             if start + size < len(items):
                 text += f',"nextCursor":"{self.member}:{start + size}"'
             cursor = f"{self.member}:{start}" if start else None
-            pages[revision.name, cursor] = text
+            page = _complete(text, config, revision, config.hints)
+            pages[revision.name, cursor] = page.encode()
         return pages
+
+
+def _complete(
+    page: str, config: ServerConfig, revision: Revision, hints: Mapping[str, Json]
+) -> str:
+    """Return a page of a list with the members of every result, given its text without the last
+    brace."""
+    if revision.cache_hints:
+        page = f"{page},{to_json(hints)[1:-1]}"
+    return f"{page}{config.result_suffix[revision.result_type]}"

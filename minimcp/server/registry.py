@@ -73,6 +73,7 @@ class Registry:
         tools: The table of tools.
         sessions: The open sessions that can receive notifications at any time.
         role: Creates the `ServerRole` of another connection or session.
+        loaded: Returns one of `FEATURES` if it is loaded, else None.
     """
 
     def __init__(self, config: ServerConfig, supported: SupportedRevisions) -> None:
@@ -84,6 +85,7 @@ class Registry:
         # does not remove the group.
         self._offered: set[str] = set()
         self._late: dict[str, Feature] = {}
+        self.loaded: Callable[[str], Any] = self._late.get
         self._tables: dict[str, Table[Any]] = {}
         self._routes: dict[str, Destination] = {}
         # Methods that are served in every revision: custom methods, and those of extensions.
@@ -122,10 +124,6 @@ class Registry:
                 self._late[name] = made
                 self.add_feature(made)
             return self._late[name]
-
-    def loaded(self, name: str) -> Any:
-        """Return one of `FEATURES` if it is loaded, else None."""
-        return self._late.get(name)
 
     def add_feature(self, feature: Feature) -> None:
         """Add a feature, whose methods are then served."""

@@ -836,7 +836,7 @@ class SharedSessions(SessionStore):
         seen = 0
         ended = False
         pause = min(RENEW_SECONDS, (self.endpoint.options.keepalive or RENEW_SECONDS) / 2)
-        writer.on_gone(gone.cancel)
+        writer.token.on_cancel(gone.cancel)
         self.endpoint.watch_token(headers, writer, gone.cancel)
         writer.begin(200, STREAM_HEADERS)
         while not ended and not gone.cancelled:

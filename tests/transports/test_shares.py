@@ -554,6 +554,7 @@ def test_one_address_has_its_share_of_connections(stages: Any, elsewhere: None) 
         silent = [stack.enter_context(Peer(running.port)) for _ in range(6)]
         assert silent[0].rest() == silent[1].rest() == b"", "the oldest ones are closed"
         client = Session(running)
+        assert eventually(lambda: not running.lent), "a connection of the handshake is busy"
         held = [stack.enter_context(client.call("hold", id=id)) for id in (1, 2)]
         assert eventually(lambda: len(stage.began) == 2)
         more = [stack.enter_context(Peer(running.port)) for _ in range(2)]

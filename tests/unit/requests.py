@@ -60,7 +60,7 @@ def answers(made: Any) -> Any:
 
 def read(result: Any) -> Dict[str, Any]:
     """A result, object or JSON text, as an object."""
-    found: Dict[str, Any] = json.loads(result) if isinstance(result, str) else result
+    found: Dict[str, Any] = json.loads(result) if isinstance(result, (str, bytes)) else result
     return found
 
 

@@ -441,7 +441,7 @@ def test_a_writer_waits_for_the_reader_with_a_limit() -> None:
     gone: List[int] = []
     mailbox.begin(200, [])
     assert mailbox.response().body is mailbox
-    mailbox.on_gone(lambda: gone.append(1))
+    mailbox.token.on_cancel(lambda: gone.append(1))
     for number in range(MAX_PIECES + 5):
         assert mailbox.has_room()
         mailbox.write(b"%d" % number)
@@ -451,7 +451,7 @@ def test_a_writer_waits_for_the_reader_with_a_limit() -> None:
     with pytest.raises(ConnectionLost):
         mailbox.write(b"x")
     assert mailbox.gone and gone == [1] and mailbox.has_room()
-    mailbox.on_gone(lambda: gone.append(2))
+    mailbox.token.on_cancel(lambda: gone.append(2))
     with pytest.raises(ConnectionLost):
         mailbox.write(b"x")
     mailbox.close()

@@ -320,7 +320,7 @@ def test_after_its_end_nothing_is_written_to_a_response(
 
     def stream(request: HttpRequest, writer: ResponseWriter) -> None:
         kept.append(writer)
-        writer.on_gone(lambda: told.append(1))
+        writer.token.on_cancel(lambda: told.append(1))
         stream_of(b"one")(request, writer)
 
     endpoint.paths["/"] = stream
@@ -455,9 +455,9 @@ class Held:
         endpoint.paths["/held"] = self.serve
 
     def serve(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        writer.on_gone(self.told.set)
-        writer.on_gone(self.release.set)
-        writer.on_gone(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+        writer.token.on_cancel(self.told.set)
+        writer.token.on_cancel(self.release.set)
+        writer.token.on_cancel(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
         if self._begins:
             writer.begin(200, TEXT)
         self.running.set()
@@ -470,7 +470,7 @@ class Held:
                 writer.send(200, TEXT, b"whole")
         except ConnectionLost:
             self.lost.append(writer.gone)
-            writer.on_gone(lambda: self.lost.append(True))
+            writer.token.on_cancel(lambda: self.lost.append(True))
         finally:
             self.ended.set()
 
@@ -541,7 +541,7 @@ def test_a_peer_that_reads_nothing_is_lost(endpoint: Endpoint, whole: bool) -> N
     told = threading.Event()
 
     def pour(request: HttpRequest, writer: ResponseWriter) -> None:
-        writer.on_gone(told.set)
+        writer.token.on_cancel(told.set)
         try:
             if whole:
                 writer.send(200, TEXT, b"x" * 100_000_000)
@@ -596,7 +596,7 @@ def test_a_peer_that_reads_can_be_recognized(endpoint: Endpoint, running: Runnin
     full, gone = threading.Event(), threading.Event()
 
     def fill(request: HttpRequest, writer: ResponseWriter) -> None:
-        writer.on_gone(gone.set)
+        writer.token.on_cancel(gone.set)
         writer.begin(200, TEXT)
         seen.append(writer.has_room())
         while eventually(
