@@ -1,9 +1,10 @@
 """Responses of an HTTP server: one JSON body, or an event stream.
 
 The response to a POST, a `PostResponse`, is a JSON body if the answer is the first message that is
-sent. Otherwise it becomes an `EventStream` at the first event. The response to a GET is an `EventStream` from the
-beginning. A stream with a name can outlive its connection: its events have ids, an `EventStore`
-keeps them, and a client resumes it with the id of the last event that it received.
+sent. Otherwise it becomes an `EventStream` at the first event. The response to a GET is an
+`EventStream` from the beginning. A stream with a name can outlive its connection: its events have
+ids, an `EventStore` keeps them, and a client resumes it with the id of the last event that it
+received.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
 """

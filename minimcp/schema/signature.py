@@ -455,8 +455,8 @@ def _is_context(annotation: Any, context_type: str, scope: Scope) -> bool:
     Raises:
         TypeError: It is the context of another copy of this package, which no request provides.
     """
-    if type(annotation) is type and annotation.__name__ != context_type.__name__:
-        return issubclass(annotation, context_type)  # most annotations, which need no more work
+    if type(annotation) is type and annotation.__module__ == "builtins":
+        return False  # most annotations, which need no more work
     annotation = _plain_type(annotation, scope)
     members = typing.get_args(annotation) if is_union(annotation) else (annotation,)
     classes = [_plain_type(each, scope) for each in members]
