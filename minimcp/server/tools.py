@@ -64,28 +64,6 @@ _ROOT_KEYWORDS = ("$defs", "definitions", "$schema")
 
 JSON_SCHEMA = OptionSpec((abc.Mapping, NONE), "a JSON Schema, which is a dict, or None")
 
-# Advice for exceptions of common mistakes: name of the class, words in the message, advice.
-_ADVICE = (
-    (
-        "EOFError",
-        "EOF",
-        ": a tool cannot read the terminal with input(): ask the user with ctx.elicit(...)",
-    ),
-    (
-        "ProgrammingError",
-        "SQLite objects created in a thread",
-        " Tools run on several threads: connect in the tool, "
-        "or with check_same_thread=False and a lock, or write executor=Serial() and connect in "
-        "a tool that runs on it",
-    ),
-    (
-        "AuthorizationError",
-        "",
-        ": middleware cannot protect a server, because lists are served without it. "
-        "Server(..., auth=minimcp.Bearer(...)) rejects a wrong token with HTTP 401",
-    ),
-)
-
 
 def fit(block: Any, revision: Revision) -> dict[str, Json]:
     """Return a content block in the form of a revision. An unsupported kind becomes a similar
@@ -431,11 +409,9 @@ class RegisteredTool(RegisteredFunction):
         """
         revision = incoming.peer.revision
         config = incoming.server
-        text = errors.describe(error)
-        name = type(error).__name__
-        text += next(
-            (advice for kind, words, advice in _ADVICE if kind == name and words in text), ""
-        )
+        from .advice import describe_with_advice
+
+        text = describe_with_advice(error)
         if returned and isinstance(error, Exception):
             is_none = text.startswith("expected") and text.endswith("got null")
             text = f"{self.key} returned an invalid value: {text}"
