@@ -329,6 +329,9 @@ def test_a_database_is_queried_and_cannot_be_changed(files: Path) -> None:
             with pytest.raises(ToolError, match=listed) as caught:
                 client.call_tool("query", {"sql": statement})
             assert ".." not in str(caught.value)
+        client.call_tool("add_order", {"price": 9.5})
+        found = client.call_tool("query", {"sql": "select max(price) as most from orders"})
+        assert found.value["rows"] == [{"most": 9.5}]
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])

@@ -385,3 +385,28 @@ def test_the_message_of_a_server_that_did_not_start_does_not_name_restart() -> N
     with pytest.raises(minimcp.ConnectionFailed) as caught:
         minimcp.connect([sys.executable, "-c", "raise SystemExit(3)"])
     assert "restart" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments, name",
+    [
+        (["/srv/host.py", "x"], "host.py"),
+        (["/srv/app/__main__.py"], "app"),  # python -m app
+        ([""], "minimcp"),
+        ([], "minimcp"),
+    ],
+)
+def test_a_client_is_named_after_its_script_or_package(
+    arguments: List[str], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", arguments)
+    seen = []
+    server = Server("x")
+
+    @server.tool
+    def look(ctx: minimcp.Context) -> None:
+        seen.append(ctx.client.info.name)
+
+    with minimcp.connect(server) as client:
+        client.call_tool("look")
+    assert seen == [name]

@@ -841,7 +841,7 @@ def test_the_responses_of_an_array_are_sent_together_when_complete() -> None:
     assert [line["error"]["message"][:20] for line in whole if "error" in line] == [
         "initialize must not ",
         "no work",
-        "the response is longer",
+        "the response is long",
     ]
     batch.add(3, b"late\n")
     Batch(sink, [], []).serve(accept)  # of nothing but notifications
