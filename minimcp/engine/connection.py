@@ -89,7 +89,7 @@ log = logger("minimcp.connection")
 # size as a whole or not at all.
 SMALL_BYTES = 4096
 
-# Maximum number of lines that wait for the thread that is writing. Above it, `send` blocks.
+# Maximum number of lines that wait for another thread in `send`. Above it, `send` blocks.
 MAX_HANDED = 64
 
 # Size at which the writer thread stops joining queued lines into one write.
@@ -219,8 +219,9 @@ class Writer:
         self._changed = threading.Condition(self._lock)
         # Lines with their bytes in `pending` and in `reader_bytes`. None ends the writer thread.
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
-        # Lines of `send` for the thread that holds the lock.
+        # Lines of `send`, and whether a thread in `send` is about to look at them.
         self._handed: deque[bytes] = deque()
+        self._is_sending = False
         self.pending = 0
         self.reader_bytes = 0
         # Number of bytes that the writer thread has written.
@@ -247,13 +248,22 @@ class Writer:
             return False
         if self._trace is not None:
             self._trace_lines(line)
-        # Rule 2: the thread that holds the lock sends this line, too. If each thread waited for the
-        # lock instead, each line would cost two thread switches.
+        # Rule 2: a thread in this loop also sends the lines of others. If each thread waited for the
+        # lock instead, each line would cost two thread switches. A thread that does not get the lock
+        # leaves its line to the thread that has set `_is_sending`, which looks at `_handed` again
+        # after it has reset it.
         self._handed.append(line)
-        while self._handed and self._lock.acquire(len(self._handed) > MAX_HANDED):
+        while self._handed and self._lock.acquire(
+            not self._is_sending or len(self._handed) > MAX_HANDED
+        ):
+            self._is_sending = True
             try:
                 self._send_handed()
+            except BaseException:  # such as KeyboardInterrupt
+                self._send_handed()
+                raise
             finally:
+                self._is_sending = False
                 self._lock.release()
         if self._loss is None:
             return True

@@ -585,7 +585,7 @@ def current_trace_context() -> dict[str, str]:
     It belongs to the request whose handler runs on this thread, or on whose behalf this thread
     runs.
     """
-    incoming = current_request()
+    incoming: Optional[IncomingRequest] = this_thread.request
     if incoming is None:
         return this_thread.trace_context
     return incoming.trace_context()

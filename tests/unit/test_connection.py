@@ -249,6 +249,35 @@ def test_a_thread_that_is_writing_also_sends_the_next_lines_of_other_threads() -
     assert lines == list(range(-1, connection_module.MAX_HANDED + 1))
 
 
+def test_a_line_is_sent_after_another_thread_has_used_the_lock_without_sending() -> None:
+    with open_channel() as (connection, pipe, _):
+        with connection.writer._lock:  # as the writer thread, when it has written a line
+            sent = Task(connection.send, b"1\n")
+            assert not eventually(lambda: pipe.sent, 0.1)
+        assert sent.result() and pipe.lines(1) == [1]
+
+
+def test_an_interrupted_thread_sends_the_lines_of_others() -> None:
+    with open_channel() as (connection, pipe, _):
+        begun, release = threading.Event(), threading.Event()
+        send = pipe.send
+
+        def interrupted(data: bytes, seconds: float) -> int:
+            pipe.send = send  # type: ignore[method-assign]
+            begun.set()
+            release.wait(WAIT)
+            raise KeyboardInterrupt
+
+        pipe.send = interrupted  # type: ignore[method-assign]
+        first = Task(connection.send, b"1\n")
+        wait_for(begun)
+        assert connection.send(b"2\n")
+        release.set()
+        with pytest.raises(KeyboardInterrupt):
+            first.result()
+        assert pipe.lines(1) == [2]
+
+
 def test_a_cancellation_follows_its_queued_request() -> None:
     with open_channel(room=0) as (connection, pipe, _):
         connection.post(b'{"method":"stuck"}\n')
