@@ -282,7 +282,7 @@ class RunningRequests:
             # 4. Free the id as soon as no response is due.
             if frees_id:
                 del self._table[request.key]
-            if self._waiting and not self._table and not self.running:
+            if self._waiting and not (self._table or self.running):
                 self._changed.notify_all()
         finally:
             self.lock.release()
