@@ -90,7 +90,7 @@ HELD_BYTES = QUEUED_BYTES | OCCUPYING
 # 1. the next state
 # 2. the change of the free slots of `Limits.requests`: -1, 0 or 1
 # 3. whether the bytes of the request no longer count
-# 4. whether no response is due any more, so that the request leaves the table
+# 4. whether the response is no longer due, so that the request leaves the table
 Step = tuple[str, int, bool, bool]
 
 
