@@ -203,16 +203,14 @@ class Call:
         return part
 
     def around(self, method: str, params: Params, send: Callable[[str, Params], Result]) -> Result:
-        """Run the middleware of `connect`, if there is any, around a function that sends requests.
+        """Run the middleware of `connect` around a function that sends requests.
 
         Args:
             method: The method.
             params: The params.
             send: Sends a request with a method and params, and returns its result.
         """
-        middleware = self.middleware
-        if middleware is None:
-            return send(method, params)
+        middleware: Any = self.middleware  # not None
         self.middleware = None  # it runs once for a call, however many requests this takes
         try:
             result: Result = middleware.run(method, params, send)

@@ -441,39 +441,49 @@ class Client:
             convert = converter(returns)
         call = Call(self._sessions, timeout, cancel, "tools", idle_timeout)
         validate = self._validates(validate)
-        params = self._with_task(call, self._call_params(name, arguments))
+        params = self._call_params(name, arguments, call)
         result = self._carry_out(call, params, None, on_progress, raise_on_error, validate)
         if convert is not None and not result.is_error:
             convert(name, result)
         return result
 
-    def _call_params(self, name: str, arguments: Arguments) -> dict[str, Json]:
-        """Return the params of a tool call. Raise InvalidParams if the config does not offer the
-        tool."""
+    def _call_params(
+        self, name: str, arguments: Arguments, call: Optional[Call] = None
+    ) -> dict[str, Json]:
+        """Return the params of a tool call.
+
+        Args:
+            name: The tool's name.
+            arguments: Values by parameter name, or None.
+            call: The call. If its server lists the tool as one that must run as a task, the params
+                have a ``task``. None adds none.
+
+        Raises:
+            InvalidParams: The config does not offer the tool.
+        """
         if type(name) is not str:
             require_type(name, str, "a tool's name must be a str")
         offers = self._host.offers
         if offers is not None and not offers(name):
             raise InvalidParams(f"Unknown tool: {one_line(name)}: it is not offered here")
-        if arguments is None:
-            return {"name": name}
-        if type(arguments) is not dict:
-            arguments = _mapping(name, arguments)
-        return {"name": name, "arguments": dict(arguments)}
+        params: dict[str, Json] = {"name": name}
+        if arguments is not None:
+            if type(arguments) is not dict:
+                arguments = _mapping(name, arguments)
+            params["arguments"] = dict(arguments)
+        if (
+            call is not None
+            and call.session.schemas.task_support.get(name) == "required"
+            and call.session.era.peer.supports("tasks.requests.tools.call")
+        ):
+            params["task"] = {}
+        return params
 
     def _validates(self, validate: Optional[bool]) -> bool:
         if validate is None:
             return self._validate_results
         require_type(validate, bool, "validate must be True, False or None")
         return validate
-
-    def _with_task(self, call: Call, params: dict[str, Json]) -> dict[str, Json]:
-        """Return the params with ``task`` if the server lists the tool as one that must run as a
-        task."""
-        support = call.session.schemas.task_support.get(str(params["name"]))
-        if support == "required" and call.session.era.peer.supports("tasks.requests.tools.call"):
-            return {**params, "task": {}}
-        return params
 
     def _carry_out(
         self,
@@ -489,20 +499,23 @@ class Client:
         Args:
             first: The outcome of the first request, or None to send it.
         """
-        sent = params
+        name = params["name"]
 
         def send(method: str, params: Params) -> dict[str, Json]:
-            nonlocal sent
-            sent = params
+            nonlocal name
+            name = params.get("name")
             return self._send_call(call, method, params, first, on_progress)
 
         try:
-            result = call.around("tools/call", params, send)
+            if call.middleware is None:
+                result = self._send_call(call, "tools/call", params, first, on_progress)
+            else:
+                result = call.around("tools/call", params, send)
         except ToolError as error:  # older servers report a failed tool by an error code
             if raise_on_error or error.result is None:
                 raise
             return error.result
-        return self._typed(call, str(sent.get("name")), result, raise_on_error, validate)
+        return self._typed(call, str(name), result, raise_on_error, validate)
 
     def _send_call(
         self,
@@ -558,7 +571,8 @@ class Client:
         unknown."""
         typed = call.read("tools/call", CallToolResult, result)
         schemas = call.session.schemas
-        validate = self._validates(validate)
+        if validate is None:
+            validate = self._validate_results
         if typed.is_error:
             if raise_on_error:
                 failed = ToolError(typed.text or f"{name} failed", content=typed.content)
@@ -639,7 +653,7 @@ class Client:
                     f'[("forecast", {{"city": "Oslo"}})], not {each!r:.60}'
                 )
         validate = self._validates(validate)
-        params = [self._with_task(call, self._call_params(*each)) for each in pairs]
+        params = [self._call_params(name, arguments, call) for name, arguments in pairs]
         outcomes: list[Optional[Outcome]] = [None] * len(params)
         if call.middleware is None:  # otherwise each call is sent on a thread of its own
             outcomes[:] = call.session.request_all("tools/call", params, call.deadline, cancel)

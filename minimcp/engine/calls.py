@@ -102,7 +102,11 @@ class PendingCall:
         self.id = id
         self.method = method
         self.on_item = on_item
-        self.queue: Any = SimpleQueue() if queue is None else queue
+        if queue is None:
+            queue = SimpleQueue()
+            if on_item is not None:
+                queue = BoundedQueue("progress notifications", MAX_PROGRESS, PROGRESS_BYTES)
+        self.queue = queue
         self.outcome: Optional[Outcome] = None
         self.deadline = deadline
 
@@ -286,12 +290,13 @@ class Calls:
         """
         calls: list[PendingCall] = []
         lines: list[bytes] = []
-        queue = queue_for(on_item)
+        queue: Any = None
         sent = False
         self._was_used[0] = True
         try:
             for method, make_params in requests:  # Rule 4: register before writing.
-                call = PendingCall(next(self._ids), method, on_item, queue, deadline=deadline)
+                call = PendingCall(next(self._ids), method, on_item, queue, deadline)
+                queue = call.queue
                 self.add(call)
                 calls.append(call)
                 lines.append(encode(Request(call.id, method, make_params(call.id))))
@@ -487,13 +492,6 @@ class Pinged:
     def lose(self, cause: ConnectionLost) -> None:
         """End the connection with this cause. Never blocks."""
         raise NotImplementedError
-
-
-def queue_for(on_item: OnItem) -> Any:
-    """Return a queue for calls with this progress callback."""
-    if on_item is None:
-        return SimpleQueue()
-    return BoundedQueue("progress notifications", MAX_PROGRESS, PROGRESS_BYTES)
 
 
 def _cancellation(call: PendingCall, reason: BaseException) -> bytes:

@@ -286,7 +286,7 @@ class Pool:
             while job is None and self.queue and self._running < self._limit:
                 first = self.queue.popleft()
                 self._running += 1
-                if isinstance(first, threading.Event):
+                if type(first) is threading.Event:
                     first.set()
                 else:
                     job = first

@@ -54,7 +54,7 @@ OPEN = "open"
 ENDED = "ended"
 # Answered or cancelled, but its handler is still running or a thread is sending its response.
 FINISHING = "finishing"
-# Removed from the table.
+# Answered or cancelled, and no thread is running it.
 DONE = "done"
 
 # The request is added to the table.
@@ -92,7 +92,7 @@ HELD_BYTES = QUEUED_BYTES | OCCUPYING
 # 1. the next state
 # 2. the change of the free slots of `Limits.requests`: -1, 0 or 1
 # 3. whether the bytes of the request no longer count
-# 4. whether no response is due in the next state, so that the peer may use the id again
+# 4. whether the response is no longer due, so that the request leaves the table
 Step = tuple[str, int, bool, bool]
 
 
@@ -104,7 +104,7 @@ def steps(counted: frozenset[str]) -> Mapping[str, Mapping[str, Step]]:
                 after,
                 (state in OCCUPYING) - (after in OCCUPYING),
                 state in counted and after not in counted,
-                after not in DUE,
+                state in DUE and after not in DUE,
             )
             for event, after in events.items()
         }
@@ -129,20 +129,16 @@ class Tracked(Protocol):
     place: Optional[Place]
     arrived: float
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the request was neither answered nor cancelled."""
-
     def run_in_context(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Call a function in a copy of the handler's context."""
 
 
 class RunningRequests:
-    """A table of the peer's requests that are not answered or whose handlers are still running.
+    """A table of the peer's requests that are not answered, and the number of running handlers.
 
-    A request is in the table from `add` until its state is `DONE` (or `ENDED`, if it was queued).
-    Only `advance` changes the state of a request in the table. A request frees its id when it is
-    answered or cancelled, so the peer may use the id again while the handler is still running.
+    A request is in the table from `add` until it is answered or cancelled. After that, the peer may
+    use its id again, while its handler may still be running. Only `advance` changes the state of a
+    request after `add`.
 
     Args:
         limits: The limits of the connection or session.
@@ -157,6 +153,7 @@ class RunningRequests:
         lock: Protects the table, the states and `IncomingRequest.answering`. It is held only for a
             few statements.
         max_bytes: Maximum size of a response, in bytes.
+        running: Number of requests whose handlers are running or are in the queue of an executor.
 
     Thread-safe. May be used in signal handlers.
     """
@@ -188,15 +185,15 @@ class RunningRequests:
         """Drop all requests, because the parent process answers them."""
         for request in self._table.values():
             request.state = DONE
-        # The key of a request is its id or the `key` of `add`. While the request is `FINISHING`,
-        # the key is the request itself. After that, and in `ENDED`, the request has no key.
+        # The key of a request is its id or the `key` of `add`.
         self._table = {}
+        self.running = 0
         # The bytes that count towards `Limits.backlog_bytes`.
         self._bytes = 0
         self._abandoned = False
         self._refusal: Optional[str] = None
         self.lock = threading.RLock()
-        # Notified when the table becomes empty, if threads wait for that.
+        # Notified when every request is `DONE`, if threads wait for that.
         self._changed = threading.Condition(self.lock)
         self._waiting = 0
 
@@ -267,8 +264,10 @@ class RunningRequests:
                 return False
             state, slots, returns_bytes, frees_id = step
             # 1. Take or return one of the slots of `Limits.requests`.
-            if slots and self._cap is not None:
-                if slots > 0:
+            if slots:
+                if self._cap is None:
+                    pass
+                elif slots > 0:
                     self._cap.append(None)
                 else:
                     try:
@@ -276,20 +275,16 @@ class RunningRequests:
                     except IndexError:
                         limit = self._limits.requests
                         raise InternalError(f"{limit} requests are already running") from None
+                self.running -= slots
             # 2. Return the bytes of `Limits.backlog_bytes`.
             if returns_bytes:
                 self._bytes -= request.size
             # 3. Change the state.
             request.state = state
-            # 4. Free the id as soon as no response is due, because another request may use the id
-            # from now on. The request then has no key, or the request itself is the key.
-            if frees_id and request.key is not None:
+            # 4. Free the id as soon as no response is due.
+            if frees_id:
                 del self._table[request.key]
-                request.key = None  # if the key was the request, this ends a reference cycle
-                if state == FINISHING:
-                    request.key = request
-                    self._table[request] = request
-            if self._waiting and not self._table:
+            if self._waiting and not (self._table or self.running):
                 self._changed.notify_all()
         finally:
             self.lock.release()
@@ -348,7 +343,7 @@ class RunningRequests:
         self._refusal = reason
 
     def _due(self) -> list[Tracked]:
-        return [request for request in list(self._table.values()) if request.is_due]
+        return list(self._table.values())
 
     def interrupt(self, reason: str) -> None:
         """Cancel every handler. If a handler still returns a result, the result is sent."""
@@ -365,24 +360,20 @@ class RunningRequests:
             self._changed.notify_all()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until the table is empty or `abandon` is called. Return False on a timeout."""
+        """Wait until every request is `DONE`, or for `abandon`. Return False on a timeout."""
         with self._changed:
             self._waiting += 1
             try:
                 return self._changed.wait_for(
-                    lambda: self._abandoned or not self._table, deadline.to_wait()
+                    lambda: self._abandoned or not (self._table or self.running),
+                    deadline.to_wait(),
                 )
             finally:
                 self._waiting -= 1
-
-    @property
-    def running(self) -> int:
-        """Number of requests whose handlers are running or are in the queue of an executor."""
-        return sum(request.state in OCCUPYING for request in list(self._table.values()))
 
     def are_idle(self) -> bool:
         """Return whether the table has no requests except streams of change notifications."""
         return not self.running and all(each.request.method in STREAMS for each in self._due())
 
     def __len__(self) -> int:
-        return len(self._due())
+        return len(self._table)

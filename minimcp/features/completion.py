@@ -276,9 +276,9 @@ class Completions(Feature):
         if self._registry.loaded("mounting") is not None:
             executor = self.referred(params).executor
         route = route_to(self._serve, executor)
-        if self._registry.loaded("rates") is None:
-            return route
-        return route._replace(gate=self._check_rate)
+        if self._registry.loaded("rates") is not None:
+            route.gate = self._check_rate
+        return route
 
     def _check_rate(self, incoming: IncomingRequest) -> Route:
         rejection: Optional[Route] = self._registry.feature("rates").check(incoming)

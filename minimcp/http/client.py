@@ -27,7 +27,7 @@ from urllib.parse import urlsplit
 
 from ..client.host import Host
 from ..client.session import ClientSession, Params, Result
-from ..engine.calls import Calls, MakeParams, PendingCall, Pinged, queue_for
+from ..engine.calls import Calls, MakeParams, PendingCall, Pinged
 from ..engine.dispatch import Dispatcher
 from ..engine.incoming import Sink
 from ..engine.limits import Limits
@@ -283,7 +283,7 @@ class _Call(PendingCall):
     def __init__(
         self, request: Request, on_item: Optional[Callable[[Any], None]], deadline: Deadline
     ) -> None:
-        super().__init__(request.id, request.method, on_item, queue_for(on_item), deadline=deadline)
+        super().__init__(request.id, request.method, on_item, deadline=deadline)
         self.request = request
         self.line = encode(request)
         self.http = AbortableRequest(deadline)

@@ -99,6 +99,8 @@ def _text(value: Any) -> str:
 def _integer(value: Any) -> int:
     """Convert an integer, 1.0, an IntEnum or an integer of a numeric library; reject True and
     False."""
+    if type(value) is int:
+        return value
     plain = native(value)
     if isinstance(plain, float) and plain.is_integer():
         return int(plain)

@@ -217,8 +217,8 @@ class Registered:
         for feature in reversed(users):
             if overrides(feature, "around_call"):
                 handle = partial(self._around, feature, handle)
-        self.route = route_to(handle, self.executor)
-        enqueue = self.route.enqueue
+        route = route_to(handle, self.executor)
+        enqueue = route.enqueue
         if enqueue is not None and self.timeout is not None:
 
             def enqueue_with_timeout(incoming: IncomingRequest) -> None:
@@ -226,13 +226,14 @@ class Registered:
                 incoming.timeout = self._countdown("begin", incoming)
                 enqueue(incoming)
 
-            self.route = self.route._replace(enqueue=enqueue_with_timeout)
+            route.enqueue = enqueue_with_timeout
         guards = [each for each in users if overrides(each, "before_call")]
         if guards or self.hidden_by:
             gate = partial(self._gate, guards)
             if any(each.blocks(self) for each in users):
                 gate = partial(_gate_later, gate)
-            self.route = self.route._replace(gate=gate)
+            route.gate = gate
+        self.route = route
         for feature in self.config.features:
             feature.adapt(self)
 
