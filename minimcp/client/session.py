@@ -293,7 +293,8 @@ class ClientSession(ConnectionRole):
             answer = self.calls.wait(call, deadline, about=params.get("name", params.get("uri")))
         finally:
             forget()
-            call.end_questions()
+            if call.ended is not None:
+                call.ended.cancel()
         # The response may have arrived after the token was cancelled.
         if cancel is not None and cancel.cancelled:
             raise Cancelled(cancel.reason or "cancelled")

@@ -10,10 +10,11 @@ Five rules govern the threads. A comment names the rule at each place where it a
 2. Lines are sent whole and in order. The sending thread writes a line of at most `SMALL_BYTES`
    directly if the queue is empty and no job is waiting for a worker. If another thread is writing,
    that thread sends the line next. All other lines, and all lines of the reader thread, go through
-   one bounded queue to one writer thread, which joins them into fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send` blocks
-   only while the queue is full, with a deadline. The connection is lost if the peer accepts no
-   bytes for ``write_timeout`` seconds. It is also lost if more than `READER_BYTES` of the reader's
-   lines are pending and the peer accepts no bytes for `READER_SECONDS`. The writer has one lock.
+   one bounded queue to one writer thread, which joins them into fewer writes. Descriptors are
+   non-blocking, so no thread blocks in the system call. `send` blocks only while the queue is full,
+   with a deadline. The connection is lost if the peer accepts no bytes for ``write_timeout``
+   seconds. It is also lost if more than `READER_BYTES` of the reader's lines are pending and the
+   peer accepts no bytes for `READER_SECONDS`. The writer has one lock.
 3. Requests go to a pool of worker threads in order of arrival. A handler that waits inside the
    library does not occupy a worker slot (`pool.waiting`).
 4. A call is registered before its line is written. It ends exactly once: with a result, an error, a
@@ -247,10 +248,10 @@ class Writer:
             return False
         if self._trace is not None:
             self._trace_lines(line)
-        # Rule 2: a thread in this loop also sends the lines of others. If each thread waited for the
-        # lock instead, each line would cost two thread switches. A thread that does not get the lock
-        # leaves its line to the thread that has set `_is_sending`, which looks at `_handed` again
-        # after it has reset it.
+        # Rule 2: a thread in this loop also sends the lines of others. If each thread waited for
+        # the lock instead, each line would cost two thread switches. A thread that does not get the
+        # lock leaves its line to the thread that has set `_is_sending`. That thread checks
+        # `_handed` again after it has released the lock.
         self._handed.append(line)
         while self._handed and self._lock.acquire(
             not self._is_sending or len(self._handed) > MAX_HANDED
