@@ -162,7 +162,7 @@ class Group:
 
         The options are those of `connect_all`. With ``connect_all(..., restart=True)``, you need
         not call this: listing tools, or calling a tool of such a server, opens it again. If that
-        times out, lists leave the server out for five minutes.
+        times out, `list_tools` skips this server for five minutes.
 
         Args:
             server: The server's name in the config.

@@ -748,7 +748,7 @@ class Connection(Sink, Pinged):
             self._drain(Deadline(grace))
         self._closing = True
         for call in self.calls.pending():
-            # When a connection is lost, progress that arrived before is still reported. Here it is
+            # When a connection is lost, progress that arrived earlier is still reported. Here it is
             # dropped, because the user has closed the connection.
             call.on_item = None
         with self._farewell_lock:
@@ -786,7 +786,7 @@ class Connection(Sink, Pinged):
         self.transport.close_in_fork()
 
     def wait_until_ended(self, seconds: Optional[float] = None) -> bool:
-        """Wait until the connection has ended. Return False on a timeout; None waits forever."""
+        """Wait until the connection has ended. Return False on a timeout; None means no limit."""
         return self._ended.wait(seconds)
 
     @property

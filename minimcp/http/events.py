@@ -80,7 +80,7 @@ class EventStore:
         with self._lock:
             events = self._sessions[session]
             events.append((stream, number, data))
-            # As `_count` does: every progress report comes here.
+            # As `_count` does: every progress report takes this path.
             self._events += 1
             self._bytes += size
             self._sizes[session] = self._sizes.get(session, 0) + size
