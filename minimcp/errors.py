@@ -33,7 +33,7 @@ UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
 
 USER_REJECTED = -1
-"""The code of an error from a host that rejects a question, or whose user does."""
+"""The error code of a host when it, or its user, rejects a question."""
 
 STATE_REJECTED = "invalid_request_state"
 """The ``reason`` in the data of an error that rejects a ``requestState``."""

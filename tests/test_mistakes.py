@@ -311,7 +311,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "list: another file": [["list", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
     "run: another file": [["run", "sevrer.py"], "there is no file 'sevrer.py' in {folder}, did you mean server.py?"],
     "run: a file without server": [["run", "none.py"], 'none.py has no server object: write  server = Server("name")'],
-    "list: a file without server": [["list", "none.py"], "the target is 'python3 -m minimcp run FILE' in quotes"],
+    "list: a file without server": [["list", "none.py"], "the target 'python3 -m minimcp run FILE', in quotes"],
     "list: a file that is like another in its ending": [["list", "notes_server.py"],
         "there is no file 'notes_server.py' in {folder}\n"],
     "list: a file that is not there": [["list", "nosuch.py"], "there is no file 'nosuch.py' in {folder}\n"],
@@ -491,10 +491,10 @@ MISTAKES: Dict[str, List[Any]] = {
     "returns bytes": [does("return b'x'"), "return Image(data, mime_type), Audio or EmbeddedResource"],
     "returns another type": [
         author(f"{AN_INT}with connect(server) as client:\n    client.call_tool('f')"),
-        "ToolError: f returned an invalid value: expected an integer, got the string 'x' (-> int)",
+        "ToolError: f returned an invalid value: expected an integer, got the string 'x'. The return annotation is int.",
     ],
     "forgets to return": [returns("str", "pass"),
-        "expected a string, got null (-> str) (None: is a return missing in a branch?)"],
+        "expected a string, got null. The return annotation is str. (None: is a return missing in a branch?)"],
     "returns a number for text": [returns("str", "return 34.5"), "expected a string, got the number 34.5"],
     "returns a dict for text": [returns("str", "return {'a': 1}"), "expected a string, got an object with a"],
     "returns a long text": [

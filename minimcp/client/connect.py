@@ -118,7 +118,7 @@ START_SECONDS = 60.0
 """Defaults of ``timeout`` and ``connect_timeout``. `connect` compares them by identity, because a
 config may replace a default but not a number that the program passed."""
 
-RESTART = "restart=True restarts the server at the next call"
+RESTART = "connect again, or pass restart=True from the beginning"
 
 MAX_SHOWN_SOURCES = 3
 """How many members of an entry a message names together with their source."""
@@ -194,14 +194,15 @@ def connect(
         validate_results: Whether results are checked against listed output schemas (True).
         middleware: Functions such as ``def log(call, call_next): return call_next()``, the first
             outermost. They run around each call, on its thread; examples/by_hand.rst explains them.
-        handlers: An object that has any of the next nine functions as methods.
+        handlers: An object that has any of ``on_log`` to ``list_roots`` as methods.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.
         on_tools_changed, on_prompts_changed, on_resources_changed: Called without arguments.
         on_resource_updated: Called with the URI of a changed resource; see `Client.subscribe`.
         on_restart: Called without arguments after the server or its session was started again.
-        sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`. This
-            and the next two run on worker threads, several at the same time.
+        sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`.
+            ``sample``, ``elicit`` and ``list_roots`` run on worker threads, several at the same
+            time.
         elicit: Takes an `ElicitRequest`; returns a dict or dataclass to accept (in url mode an
             empty dict), None to decline, or an `Answer`.
         list_roots, roots: A function that returns paths, URIs or `Root` objects, or a list of them.
@@ -430,9 +431,9 @@ class ConnectOptions(NamedTuple):
             hint = next((hint for text, hint in HINTS.items() if text in lost.stderr_tail), "")
             if lost.exit_code == 0:
                 hint = (
-                    "a server runs until its stdin ends: does this program call server.run()? "
-                    "For a file that does not, the target is "
-                    "'python3 -m minimcp run FILE' in quotes"
+                    "a server runs until its stdin ends; this program probably never calls "
+                    "server.run(). Add the call, or use the target "
+                    "'python3 -m minimcp run FILE', in quotes"
                 )
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"

@@ -148,7 +148,8 @@ class Group:
     @property
     def errors(self) -> dict[str, Exception]:
         """The current failure of each server: it did not start, its connection was lost, or it
-        could not list its tools when last asked. See `reconnect` for what ends a failure."""
+        could not list its tools when last asked. A failure ends when the server is opened again or
+        lists its tools; see `reconnect`."""
         losses = {name: client.loss for name, client in list(self.clients.items())}
         lost = {
             name: self._explained(loss, name)
@@ -271,7 +272,7 @@ class Group:
     ) -> CallToolResult:
         """Call a tool by its name in this group.
 
-        Arguments and exceptions are those of `Client.call_tool`, and exceptions of `resolve`.
+        Takes the arguments of `Client.call_tool`, and raises its exceptions and those of `resolve`.
         """
         server, client, own = self.resolve(name, cancel=cancel)
         try:

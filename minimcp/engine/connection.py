@@ -39,7 +39,7 @@ a failed write, or `write_timeout`     sender or writer `_write_failed` ends the
                                                         writer thread closes the transport
 no response to several pings           timer            `lose` ends the calls; then a worker
                                                         calls `close`
-`close`                                any              with a grace, lets requests finish;
+`close`                                any              lets requests finish during `grace`;
                                                         cancels the calls; then `_release`
 `abandon` by the garbage collector     writer           calls `close`
 ====================================== ================ =======================================
@@ -365,7 +365,7 @@ class Writer:
                 pass
         except ConnectionLost as error:
             loss = error
-        except Exception as error:  # a bug must end the connection instead of stopping it silently
+        except Exception as error:  # a bug must end the connection, not only this thread
             log.error("%s: the writer failed: %s", self._transport.name, error, exc_info=error)
             loss = ConnectionLost(f"the writer failed: {describe(error)}")
         with self._changed:
@@ -537,7 +537,7 @@ class Connection(Sink, Pinged):
                     reason = "the peer does not read its responses"
                     break
                 del frames, frame, message  # an idle connection keeps no message in memory
-        except BaseException as error:  # a bug must end the connection instead of stopping it
+        except BaseException as error:  # a bug must end the connection, not only this thread
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)

@@ -284,7 +284,7 @@ class Server:
         Args:
             function: Its annotations become schemas. A `Context` parameter receives the context.
             name, description: For the model; None uses the function's name and its docstring.
-            title, icons, meta, annotations: None sends none. A hint: ``{"read_only_hint": True}``.
+            title, icons, meta, annotations: Omitted if None. Example: ``{"read_only_hint": True}``.
             input_schema, output_schema: JSON Schemas; None uses the function's annotations.
             structured: Whether to send structured content; None sends it if there is a schema.
             timeout: Maximum seconds, not counting waits for the client's answers; None: no limit.
@@ -296,7 +296,7 @@ class Server:
             heartbeat: Seconds of silence after which progress is sent; None sends none.
             max_result: Maximum characters of a result; None means no limit.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
-            ui, visibility: With `Apps()`: an `app` for the result; callers: "model", "app".
+            ui, visibility: With `Apps()`: an `app` for the result; who may call: "model", "app".
             replace: Replace a tool of the same name.
 
         Raises:

@@ -419,7 +419,7 @@ class RegisteredTool(RegisteredFunction):
                 from inspect import formatannotation
 
                 annotation = formatannotation(self.signature.returns, self.function.__module__)
-                text += f" (-> {cut(annotation, 80)})"
+                text += f". The return annotation is {cut(annotation, 80)}."
             if is_none:
                 text += " (None: is a return missing in a branch?)"
         elif isinstance(error, errors.ToolError):
