@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
     Args:
         prog: The name of the program and the command.
         description: A sentence for ``--help`` that says what the command does.
-        epilog: Text below the options in ``--help``; None prints none.
+        epilog: Text below the options in ``--help``; None means no text.
     """
 
     def __init__(self, prog: str, description: str, epilog: Optional[str] = None) -> None:

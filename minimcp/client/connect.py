@@ -188,7 +188,7 @@ def connect(
             handshake is tried (5).
         restart: Whether the next call after a loss starts the server again and renews the
             subscriptions. Lost calls are never sent again.
-        ping_interval: Seconds between pings of an idle connection; None sends none. After three
+        ping_interval: Seconds between pings of an idle connection; None means no pings. After three
             pings without a response the connection is lost.
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
@@ -208,14 +208,15 @@ def connect(
         list_roots, roots: A function that returns paths, URIs or `Root` objects, or a list of them.
         sampling: What else ``sample`` supports: "tools", "context".
         elicitation: What ``elicit`` supports: "form", "url" (default: both).
-        client_info: ``name``, ``version``, ... of this client; None describes the script.
+        client_info: ``name``, ``version``, ... of this client; None means the name of the script.
         extensions: `Extension` objects, such as `Tasks()`, or settings by identifier.
         send_shutdown: Whether `Client.close` sends ``shutdown``, which is not in the specification.
         stderr: Where a process's stderr goes: a file, logger or callable. None means our stderr.
         env, cwd: Variables to add to our environment for a process, and its working directory.
         headers, verify, cert, proxies: For a URL, as in `requests`.
         auth: For a URL: a token, a callable, an ``AuthBase``, or a `SignIn`, `ClientCredentials`,
-            `EnterpriseManaged` or `WorkloadIdentity`. None uses the token of ``minimcp login URL``.
+            `EnterpriseManaged` or `WorkloadIdentity`. None means the token of
+            ``minimcp login URL``.
         cancel: A `CancelToken` with which another thread can stop connecting.
         trace: A text file, or a callable that takes ("-->" or "<--", message).
         limits: `Limits` on the resources that the server may use.
@@ -350,7 +351,7 @@ class ConnectOptions(NamedTuple):
     """Seconds after which a silent server gets the older handshake; None if silence means
     nothing."""
     ping_interval: Optional[float] = None
-    """Seconds between pings of an idle connection; None sends none."""
+    """Seconds between pings of an idle connection; None means no pings."""
 
     @property
     def per_request(self) -> Optional[Revision]:
@@ -701,7 +702,7 @@ def read_target(
 
     Args:
         target: As for `connect`, like the next three.
-        env: None adds nothing.
+        env: None means none.
         cwd: None means the current directory.
         config: None if the target is not a name in a config.
         web: The options that apply to a URL only, by name; None means none.

@@ -124,7 +124,8 @@ class Changes:
 
     Args:
         session: The session.
-        forward: Receives the notifications of the background stream. None queues them as changes.
+        forward: Receives the notifications of the background stream. If None, they are queued as
+            changes.
     """
 
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:

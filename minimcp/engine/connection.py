@@ -217,7 +217,8 @@ class Writer:
         self._lock = threading.RLock()
         # Notified when lines have been written, and when the connection is lost.
         self._changed = threading.Condition(self._lock)
-        # Lines with their bytes in `pending` and in `reader_bytes`. None ends the writer thread.
+        # Lines with their bytes in `pending` and in `reader_bytes`. The writer thread ends at the
+        # item None.
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
         # Lines of `send`, and whether a thread in `send` is about to look at them.
         self._handed: deque[bytes] = deque()

@@ -71,9 +71,9 @@ class Route:
         handle: Handles the request.
         immediate: Whether the thread that received the request runs the handler, which must not
             block. Pings and lists are immediate.
-        enqueue: Starts the request on a thread of its own choice; None runs it in the pool. It is
-            called by the thread that received the request, so it must not block. If it raises an
-            RpcError, that error is the response.
+        enqueue: Starts the request on a thread of its own choice; if None, the request runs in the
+            pool. It is called by the thread that received the request, so it must not block. If it
+            raises an RpcError, that error is the response.
         gate: Returns the route to use instead of this one. It is called before the request is run.
             None means that every request uses this route.
     """

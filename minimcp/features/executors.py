@@ -203,7 +203,7 @@ class Main(Executor):
 
     Args:
         on_needed: Called on another thread when the queue is no longer empty, or is not empty after
-            a `pump`; None calls nothing.
+            a `pump`; None means no callback.
     """
 
     submit = "main"
@@ -262,7 +262,8 @@ class Main(Executor):
         """Run the requests that are queued now, on this thread, and return their number.
 
         Args:
-            timeout: Seconds to wait for the first request; None waits for a request or for the end.
+            timeout: Seconds to wait for the first request; None means until a request arrives or
+                the server ends.
             over: Returns whether to stop waiting; called again after each `wake`. `clear` also ends
                 the wait.
 

@@ -134,10 +134,10 @@ class EventStream:
         last: The number of the last event of the stream.
         ids: The ids of the requests that the stream answers; None for the stream of a session that
             carries everything that belongs to no request.
-        pending: The queue of lines to send. Successive streams of a session share it. None makes a
-            new one.
+        pending: The queue of lines to send. Successive streams of a session share it. If None, a
+            new one is created.
         headers: Headers of the response, besides those of every stream.
-        changed: Notified when the state of the stream changes; None makes a new one.
+        changed: Notified when the state of the stream changes; if None, a new one is created.
 
     Two flags describe the state of the stream. Independently of them, the client may disconnect and
     reconnect (`writer`).

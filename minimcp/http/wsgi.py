@@ -40,7 +40,7 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
 
     Args:
         patience: Seconds that `write` waits for the reader before the reader counts as gone; None
-            waits forever.
+            means no limit.
     """
 
     def __init__(self, patience: Optional[float]) -> None:

@@ -360,7 +360,7 @@ class Feature:
         It must not block, unless `blocks` returns True.
 
         Returns:
-            The route of the request; None keeps the entry's route.
+            The route of the request; None means the entry's route.
 
         Raises:
             RpcError: The call is rejected.

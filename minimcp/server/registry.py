@@ -362,7 +362,7 @@ class Registry:
         Args:
             group: The kind of list.
             entry: The entry that was added or removed. Clients from which it is hidden are not
-                notified. None notifies all.
+                notified. If None, all are notified.
         """
         self.list_changed(group, entry)
         mounting = self.loaded("mounting")

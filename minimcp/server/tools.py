@@ -200,7 +200,7 @@ class RegisteredTool(RegisteredFunction):
     returned_as_is = (CallToolResult, *CONTENT)
     returned_alone = (CallToolResult,)
 
-    # The member ``execution`` in lists, set by a feature; None omits it.
+    # The member ``execution`` in lists, set by a feature; omitted if None.
     execution: Optional[Mapping[str, Json]] = None
 
     # The arguments that clients repeat in HTTP headers (`schema.header_params`).

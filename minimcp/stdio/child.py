@@ -94,7 +94,7 @@ class StdioServer:
 
     Args:
         command: The program and its arguments. They are not passed to a shell.
-        env: Environment variables that are added to those of this process; None adds none.
+        env: Environment variables that are added to those of this process; None means none.
         cwd: The working directory of the server; None means that of this process.
         inherit_env: Whether the server gets the environment variables of this process. If False, it
             gets only `env`.

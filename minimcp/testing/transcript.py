@@ -377,7 +377,7 @@ class Transcript:
         """Return the requests in wire form, in order.
 
         Args:
-            method: Only return requests with this method; None returns all.
+            method: Only return requests with this method; None means all.
         """
         return [
             entry.message
