@@ -351,7 +351,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "config: another Python": [["list", "bare"],
         "has no minimcp: name a Python that has it, or install it there with pip"],
     "config: another folder": [["list", "elsewhere"],
-        "does the file exist? Write an absolute path: hosts start servers from another folder"],
+        "does the file exist? Write an absolute path: hosts start servers from a different folder"],
     "config: no args": [["list", "alone"],
         "starts an interpreter without a program: add the server's file after it, in a config as \"args\":"],
     "config: a comma after the last": [lambda: minimcp.client.config.read_servers("comma.json"),

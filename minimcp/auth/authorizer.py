@@ -98,7 +98,7 @@ class Grant:
         parts = parse_web_url(url, userinfo=True)
         if parts.scheme != "https" and not parts.is_local:
             raise ValueError(
-                "tokens are only sent over https, or to this machine: write https:// instead of "
+                "tokens are sent only over https, or to this machine: write https:// instead of "
                 f"{without_secrets(url)}"
             )
         return self._authorizers.setdefault(url, Authorizer(self, url))

@@ -102,7 +102,7 @@ HINTS = {
         "this Python has no minimcp: name a Python that has it, or install it there with pip"
     ),
     "can't open file": (
-        "does the file exist? Write an absolute path: hosts start servers from another folder"
+        "does the file exist? Write an absolute path: hosts start servers from a different folder"
     ),
 }
 """Text in the stderr of a server that exited at once, and the hint for the error message."""

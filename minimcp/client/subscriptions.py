@@ -507,7 +507,7 @@ class ClientSubscriptions:
         lock.
 
         While both streams are open, a change may be reported twice, but none is missed. The
-        previous stream only reports resources that are still subscribed to.
+        previous stream reports only resources that are still subscribed to.
 
         Raises:
             CapabilityNotSupported: The server does not honor a resource in `needed`.

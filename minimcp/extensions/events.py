@@ -123,7 +123,7 @@ class Events(Extension):
             most the fraction `Limits.client_share` of it.
         allow: Called with a `Context`, the name of a type and the arguments, before a subscription
             begins and every `recheck` seconds. It raises `Refused` to reject the client. For a
-            webhook, the context only has ``auth``. If None, all are allowed.
+            webhook, the context has only ``auth``. If None, all are allowed.
         recheck: Seconds between two calls of `allow` for one subscription.
         on_begin: Called with a name and arguments when their first stream or webhook begins. Polls
             do not count, because the server stores nothing for them.

@@ -79,7 +79,7 @@ class Executor:
         return Route(handle, enqueue=self.enqueue)
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
-        """Note that a request was queued. The caller holds `_changed`."""
+        """Record that a request was queued. The caller holds `_changed`."""
         raise NotImplementedError
 
     def _run(self, key: object) -> bool:
@@ -95,7 +95,7 @@ class Executor:
         return True
 
     def leave(self, user: object) -> None:
-        """Note that a server that used this executor is closed."""
+        """Called when a server that used this executor is closed."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._queue)} waiting>"
@@ -362,6 +362,6 @@ class Executors(Feature):
         return any(isinstance(each, Submitting) and each.running for each in list(self.known))
 
     def leave(self, user: object) -> None:
-        """Note that a server is closed."""
+        """Called when a server is closed."""
         for executor in list(self.known):
             executor.leave(user)

@@ -940,7 +940,7 @@ class HttpClientSession(ClientSession, Pinged):
         return ""
 
     def _take_event(self, event: SseEvent, call: Optional[_Call]) -> None:
-        if event.event == "message" and event.data:  # an event without data only has an id
+        if event.event == "message" and event.data:  # an event without data has only an id
             self._receive(event.data.encode(), call)
 
     # ------------------------------------------------------------ messages of the server

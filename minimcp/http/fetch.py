@@ -993,7 +993,7 @@ def same_origin(url: str, reference: str) -> Optional[str]:
         reference: The reference.
 
     Returns:
-        The URL; None if it has another origin, or could be misread.
+        The URL; None if it has a different origin, or could be misread.
     """
     base = re.sub("(?i)^(https?://)[^/?#]*@", r"\1", url)
     with suppress(ValueError):

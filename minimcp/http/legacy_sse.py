@@ -129,7 +129,7 @@ class SseTransport(Transport):
 
 
 class SseServer(HttpService):
-    """An endpoint for clients that only support HTTP+SSE. Thread-safe.
+    """An endpoint for clients that support only HTTP+SSE. Thread-safe.
 
     Args:
         connect: A function that starts serving a transport, on threads of its own.

@@ -45,7 +45,7 @@ GONE = "the client has closed the connection"
 # and cannot resume the stream that carries the question.
 UNSEEN_SECONDS = 60.0
 
-# Milliseconds after which a client should reconnect, unless a handler sets another time.
+# Milliseconds after which a client should reconnect, unless a handler sets a different time.
 RETRY_MS = 1000
 
 # Messages up to this size are sent by any thread, if the peer has room for them.
@@ -343,7 +343,7 @@ class EventStream:
     # ------------------------------------------------------------ connections
 
     def announce(self) -> None:
-        """Have the event store note that the stream begins. Blocks while the store writes."""
+        """Register the stream in the event store. Blocks while the store writes."""
         if self._store is not None:
             self._store.begin(self.name, self._ids)
 

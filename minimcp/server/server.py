@@ -108,7 +108,7 @@ class Server:
         lists: "usable" lists only what the token's scopes allow; "all" lists everything.
 
     Raises:
-        TypeError: The name is not a str, or an option is unknown or has another type.
+        TypeError: The name is not a str, or an option is unknown or has the wrong type.
         ValueError: The name is empty, or an option has a value that is not accepted.
 
     A page of the documentation explains these options: examples/deployment.rst.
@@ -441,7 +441,7 @@ class Server:
             kind: "tools", "resources" or "prompts".
 
         Raises:
-            ValueError: The kind is another one.
+            ValueError: The kind is none of these.
         """
         check_names([kind], LISTS, "list_changed: the server has no list", error=ValueError)
         self._registry.announce_change(kind)

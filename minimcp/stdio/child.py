@@ -219,7 +219,7 @@ class ChildTransport(StreamTransport):
 
     Raises:
         ConnectionFailed: The server cannot be started.
-        TypeError: `stderr` has another type.
+        TypeError: `stderr` has the wrong type.
     """
 
     advice = ""
@@ -530,7 +530,7 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
             receives each line as a str without its line end.
 
     Raises:
-        TypeError: `wanted` has another type.
+        TypeError: `wanted` has the wrong type.
     """
     if wanted is None:
         return partial(_write, 2)

@@ -163,7 +163,7 @@ class Store:
                 None, the value is set in any case.
 
         Returns:
-            The new version; None if the key has another version than expected. Then nothing was
+            The new version; None if the key does not have the expected version. Then nothing was
             set.
         """
         raise NotImplementedError

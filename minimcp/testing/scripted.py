@@ -167,7 +167,7 @@ class ScriptedPeer:
             result: The result without ``resultType``, which 2026-07-28 requires and which is added;
                 omitted if None.
             error: The error, such as ``{"code": -32603, "message": "no"}``; omitted if None.
-            id: Another id than that of the request.
+            id: An id that differs from that of the request.
         """
         answer: Message = {"jsonrpc": "2.0", "id": request["id"] if id is ... else id}
         if result is not None:

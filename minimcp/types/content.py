@@ -47,7 +47,7 @@ def _split(sizes: Any) -> Any:
 
 
 class Icon(Wire):
-    """A picture for a user interface. It is untrusted: only fetch it if `is_safe`, and check the
+    """A picture for a user interface. It is untrusted: fetch it only if `is_safe`, and check the
     data.
 
     Args:
