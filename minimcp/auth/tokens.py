@@ -292,7 +292,8 @@ def post_form(
     *,
     named: bool = False,
 ) -> dict[str, Any]:
-    """Send a form to a token endpoint. If the server requires a nonce, send it once more with it.
+    """Send a form to a token endpoint. If the server requires a nonce, send the form again with the
+    nonce.
 
     Returns:
         The JSON object of a successful response; empty if there is none.

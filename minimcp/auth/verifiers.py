@@ -277,7 +277,7 @@ class KeySet:
         self._set_keys(found)
 
     def _set_keys(self, document: Mapping[str, Json]) -> None:
-        """Replace the keys by the usable ones of a document.
+        """Replace the keys with the usable ones of a document.
 
         Raises:
             AuthorizationError: The document has no usable key.

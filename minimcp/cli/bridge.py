@@ -919,7 +919,7 @@ class Bridge(Registry):
         front._registry = self
 
     def warn_if_empty(self) -> None:
-        """Do nothing: the tools are those of the server behind."""
+        """Do nothing: the tools belong to the server behind."""
 
     def link(self, key: object, opening: Result, shakes_hands: bool) -> Link:
         """Return the link of a client; create it if there is none.

@@ -63,7 +63,8 @@ def _document(target: str, url: Optional[str]) -> dict[str, Any]:
 
 
 def found_card(target: str, prog: str, network: dict[str, Any]) -> Optional[ServerCard]:
-    """Return the card of the server at a URL, or None after a note on stderr if it has none."""
+    """Return the card of the server at a URL. If it has none, print a note to stderr and return
+    None."""
     if not is_url(target):
         raise UsageError("--card needs the URL of a server, or a domain such as example.com")
     try:

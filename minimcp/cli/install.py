@@ -551,7 +551,7 @@ def _unit(text: str) -> str:
 
 
 def _json_text(value: Any, text: str, indent: str) -> str:
-    """Return the JSON of a value for a place with this indentation in a text."""
+    """Return the JSON of a value for a place with this indentation."""
     written = json.dumps(value, indent=_unit(text), ensure_ascii=False)
     line = "\r\n" if "\r\n" in text else "\n"
     return written.replace("\n", line + indent)

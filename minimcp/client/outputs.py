@@ -53,7 +53,7 @@ class OutputSchemas:
         self.task_support: Mapping[str, Optional[str]] = {}
 
     def remember(self, tools: Iterable[Tool]) -> None:
-        """Replace the schemas by those of a new list of tools."""
+        """Replace the schemas with those of a new list of tools."""
         tools = list(tools)
         self.task_support = {tool.name: tool.task for tool in tools}
         checks: dict[str, Optional[OutputCheck]] = {tool.name: None for tool in tools}

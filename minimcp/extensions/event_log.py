@@ -188,7 +188,7 @@ class EventKind:
         function: The author's function.
         description: Its description; None means that of the function.
         delivery: The modes that the author chose; None for all.
-        meta: Its ``_meta``; None for none.
+        meta: Its ``_meta``; omitted if None.
 
     Raises:
         TypeError: The function or its payload type is not supported.

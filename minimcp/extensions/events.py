@@ -243,7 +243,7 @@ class Events(Extension):
                 another name.
             description: Its description; None means the docstring.
             delivery: The modes: "poll", "push", "webhook"; None means every possible mode.
-            meta: Its ``_meta``; None for none.
+            meta: Its ``_meta``; omitted if None.
 
         Raises:
             TypeError: The payload is not an object, or the function cannot be a filter.

@@ -254,7 +254,7 @@ class _Reader:
     def _flow(
         self, text: str, at: int, depth: int, plain_ends: re.Pattern[str]
     ) -> tuple[Json, int]:
-        """Return the value at a position of a text, and the position after it."""
+        """Return the value at a position of the text, and the position after it."""
         if text[at : at + 1] in ("[", "{"):
             return self._brackets(text, at, depth + 1)
         quoted = _QUOTED.match(text, at)

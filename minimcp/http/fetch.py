@@ -311,7 +311,7 @@ class FetchResponse:
     Args:
         where: Method and URL of the request, for messages.
         raw: The response of `urllib3`.
-        masked: Replaces the secrets that were sent to the server in a text from it.
+        masked: Replaces the secrets that were sent to the server in text from it.
 
     Attributes:
         status: The status.
@@ -659,7 +659,7 @@ class Fetcher:
                 self._remembered.pop(next(iter(self._remembered)), None)
 
     def masked(self, text: str) -> str:
-        """Replace all secrets that were sent to the server in a text from it. Thread-safe."""
+        """Replace all secrets that were sent to the server in text from it. Thread-safe."""
         cookies = [str(each.value) for each in list(self._session.cookies)]
         remembered = [
             secret
@@ -962,7 +962,7 @@ def url_secrets(url: Any) -> Iterator[str]:
 
 
 def mask(text: str, secrets: Iterable[str]) -> str:
-    """Replace secrets in a text, also as JSON, HTML and URLs write them.
+    """Replace secrets in text, also as JSON, HTML and URLs write them.
 
     Args:
         text: The text, from a peer or a library.
@@ -1061,7 +1061,7 @@ def _flat(
     Args:
         where: Method and URL of the request.
         error: The exception that was raised.
-        masked: Replaces secrets in a text.
+        masked: Replaces secrets in text.
         route: The proxy, from `proxy_in_words`.
         bundle: The CA bundle, from `bundle_in_words`.
     """

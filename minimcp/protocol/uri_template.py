@@ -416,5 +416,5 @@ def _decoded(gap: _Gap, text: str) -> str:
 
 
 def is_safe_segment(text: str) -> bool:
-    """Return whether a text is one segment of a path, and not "." or ".."."""
+    """Return whether text is one segment of a path, and not "." or ".."."""
     return not ("/" in text or "\\" in text or "\0" in text or text in (".", ".."))

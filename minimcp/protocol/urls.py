@@ -39,7 +39,7 @@ _SCHEME_AND_HOST = r"([A-Za-z\0][A-Za-z0-9+.\-\0]*:)(?://([^/?#]*@)?([^/?#]*))?"
 _HOST_AND_PORT = r"([^:]*|\[.*\]):([0-9]*)"
 _DOT_SEGMENT = r"(?:^|/)\.\.?(?:/|$)"
 
-# Maximum length of a text that is normalized, because the time is proportional to the length.
+# Maximum length of text that is normalized, because the time is proportional to the length.
 _MAX_NORMALIZED = 64 * 1024
 
 _DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "ftp:": "21"}
@@ -48,7 +48,7 @@ _DEFAULT_PORTS = {"http:": "80", "https:": "443", "ws:": "80", "wss:": "443", "f
 def normalize_uri(uri: str, *, keep_values: bool = False) -> str:
     """Return the normal form of a URI, which is the same for all equivalent URIs.
 
-    Never raises, even if the text is not a URI. A text longer than 64 KiB is returned unchanged.
+    Never raises, even if the text is not a URI. Text longer than 64 KiB is returned unchanged.
     Idempotent.
 
     Args:

@@ -326,7 +326,7 @@ class _Run:
             raise _TooMuch
 
     def matches(self, pattern: str, text: str) -> Optional[bool]:
-        """Return whether a pattern is found in a text, or None if the pattern is not run."""
+        """Return whether a pattern is found in text, or None if the pattern is not run."""
         self.check_time()
         if self.peer and len(text) > longest_text(pattern):
             if pattern not in self.not_run:

@@ -64,7 +64,7 @@ class ServerConfig(Record):
         info: The server's description of itself, as on the wire.
         owner: The `Server`, for ``ctx.server``.
         executor: The default executor of handlers; None is the pool of workers. The registry
-            replaces the author's object by an `Executor`.
+            replaces the author's object with an `Executor`.
         capabilities: Capabilities to declare from the start, each with its members. A kind of
             entry, such as "tools", then counts as registered.
         middleware: The middleware functions, the outermost first.
@@ -307,7 +307,7 @@ class Registered:
         params = incoming.request.params
         if "requestState" in params or "inputResponses" in params:
             load("features.input_rounds").resume(incoming, self.function)
-        # 2. Replace the timeout for the time in the queue by the one for the run.
+        # 2. Replace the timeout for the time in the queue with the one for the run.
         if incoming.timeout is not None:
             incoming.timeout.stop()
         if self.timeout is not None:

@@ -86,7 +86,7 @@ class Server:
         page_size: Items on a page of a list; if None, all items are on one page.
         list_ttl: Seconds for which clients may cache lists.
         list_cache_scope: Who may share a cached list: "private" (one user) or "public".
-        mask_errors: Replace the text of unexpected errors by a reference to the log.
+        mask_errors: Replace the text of unexpected errors with a reference to the log.
         logging: Whether handlers can send log messages. If False, ``ctx.log`` does nothing.
         executor: None (``Limits.workers`` threads), "main" (see `pump`), a `Serial`, or a callable.
         on_pump_needed: Called on another thread when a request waits for `pump`; None means no

@@ -124,7 +124,7 @@ class Faults:
         return Faults(where, self.found)
 
     def replace(self, since: int, reason: object) -> None:
-        """Replace the faults after the first `since` by one fault."""
+        """Replace the faults after the first `since` with one fault."""
         del self.found[since:]
         self.add(reason)
 
