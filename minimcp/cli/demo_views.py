@@ -38,7 +38,7 @@ class Message(NamedTuple):
     entry: Entry
     explanation: str
     in_full: bool
-    """Whether its ``_meta`` is shown."""
+    """Whether the message's ``_meta`` is shown."""
 
     @property
     def label(self) -> str:

@@ -59,11 +59,11 @@ DONE = "done"
 
 # The request is added to the table.
 ADD = "add"
-# Its handler begins.
+# The handler of the request begins.
 BEGIN = "begin"
-# It is answered or cancelled. Only one thread succeeds in this.
+# The request is answered or cancelled. Only one thread succeeds in this.
 END = "end"
-# The thread that ran it has left its handler and has sent the response, if there is one.
+# The thread that ran the request has left its handler and has sent the response, if there is one.
 LEAVE = "leave"
 
 # The next state for a state and an event. An event that is not in the table has no effect.

@@ -60,7 +60,7 @@ MIN_KEY_BYTES = 32
 
 _making = threading.Lock()
 
-# Tools that were run again in this process. That is logged once for each.
+# Tools that were run again in this process. The library logs each of them only once.
 replayed: set[str] = set()
 
 

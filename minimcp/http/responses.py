@@ -160,7 +160,7 @@ class EventStream:
         takes_comments: Whether comments of SSE may keep it alive.
     """
 
-    # Requests that end with it, as in `PostResponse`.
+    # Requests that end with this response, as in `PostResponse`.
     incoming: Sequence[IncomingRequest] = ()
     done = False
     listens = False

@@ -308,11 +308,11 @@ class HttpConnection:
         self.thread = ""  # name of the thread that serves it
         # What the peer should do next: a state of the parser, LEAVING or CLOSED.
         self.phase = HEAD
-        # The deadline for that, on the clock of `time.monotonic`.
+        # The deadline for this step, on the clock of `time.monotonic`.
         self.due = math.inf
         self._checked: Optional[Head] = None  # the head that the endpoint checked last
         self.address = without_port(client)
-        # Its place among the connections of a client; None if they are not counted.
+        # The place of this connection among those of its client; None if they are not counted.
         self.place: Optional[Place] = None
         self.counted: Optional[CountedClient] = None
         # Whether the socket was closed because the peer disconnected while a handler was running.
@@ -620,7 +620,7 @@ class RunningHttp:
         self._wake()
 
     def _wake(self) -> None:
-        """Wake the server's thread. If that has ended, do its work on this thread."""
+        """Wake the server's thread. If that thread has ended, do its work on this thread."""
         if not self._is_woken:
             self._is_woken = True
             with self._waker_lock, suppress(OSError):  # the thread has ended

@@ -59,11 +59,11 @@ class Session(Pinged):
     unsolicited: Optional[EventStream] = None
     shut = False
     _calls: Optional[Calls] = None
-    # Counts it among the sessions of its client.
+    # Counts this session among the sessions of its client.
     place: Optional[Place] = None
     # The client of the last request, as it is counted in this session.
     _counted: Optional[CountedClient] = None
-    # Ends it, if its client does not respond to pings. Must not block.
+    # Ends this session if its client does not respond to pings. Must not block.
     end_silent: Callable[[], object]
     stream_numbers: Iterator[int]
 
@@ -90,8 +90,8 @@ class Session(Pinged):
         """The questions to the client. Most sessions ask none, so it is made for the first."""
         if self._calls is not None:
             return self._calls
-        # It sends nothing itself. Each response sends questions through a view that `through`
-        # returns.
+        # This object sends nothing itself. Each response sends questions through a view that
+        # `through` returns.
         made = Calls("http", lambda *_: False, len)
         calls: Calls = self.__dict__.setdefault("_calls", made)  # atomic: all threads get this one
         return calls
@@ -240,7 +240,7 @@ class SessionStore:
         self.endpoint = endpoint
 
     def make_event_store(self) -> EventStore:
-        """Return the store of events that is used if the options name none."""
+        """Return the event store to use if the options do not name one."""
         return EventStore()
 
     def start(self) -> None:
@@ -264,11 +264,11 @@ class SessionStore:
         return session
 
     def make(self, principal: Optional[str]) -> Session:
-        """Make a session, which `add` keeps."""
+        """Make a session. `add` stores it."""
         return Session(self.endpoint.make_role, self.endpoint.end_after_responses, principal)
 
     def add(self, session: Session, headers: Headers) -> None:
-        """Keep a session whose `initialize` arrived with these headers.
+        """Store a session whose `initialize` arrived with these headers.
 
         Raises:
             HttpError: There are too many.

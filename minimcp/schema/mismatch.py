@@ -147,7 +147,7 @@ class Mismatch(ValueError):
             where += " is missing"
         if problem is None:
             problem = f"expected {self.expected}{self.hint}, got {described(self.value)}"
-        # It may repeat a peer's text.
+        # The message may repeat a peer's text.
         return printable(f"{where}: {problem}" if where else problem)
 
 

@@ -63,10 +63,10 @@ class RunningServer(Protocol):
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended."""
+        """Whether the connection or server has ended."""
 
     def close(self, grace: float, reason: Optional[str]) -> None:
-        """End it after at most ``grace`` seconds.
+        """End the connection or server after at most ``grace`` seconds.
 
         If there is a ``reason``, running requests are cancelled with it. If None, they continue.
         """

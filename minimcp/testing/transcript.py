@@ -65,17 +65,17 @@ class Entry(NamedTuple):
     """The decoded JSON; the text of a line that is not a JSON object."""
 
     method: str
-    """The method of a request or a notification; for a response that of its request; "" if
+    """The method of a request or a notification; for a response, the method of its request; "" if
     unknown."""
 
     request: Any = None
     """The request of a response, in wire form; None if unknown."""
 
     time: float = 0.0
-    """When it passed, in seconds since 1970."""
+    """When the message passed, in seconds since 1970."""
 
     size: int = 0
-    """The bytes of its line; messages of a batch share one line."""
+    """The length of the message's line, in bytes; messages of a batch share one line."""
 
     seconds: Optional[float] = None
     """The time from the request to this response; None if the request is unknown."""
