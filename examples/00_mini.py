@@ -280,17 +280,17 @@ WHAT_THE_LIBRARY_ADDS = """
 ====================== ==================================== ========================================
 Part and library file  What the library adds                Why
 ====================== ==================================== ========================================
-1. Messages            checks of every member; an error for a peer may send invalid JSON, or an id
-   messages.py         a line that cannot be read           that is a list; the reader must survive
+1. Messages            checks of every member; an error     a peer may send invalid JSON, or an id
+   messages.py         for a line that cannot be read       that is a list; the reader must survive
 2. Connection          limits for everything that a peer    a peer could use all memory or threads
    connection.py       sends
-3. Our calls           deadlines, cancellation, progress; a a call must end exactly once, even if it
-   calls.py            lost connection fails all calls      times out while its response arrives
+3. Our calls           deadlines, cancellation, progress;   a call must end exactly once, even if it
+   calls.py            a lost connection fails all calls    times out while its response arrives
    send                a queue and a writer thread          a peer that does not read would block
    connection.py                                            every thread that sends
 4. Reader: dispatch.py batches, sessions, five revisions    some peers are old, and some are new
-5. Their requests      states, cancellation, questions that a client may cancel a request, or
-   incoming.py         a handler waits for                  disconnect, while the handler runs
+5. Their requests      states, cancellation, questions      a client may cancel a request, or
+   incoming.py         that a handler waits for             disconnect, while the handler runs
 6. Server: tools.py    schemas from all types, validated    models send wrong arguments, and read
    registry.py         arguments, structured results,       the messages; a server can offer more
                        resources, prompts, middleware       than tools

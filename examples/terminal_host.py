@@ -2,7 +2,8 @@
 
 Run ``python3 terminal_host.py [mcp.json]``, and type a tool with its arguments, as in
 ``weather__forecast city=Oslo``, or nothing to see the tools. Questions of a server appear as a form.
-Ctrl-C cancels a question or a call, and Ctrl-D ends the program.
+Ctrl-C cancels a call and its question. In a form, Ctrl-D cancels only the question. At the
+prompt, Ctrl-D ends the program.
 """
 
 from __future__ import annotations
@@ -68,3 +69,5 @@ if __name__ == "__main__":
         main(*sys.argv[1:])
     except KeyboardInterrupt:  # while the servers start
         print("cancelled")
+    except (OSError, ValueError) as error:  # the config cannot be read
+        sys.exit(str(error))

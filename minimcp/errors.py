@@ -33,7 +33,7 @@ UNSUPPORTED_VERSION = -32022
 URL_ELICITATION_REQUIRED = -32042
 
 USER_REJECTED = -1
-"""The code of an error from a host that rejects a question, or whose user does."""
+"""The error code of a host when it, or its user, rejects a question."""
 
 STATE_REJECTED = "invalid_request_state"
 """The ``reason`` in the data of an error that rejects a ``requestState``."""
@@ -75,7 +75,7 @@ class RpcError(McpError):
             use a code from -32099 to -32000 that the protocol does not define. In 2026-07-28, such
             a code is sent as -32603.
         message: One short sentence.
-        data: Any JSON value; None sends no data.
+        data: Any JSON value; omitted if None.
 
     Attributes:
         from_peer: Whether the peer sent the error.
@@ -198,7 +198,7 @@ class UrlElicitationRequired(_Kind):
     Args:
         message: One short sentence.
         data: ``{"elicitations": [...]}``. Each element is an object with ``mode`` "url",
-            ``message``, ``url`` and a unique ``elicitationId``. None sends no data.
+            ``message``, ``url`` and a unique ``elicitationId``. Omitted if None.
 
     Raises:
         ValueError: The data does not have this form.
@@ -271,7 +271,7 @@ class ToolError(McpError):
 
     Args:
         message: The message for the model.
-        content: Content blocks to send instead of the message; None sends the message.
+        content: Content blocks to send instead of the message; if None, the message is sent.
 
     Attributes:
         result: The complete `CallToolResult` in a client; None in a server.

@@ -104,7 +104,7 @@ def one_line(text: str) -> str:
 
 
 def print_stderr(text: str) -> None:
-    """Print a text on stderr, if the process has one. An open `ProgressBar` stays below the text.
+    """Print text to stderr, if the process has one. An open `ProgressBar` stays below the text.
 
     Nothing is escaped, so pass text of a server through `one_line` or `escape`. Thread-safe.
     """
@@ -296,7 +296,7 @@ class _Form:
             raise _Withdrawn
 
     def show(self, text: str, end: str = "\n") -> None:
-        """Print a text on stderr. Raise _Withdrawn if the question has ended."""
+        """Print text to stderr. Raise _Withdrawn if the question has ended."""
         with self._lock:
             self._check()
             self._is_shown = True
@@ -567,7 +567,7 @@ def check_format(name: str, value: Any, schema: Mapping[str, Any]) -> Any:
 
 
 def read_line(prompt: str) -> str:
-    """Print a prompt on stderr and return the line that the user types.
+    """Print a prompt to stderr, and return the line that the user types.
 
     It reads from the descriptor, because a thread that waits in ``sys.stdin`` would prevent the
     interpreter from exiting after Ctrl-C.

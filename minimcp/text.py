@@ -52,7 +52,7 @@ def _json_escape(character: str) -> str:
 def describe(error: BaseException) -> str:
     """Return the message of an exception, or the name of its class if it has no message.
 
-    The name comes first if the message only shows a value, as in ``KeyError("x")``, and for a
+    The name comes first if the message shows only a value, as in ``KeyError("x")``, and for a
     `BaseException` such as `SystemExit`.
     """
     name = type(error).__name__

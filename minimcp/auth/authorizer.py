@@ -55,7 +55,7 @@ class Grant:
     One object may be used for any number of connections. Thread-safe.
 
     Args:
-        store: The token store; None makes a `TokenMemory`.
+        store: The token store; None means a new `TokenMemory`.
         scopes: Scopes to request in addition to the ones in the challenge.
         issuer: The URL of the authorization server that the credentials are for; None means the one
             that the server names.
@@ -98,7 +98,7 @@ class Grant:
         parts = parse_web_url(url, userinfo=True)
         if parts.scheme != "https" and not parts.is_local:
             raise ValueError(
-                "tokens are only sent over https, or to this machine: write https:// instead of "
+                "tokens are sent only over https, or to this machine: write https:// instead of "
                 f"{without_secrets(url)}"
             )
         return self._authorizers.setdefault(url, Authorizer(self, url))
@@ -122,7 +122,7 @@ class Grant:
 
         Args:
             issuer: The authorization server.
-            client_id: The id of the registration to delete; None deletes all.
+            client_id: The id of the registration to delete; if None, all are deleted.
 
         Returns:
             Whether there was a registration. Only `SignIn` registers clients.
@@ -481,7 +481,7 @@ class Authorizer:
         self.is_loaded = True
 
     def _keep(self, token: Optional[Token], proof: Optional[ProofKey] = None) -> None:
-        """Use this token from now on, and store it; None deletes the current one.
+        """Use this token from now on, and store it. If it is None, delete the current one.
 
         A token that cannot be stored, for example because the disk is full, is still used, because
         the previous refresh token may no longer be valid.

@@ -124,9 +124,9 @@ class Bearer:
     Args:
         verify: A function that gets the token of each request and returns its claims, with the
             names of JWTs: ``sub``, ``client_id``, ``scope`` (a str with blanks, or a list), ``exp``
-            (seconds since 1970), ``aud`` (required) and ``iss``. None rejects the token. Many
-            threads call it at the same time, and it may block. Exceptions are logged; the response
-            has status 500, or 503 for `IssuerUnavailable`.
+            (seconds since 1970), ``aud`` (required) and ``iss``. If it returns None, the token is
+            rejected. Many threads call it at the same time, and it may block. Exceptions are
+            logged; the response has status 500, or 503 for `IssuerUnavailable`.
         resource: The URL that clients use for this server, such as ``"https://example.com/mcp"``.
             None, together with no ``authorization_servers``, publishes no metadata; clients then
             get tokens in another way.
@@ -137,10 +137,10 @@ class Bearer:
         implies: Scopes that include others, as ``{"admin": ["read", "write"]}``; None means that no
             scope does.
         scopes_supported: The scopes in the published metadata, for clients that register before
-            they know what they need. None lists ``scopes`` and the fixed scopes of everything that
-            all callers may see, never computed ones. The challenge
-            for a request without a token names only ``scopes``; if that is empty, clients request
-            the whole list at their first sign-in.
+            they know what they need. None means ``scopes`` and the fixed scopes of everything that
+            all callers may see, never computed ones. The challenge for a request without a token
+            names only ``scopes``; if that is empty, clients request the whole list at their first
+            sign-in.
         optional: Whether to serve a request without a token. Then ``ctx.auth`` is None, and
             ``scopes`` does not apply. Everything with its own scopes answers with status 401. A
             token that is not valid is still rejected.
@@ -285,9 +285,9 @@ class Bearer:
 
         Args:
             issuer: The URL of the issuer, exactly as in the ``iss`` of its tokens.
-            keys: The key set: its URL or the document. None takes its URL from the issuer's
-                metadata. The keys are fetched for the first token, again after 5 minutes, and for
-                a token with an unknown key; at most every 10 seconds.
+            keys: The key set: its URL or the document. None means the URL in the issuer's metadata.
+                The keys are fetched for the first token, again after 5 minutes, and for a token
+                with an unknown key; at most every 10 seconds.
             algorithms: The accepted signature algorithms. Algorithms with a shared secret are not
                 possible.
             typ: The accepted values of the header ``typ``, ignoring case and a leading

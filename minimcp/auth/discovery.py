@@ -189,7 +189,7 @@ class Exchange:
             method: The method in capitals.
             url: An absolute URL that was `checked` or that the user named.
             headers: The headers of this request.
-            body: The body; None sends none.
+            body: The body; omitted if None.
             named: Whether the user named the URL, so that its address is not checked.
             seconds: Time limit for the response; None means `DOCUMENT_SECONDS`.
             limit: Maximum size of the body in bytes.

@@ -70,7 +70,7 @@ class ProofKey:
     """A client's key, and the nonces that servers require in its proofs. Thread-safe.
 
     Args:
-        pem: The private key; None generates one.
+        pem: The private key; if None, one is generated.
 
     Raises:
         AuthorizationError: The text is not a private key on the curve P-256.

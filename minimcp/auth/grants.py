@@ -39,7 +39,7 @@ class ClientCredentials(Grant):
         scopes: Scopes to request in addition to the ones in the challenge.
         issuer: The URL of the authorization server that issued the credentials. It is required,
             because the credentials are sent only there, whatever the MCP server says.
-        store: The token store; None keeps tokens in memory.
+        store: The token store; if None, tokens are kept in memory.
 
     Raises:
         ValueError: There is neither a secret nor a key, or both; there is no issuer, or it is not
@@ -86,7 +86,7 @@ class WorkloadIdentity(Grant):
     Args:
         assertion: The JWT, or a function that returns it, for example from a file that the platform
             renews.
-        client_id: The id of the client that the server's operator has registered; None sends none.
+        client_id: The id of the client that the server's operator has registered; omitted if None.
         scopes, issuer, store: See `ClientCredentials`. The issuer is required.
 
     Raises:

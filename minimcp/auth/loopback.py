@@ -135,7 +135,7 @@ class LoopbackListener(ThreadingMixIn, TCPServer):
     """A server on this machine that receives the browser's redirect after a sign-in.
 
     Args:
-        redirect_uri: The URI to listen on; None selects a free port.
+        redirect_uri: The URI to listen on; None means a free port.
 
     Attributes:
         redirect_uri: The URI to redirect the browser to.

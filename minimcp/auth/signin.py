@@ -71,13 +71,15 @@ class SignIn(Grant):
         store: The store for tokens and registrations, an object with ``get(key)`` and ``put(key,
             value)`` such as a `TokenMemory`; None means the `TokenFile` of this user.
         redirect_uri: The URI that the browser is redirected to: https, or http on this machine.
-            None selects a free port of this machine.
-        on_redirect: A function that gets the URL of the sign-in page; None opens the browser.
+            None means a free port of this machine.
+        on_redirect: A function that gets the URL of the sign-in page; if None, the browser is
+            opened.
         on_callback: A function that gets ``state`` and ``timeout`` (in seconds), waits, and returns
-            the complete URL that the browser was redirected to. None listens on the redirect URI.
+            the complete URL that the browser was redirected to. If None, the library listens on the
+            redirect URI.
         no_browser: Whether to print the address of the page instead, and read the address that the
             browser was redirected to from stdin.
-        client_id: The id of a client that the server's operator has registered; None uses
+        client_id: The id of a client that the server's operator has registered; None means
             ``client_metadata_url`` or registers a client.
         client_secret: The secret of that client; None if it has none.
         issuer: The URL of the authorization server that the client is registered with; None means

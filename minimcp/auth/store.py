@@ -43,7 +43,7 @@ class TokenStore(Protocol):
         """Return the value that was stored with `put`, or None if there is none."""
 
     def put(self, key: str, value: Optional[dict[str, Any]]) -> None:
-        """Store a value, which is a dict of JSON values; None deletes it."""
+        """Store a value, which is a dict of JSON values. If it is None, delete the key."""
 
 
 Store = TokenStore  # an older name that programs import

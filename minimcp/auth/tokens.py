@@ -213,7 +213,7 @@ def request_token(
         form: The grant: ``grant_type`` and its members.
         scopes: The scopes to request; empty leaves them to the server or to the grant.
         asked: The scopes that were requested for the grant.
-        key: The key that the token is bound to; None requests a bearer token.
+        key: The key that the token is bound to; None means a bearer token.
         before: The token that is refreshed; None for other grants. The new token keeps its refresh
             token if the response has none.
 

@@ -3,7 +3,7 @@
 Each command is a function ``(arguments, prog) -> exit code`` in one of the modules of this folder.
 The module is imported when the command is used. Exit codes: 0 success, 1 the tool reported an
 error, 2 wrong usage, 3 protocol or connection error, 4 timeout, 130 Ctrl-C. A user's mistake
-prints one line on stderr, never a traceback.
+prints one line to stderr, never a traceback.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Parser(argparse.ArgumentParser):
     Args:
         prog: The name of the program and the command.
         description: A sentence for ``--help`` that says what the command does.
-        epilog: Text below the options in ``--help``; None prints none.
+        epilog: Text below the options in ``--help``; None means no text.
     """
 
     def __init__(self, prog: str, description: str, epilog: Optional[str] = None) -> None:
@@ -260,5 +260,5 @@ def _drop_stdout() -> None:
 
 
 def print_error(prog: str, text: str) -> None:
-    """Print a message on stderr as one line that begins with the program's name."""
+    """Print a message to stderr as one line that begins with the program's name."""
     print_stderr(f"{prog}: {one_line(text)}")

@@ -407,7 +407,7 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     choices itself. The server is a bakery, in a child process.
 
     Each message is one line of JSON-RPC 2.0 over the server's stdin or stdout. A request has an id
-    (no. 1 below) and a method. The response has the same id. The JSON is shortened: ... replaces
+    (such as no. 1) and a method. The response has the same id. The JSON is shortened: ... replaces
     what is left out.
 
     At the end, the client closes the server's stdin, and the server exits.
@@ -468,7 +468,8 @@ def demo_command(arguments: Sequence[str], prog: str) -> int:
     if options.html:
         with closing(_play(shown)) as chapters:
             write_slides(options.html, title, introduction, chapters)
-        print(f"{options.html}: {len(shown)} chapters; Space shows the next message")
+        many = "chapter" if len(shown) == 1 else "chapters"
+        print(f"{options.html}: {len(shown)} {many}; Space shows the next message")
         return 0
     color = wants_color(sys.stdout)
     if not options.chapters:

@@ -410,7 +410,8 @@ def _first_that_answers(
 def changed_text(
     path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool
 ) -> str:
-    """Return the text of a config with one entry added or replaced; None removes the entry.
+    """Return the text of a config with one entry added or replaced, or removed if ``entry`` is
+    None.
 
     Raises:
         UsageError: The text is not a config, has a different entry with this name, or has comments,

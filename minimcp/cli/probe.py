@@ -409,7 +409,8 @@ class Probe:
         revision: The revision to use.
 
     Attributes:
-        call: The name and the arguments of the tool that may be called; None calls no tool.
+        call: The name and the arguments of the tool that may be called; None means that no tool is
+            called.
         tool: The entry of that tool in ``tools/list``.
         budget: The maximum of estimated tokens of all tools together.
         is_stateless: Whether the revision has no handshake.
@@ -530,11 +531,11 @@ class Probe:
 
         Args:
             method: The method of the request.
-            params: The params; None sends none except the request metadata.
-            id: The id of the request; None generates one.
+            params: The params; if None, only the request metadata is sent.
+            id: The id of the request; if None, one is generated.
             headers: HTTP headers that replace the usual ones; None as a value removes one.
-            envelope: The request metadata (``_meta``); None sends the usual one.
-            watch: How long to read notifications; None waits for the response.
+            envelope: The request metadata (``_meta``); None means the usual one.
+            watch: How long to read notifications; None means until the response arrives.
 
         Raises:
             ConnectionLost, ConnectionFailed: The connection is lost.

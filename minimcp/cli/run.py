@@ -100,12 +100,12 @@ def add_verbose(parser: Parser) -> None:
     parser.add_argument(
         "--verbose",
         action="store_true",
-        help="print one line on stderr for each request: its method, outcome and duration",
+        help="print one line to stderr for each request: its method, outcome and duration",
     )
 
 
 def log_requests(server: Any) -> None:
-    """Print a line on stderr for each request that ends, and for each request that is rejected at
+    """Print a line to stderr for each request that ends, and for each request that is rejected at
     the HTTP level."""
     config = server._config
     before = config.on_finished

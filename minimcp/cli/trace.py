@@ -238,7 +238,7 @@ class Recorder(threading.Thread):
 
     Args:
         output: The file to write to; None means stderr.
-        html: The file for the HTML page; None writes no page.
+        html: The file for the HTML page; None means no page.
         as_json: Whether to write JSON Lines instead of text.
 
     Raises:

@@ -129,7 +129,7 @@ class Cache:
         Args:
             kind: The kind of the `Change`; other kinds drop nothing.
             uri: The URI of the resource. Results of resources above and below it are dropped too.
-                None drops all results of `resources/read`.
+                None means all results of `resources/read`.
         """
         self.evict(*[method for method, stale_by in CACHEABLE.items() if stale_by == kind], uri=uri)
 

@@ -405,7 +405,7 @@ class Client:
 
         Args:
             name: The tool's name.
-            arguments: Values by parameter name; None sends none.
+            arguments: Values by parameter name; omitted if None.
             timeout: Seconds for the whole call; None means no limit. Default: that of `connect`.
             idle_timeout: Seconds without progress or a result, as for `request`.
             cancel: A token that another thread can cancel, or None.
@@ -414,10 +414,10 @@ class Client:
             raise_on_error: Whether to raise `ToolError` if the tool failed. If False, return the
                 result, whose ``is_error`` is True.
             validate: Whether to check the structured result against the output schema of a listed
-                tool. None uses ``validate_results`` of `connect`.
+                tool. None means ``validate_results`` of `connect`.
             returns: The type of the result's ``value``, such as ``list[Day]``. The value is
                 converted by the rules for arguments of a tool. Text is decoded as JSON if there is
-                no structured content. None leaves the value as it is.
+                no structured content. If None, the value is not converted.
 
         Raises:
             ToolError: The tool failed; ``result`` is its result.
@@ -456,7 +456,7 @@ class Client:
             name: The tool's name.
             arguments: Values by parameter name, or None.
             call: The call. If its server lists the tool as one that must run as a task, the params
-                have a ``task``. None adds none.
+                have a ``task``. None means none.
 
         Raises:
             InvalidParams: The config does not offer the tool.
@@ -700,7 +700,7 @@ class Client:
         Arguments and exceptions are those of `call_tool`, and:
 
         Args:
-            ttl: Seconds for which the server should keep the task; None leaves it to the server. It
+            ttl: Seconds for which the server should keep the task; if None, the server decides. It
                 is not sent in stateless revisions, in which the server decides.
 
         Returns:
@@ -960,7 +960,7 @@ class Client:
         Args:
             name: The event type.
             arguments: The arguments of the subscription; None means no arguments.
-            cursor: The position to begin after. None begins now: the batch has only a cursor.
+            cursor: The position to begin after. None means now: the batch has only a cursor.
             max_age: Maximum age of events in seconds; older ones are left out. None means no limit.
             max_events: Maximum number of events; None means all, from at most 1,000 pages with
                 about 16 MB. ``batch.more`` says whether some are left.
@@ -992,8 +992,8 @@ class Client:
 
         Args:
             mode: "push", "poll", or None (push if the server offers it).
-            on_gap: Function that is called with the new cursor if events may be lost; None calls
-                nothing. The next event has ``missed`` set in any case.
+            on_gap: Function that is called with the new cursor if events may be lost; None means no
+                callback. The next event has ``missed`` set in any case.
             timeout: Seconds until the subscription begins. It may then be silent forever.
 
         Returns:
@@ -1069,7 +1069,7 @@ class Client:
         Args:
             name: The prompt's name.
             arguments: Values by name. They are sent as strings: numbers and bools are written as in
-                JSON. None sends none.
+                JSON. Omitted if None.
 
         Raises:
             InvalidParams: The server does not have the prompt or rejected the arguments.
@@ -1108,7 +1108,7 @@ class Client:
             value: The text typed so far.
             prompt: The name of the prompt. Pass either this or ``template``.
             template: The URI template, as the server lists it.
-            arguments: Values that were already chosen, by name; None sends none. They are not sent
+            arguments: Values that were already chosen, by name; omitted if None. They are not sent
                 in revisions that do not have them.
 
         Raises:
@@ -1236,7 +1236,7 @@ class Client:
             resources_list_changed: Whether to report changes of the list of resources.
             resource_subscriptions: URIs of resources. Changes of resources below them are reported
                 too.
-            filters: Members that extensions add to the filter, by wire name; None adds none. The
+            filters: Members that extensions add to the filter, by wire name; None means none. The
                 resulting notifications are passed to the `Extension` objects. Not sent in revisions
                 with a handshake, in which these notifications arrive without a request.
             timeout: Seconds for the server's acknowledgement; None means no limit. The stream
@@ -1374,7 +1374,7 @@ def linked_token(cancel: Cancel, token: Optional[CancelToken] = None) -> Iterato
 
     Args:
         cancel: The caller's token, or None.
-        token: The token to provide; None makes a new one.
+        token: The token to provide; if None, a new one is created.
     """
     token = token or CancelToken()
     forget: Callable[[], object] = int

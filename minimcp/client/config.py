@@ -150,11 +150,11 @@ class ConfigEntry(NamedTuple):
     target: Any
     """A target of `connect`."""
     timeout: Optional[float] = None
-    """Seconds for one call; None uses the timeout of `connect`."""
+    """Seconds for one call; None means the timeout of `connect`."""
     connect_timeout: Optional[float] = None
-    """Seconds for the start; None uses the timeout of `connect`."""
+    """Seconds for the start; None means the timeout of `connect`."""
     offers: Optional[Callable[[str], bool]] = None
-    """Returns whether a tool of this name is offered; None offers all."""
+    """Returns whether a tool of this name is offered; None means all."""
     sources: tuple[str, ...] = ()
     """Members whose value came from elsewhere: "url from the environment variable DOCS_URL"."""
 
@@ -168,7 +168,7 @@ class Servers:
         folder: The folder to which a relative ``cwd`` refers.
         table: Entries, or targets of `connect`, by name.
         offers: Returns whether a server's tool is offered, in addition to what its entry says; None
-            adds nothing.
+            means none.
     """
 
     where: str

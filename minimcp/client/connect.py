@@ -102,7 +102,7 @@ HINTS = {
         "this Python has no minimcp: name a Python that has it, or install it there with pip"
     ),
     "can't open file": (
-        "does the file exist? Write an absolute path: hosts start servers from another folder"
+        "does the file exist? Write an absolute path: hosts start servers from a different folder"
     ),
 }
 """Text in the stderr of a server that exited at once, and the hint for the error message."""
@@ -118,7 +118,7 @@ START_SECONDS = 60.0
 """Defaults of ``timeout`` and ``connect_timeout``. `connect` compares them by identity, because a
 config may replace a default but not a number that the program passed."""
 
-RESTART = "restart=True restarts the server at the next call"
+RESTART = "connect again, or pass restart=True from the beginning"
 
 MAX_SHOWN_SOURCES = 3
 """How many members of an entry a message names together with their source."""
@@ -188,33 +188,35 @@ def connect(
             handshake is tried (5).
         restart: Whether the next call after a loss starts the server again and renews the
             subscriptions. Lost calls are never sent again.
-        ping_interval: Seconds between pings of an idle connection; None sends none. After three
+        ping_interval: Seconds between pings of an idle connection; None means no pings. After three
             pings without a response the connection is lost.
         cache: Whether lists and reads are cached for as long as the server permits (True).
         validate_results: Whether results are checked against listed output schemas (True).
         middleware: Functions such as ``def log(call, call_next): return call_next()``, the first
             outermost. They run around each call, on its thread; examples/by_hand.rst explains them.
-        handlers: An object that has any of the next nine functions as methods.
+        handlers: An object that has any of ``on_log`` to ``list_roots`` as methods.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.
         on_tools_changed, on_prompts_changed, on_resources_changed: Called without arguments.
         on_resource_updated: Called with the URI of a changed resource; see `Client.subscribe`.
         on_restart: Called without arguments after the server or its session was started again.
-        sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`. This
-            and the next two run on worker threads, several at the same time.
+        sample: Takes a `SampleRequest`; returns a str or `SampleResult`, or raises `Refused`.
+            ``sample``, ``elicit`` and ``list_roots`` run on worker threads, several at the same
+            time.
         elicit: Takes an `ElicitRequest`; returns a dict or dataclass to accept (in url mode an
             empty dict), None to decline, or an `Answer`.
         list_roots, roots: A function that returns paths, URIs or `Root` objects, or a list of them.
         sampling: What else ``sample`` supports: "tools", "context".
         elicitation: What ``elicit`` supports: "form", "url" (default: both).
-        client_info: ``name``, ``version``, ... of this client; None describes the script.
+        client_info: ``name``, ``version``, ... of this client; None means the name of the script.
         extensions: `Extension` objects, such as `Tasks()`, or settings by identifier.
         send_shutdown: Whether `Client.close` sends ``shutdown``, which is not in the specification.
         stderr: Where a process's stderr goes: a file, logger or callable. None means our stderr.
         env, cwd: Variables to add to our environment for a process, and its working directory.
         headers, verify, cert, proxies: For a URL, as in `requests`.
         auth: For a URL: a token, a callable, an ``AuthBase``, or a `SignIn`, `ClientCredentials`,
-            `EnterpriseManaged` or `WorkloadIdentity`. None uses the token of ``minimcp login URL``.
+            `EnterpriseManaged` or `WorkloadIdentity`. None means the token of
+            ``minimcp login URL``.
         cancel: A `CancelToken` with which another thread can stop connecting.
         trace: A text file, or a callable that takes ("-->" or "<--", message).
         limits: `Limits` on the resources that the server may use.
@@ -349,7 +351,7 @@ class ConnectOptions(NamedTuple):
     """Seconds after which a silent server gets the older handshake; None if silence means
     nothing."""
     ping_interval: Optional[float] = None
-    """Seconds between pings of an idle connection; None sends none."""
+    """Seconds between pings of an idle connection; None means no pings."""
 
     @property
     def per_request(self) -> Optional[Revision]:
@@ -430,9 +432,9 @@ class ConnectOptions(NamedTuple):
             hint = next((hint for text, hint in HINTS.items() if text in lost.stderr_tail), "")
             if lost.exit_code == 0:
                 hint = (
-                    "a server runs until its stdin ends: does this program call server.run()? "
-                    "For a file that does not, the target is "
-                    "'python3 -m minimcp run FILE' in quotes"
+                    "a server runs until its stdin ends; this program probably never calls "
+                    "server.run(). Add the call, or use the target "
+                    "'python3 -m minimcp run FILE', in quotes"
                 )
             elif lost.exit_code and not lost.stderr_tail:
                 hint = "it wrote nothing to stderr: run the command in a terminal to see why"
@@ -700,7 +702,7 @@ def read_target(
 
     Args:
         target: As for `connect`, like the next three.
-        env: None adds nothing.
+        env: None means none.
         cwd: None means the current directory.
         config: None if the target is not a name in a config.
         web: The options that apply to a URL only, by name; None means none.

@@ -148,7 +148,8 @@ class Group:
     @property
     def errors(self) -> dict[str, Exception]:
         """The current failure of each server: it did not start, its connection was lost, or it
-        could not list its tools when last asked. See `reconnect` for what ends a failure."""
+        could not list its tools when last asked. A failure ends when the server is opened again or
+        lists its tools; see `reconnect`."""
         losses = {name: client.loss for name, client in list(self.clients.items())}
         lost = {
             name: self._explained(loss, name)
@@ -162,7 +163,7 @@ class Group:
 
         The options are those of `connect_all`. With ``connect_all(..., restart=True)``, you need
         not call this: listing tools, or calling a tool of such a server, opens it again. If that
-        times out, lists leave the server out for five minutes.
+        times out, `list_tools` skips this server for five minutes.
 
         Args:
             server: The server's name in the config.
@@ -271,7 +272,7 @@ class Group:
     ) -> CallToolResult:
         """Call a tool by its name in this group.
 
-        Arguments and exceptions are those of `Client.call_tool`, and exceptions of `resolve`.
+        Takes the arguments of `Client.call_tool`, and raises its exceptions and those of `resolve`.
         """
         server, client, own = self.resolve(name, cancel=cancel)
         try:

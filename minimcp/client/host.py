@@ -65,11 +65,11 @@ class Host:
 
     Args:
         handlers: An object that has any of `NAMES` as methods, or None.
-        keywords: Functions by name; None values are ignored.
+        keywords: Functions by name. Values that are None are ignored.
         roots: The roots that `list_roots` returns; None means no roots.
         sampling: Parts of sampling that `sample` supports: "tools", "context".
         elicitation: Parts of elicitation that `elicit` supports: "form", "url".
-        extensions: `Extension` objects, or settings to declare by identifier; None declares none.
+        extensions: `Extension` objects, or settings to declare by identifier; None means none.
         limits: Limits on the resources that the server may use; None means the defaults.
         cache: Whether to cache results that the server permits to be cached.
         connection: The server's name in the config, or None.
@@ -126,7 +126,7 @@ class Host:
         by_name = {each.identifier: each.settings for each in objects}
         if len(by_name) < len(objects):
             raise ValueError("two of the extensions have the same identifier")
-        # The declared settings of extensions; None declares none.
+        # The declared settings of extensions; None means none.
         self._extensions: Json = None
         if extensions is not None:
             from ..types.meta import check_extensions
@@ -153,7 +153,7 @@ class Host:
         self._cache_bytes = limits.cache_bytes if cache else 0
         # Cached results; None until the first cacheable result.
         self.cache: Optional[Cache] = None
-        # Whether the config offers the tool of this name; None offers all tools.
+        # Whether the config offers the tool of this name; None means all tools.
         self.offers: Optional[Callable[[str], bool]] = None
         # Malformed parts of results that were already logged; see `Call.report`.
         self.reported: set[str] = set()

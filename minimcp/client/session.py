@@ -130,7 +130,7 @@ class ClientSession(ConnectionRole):
             transport: The transport; the session closes it.
             host: Answers questions and receives notifications.
             limits: The limits of the connection.
-            trace: The result of `tracer`; None traces nothing.
+            trace: The result of `tracer`; None means no trace.
         """
         session = cls(transport.name, host)
         session.transport = transport
@@ -186,7 +186,7 @@ class ClientSession(ConnectionRole):
         """Ping the server while the connection is idle.
 
         Args:
-            interval: Seconds between two pings; None sends none.
+            interval: Seconds between two pings; None means no pings.
         """
         self._connection.keep_alive(interval)
 

@@ -124,7 +124,8 @@ class Changes:
 
     Args:
         session: The session.
-        forward: Receives the notifications of the background stream. None queues them as changes.
+        forward: Receives the notifications of the background stream. If None, they are queued as
+            changes.
     """
 
     def __init__(self, session: ClientSession, forward: Optional[OnMessage] = None) -> None:
@@ -506,7 +507,7 @@ class ClientSubscriptions:
         lock.
 
         While both streams are open, a change may be reported twice, but none is missed. The
-        previous stream only reports resources that are still subscribed to.
+        previous stream reports only resources that are still subscribed to.
 
         Raises:
             CapabilityNotSupported: The server does not honor a resource in `needed`.

@@ -1,6 +1,6 @@
 """`ask_peer`: sends a handler's questions to the peer, and waits for the answers.
 
-This module is loaded with the first question.
+This module is imported when the first question is asked.
 
 https://modelcontextprotocol.io/specification/2025-11-25/basic
 """

@@ -1,4 +1,4 @@
-"""`Batch`: the responses to an array of requests, which are sent together.
+"""`Batch`: the responses to an array of requests. They are sent together.
 
 https://modelcontextprotocol.io/specification/2025-03-26/basic (the only revision with arrays)
 """
@@ -54,8 +54,8 @@ class Batch:
     ) -> None:
         """Add the response to one request. Send all responses when the last one is added.
 
-        Only the thread that ended the request does this, because two requests of one array may
-        have the same id, one after the other.
+        Only the thread that ended the request may call this. Two requests of one array may use the
+        same id, one after the other, and a second call would count for the other request.
 
         Args:
             id: The id of the request.

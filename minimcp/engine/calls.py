@@ -63,7 +63,7 @@ Outcome = Union[Result, Failure, BaseException]
 # Makes the params of a request, given its id.
 MakeParams = Callable[[Id], Result]
 
-# Receives the params of progress notifications; None drops them.
+# Receives the params of progress notifications. If None, they are dropped.
 OnItem = Optional[Callable[[Any], None]]
 
 
@@ -74,10 +74,11 @@ class PendingCall:
         id: The id of the request.
         method: The method of the request.
         on_item: Called with the params of each progress notification, in order, by the thread that
-            waits for the call; None drops them.
-        queue: The queue of the waiting thread; None makes one. Its items are this object when the
-            call has ended, `WAKE` when the deadline has changed, and `BoundedQueue.SIGNAL` when
-            `report` has a report to pass on. Calls that the same thread waits for share one queue.
+            waits for the call; if None, they are dropped.
+        queue: The queue of the waiting thread; if None, the call creates one. Its items are this
+            object when the call has ended, `WAKE` when the deadline has changed, and
+            `BoundedQueue.SIGNAL` when `report` has a report to pass on. Calls that the same thread
+            waits for share one queue.
         outcome: The outcome; None while the call is pending.
         deadline: When the call times out.
     """
@@ -88,7 +89,8 @@ class PendingCall:
     stays_open = False
     # How often the deadline was paused.
     pauses = 0
-    # A token that is cancelled before the caller gets the outcome; None if nothing depends on that.
+    # Cancelled before the caller gets the outcome, to end the peer's questions that depend on this
+    # call. None if there are none.
     ended: Optional[CancelToken] = None
 
     def __init__(
@@ -143,7 +145,7 @@ class Calls:
             ConnectionLost.
         post: Enqueues a line for another thread. Never blocks.
         timeout_note: Returns text that is appended to the message of a timeout, or an empty string.
-        ids: The ids of the requests; None counts from 1.
+        ids: The ids of the requests; None means 1, 2, 3 and so on.
     """
 
     def __init__(
@@ -266,7 +268,7 @@ class Calls:
             method: The method of the request.
             make_params: Makes the params, given the id of the request.
             on_item: Called with the params of each progress notification by the thread that waits;
-                None drops them.
+                if None, they are dropped.
             deadline: When the call times out.
 
         Raises:
@@ -423,7 +425,7 @@ class Calls:
         self.end(call, error, notify=notify)
 
     def close(self, cause: BaseException) -> bytes:
-        """End every call, and reject new calls, with this cause or with an earlier cause.
+        """End every call, and reject new calls. All get the cause of the first `close`.
 
         Return the lines that cancel the calls.
         """

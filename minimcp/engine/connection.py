@@ -39,7 +39,7 @@ a failed write, or `write_timeout`     sender or writer `_write_failed` ends the
                                                         writer thread closes the transport
 no response to several pings           timer            `lose` ends the calls; then a worker
                                                         calls `close`
-`close`                                any              with a grace, lets requests finish;
+`close`                                any              lets requests finish during `grace`;
                                                         cancels the calls; then `_release`
 `abandon` by the garbage collector     writer           calls `close`
 ====================================== ================ =======================================
@@ -217,7 +217,8 @@ class Writer:
         self._lock = threading.RLock()
         # Notified when lines have been written, and when the connection is lost.
         self._changed = threading.Condition(self._lock)
-        # Lines with their bytes in `pending` and in `reader_bytes`. None ends the writer thread.
+        # Lines with their bytes in `pending` and in `reader_bytes`. The writer thread ends at the
+        # item None.
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
         # Lines of `send`, and whether a thread in `send` is about to look at them.
         self._handed: deque[bytes] = deque()
@@ -365,7 +366,7 @@ class Writer:
                 pass
         except ConnectionLost as error:
             loss = error
-        except Exception as error:  # a bug must end the connection instead of stopping it silently
+        except Exception as error:  # a bug must end the connection, not only this thread
             log.error("%s: the writer failed: %s", self._transport.name, error, exc_info=error)
             loss = ConnectionLost(f"the writer failed: {describe(error)}")
         with self._changed:
@@ -537,7 +538,7 @@ class Connection(Sink, Pinged):
                     reason = "the peer does not read its responses"
                     break
                 del frames, frame, message  # an idle connection keeps no message in memory
-        except BaseException as error:  # a bug must end the connection instead of stopping it
+        except BaseException as error:  # a bug must end the connection, not only this thread
             log.error("%s: the reader failed: %s", self.name, error, exc_info=error)
             reason = f"the reader failed: {describe(error)}"
         self._end(reason)
@@ -748,7 +749,7 @@ class Connection(Sink, Pinged):
             self._drain(Deadline(grace))
         self._closing = True
         for call in self.calls.pending():
-            # When a connection is lost, progress that arrived before is still reported. Here it is
+            # When a connection is lost, progress that arrived earlier is still reported. Here it is
             # dropped, because the user has closed the connection.
             call.on_item = None
         with self._farewell_lock:
@@ -786,7 +787,7 @@ class Connection(Sink, Pinged):
         self.transport.close_in_fork()
 
     def wait_until_ended(self, seconds: Optional[float] = None) -> bool:
-        """Wait until the connection has ended. Return False on a timeout; None waits forever."""
+        """Wait until the connection has ended. Return False on a timeout; None means no limit."""
         return self._ended.wait(seconds)
 
     @property

@@ -99,8 +99,8 @@ class Dispatcher:
     def receive(self, message: Union[Response, Failure, Notification], size: int = 0) -> bool:
         """Handle a message that is not a request.
 
-        A server may omit ``size``, the message's bytes: its questions have no callback for
-        progress.
+        ``size`` is the length of the message in bytes. It is used only for progress notifications.
+        A server may omit it, because its questions have no progress callback.
 
         Returns:
             False if the message is a response to an unknown call, or cancels an unknown request.

@@ -71,9 +71,9 @@ class Route:
         handle: Handles the request.
         immediate: Whether the thread that received the request runs the handler, which must not
             block. Pings and lists are immediate.
-        enqueue: Starts the request on a thread of its own choice; None runs it in the pool. It is
-            called by the thread that received the request, so it must not block. If it raises an
-            RpcError, that error is the response.
+        enqueue: Starts the request on a thread of its own choice; if None, the request runs in the
+            pool. It is called by the thread that received the request, so it must not block. If it
+            raises an RpcError, that error is the response.
         gate: Returns the route to use instead of this one. It is called before the request is run.
             None means that every request uses this route.
     """
@@ -231,8 +231,8 @@ class IncomingRequest:
         interrupted: Whether a KeyboardInterrupt ended the handler.
         answering: The request that the handler answers and to which its notifications belong: this
             one, or a later one that `continue_with` has set (only in 2026-07-28 over stdio and in
-            memory, and in `minimcp bridge`). None after the handler has returned. Changes hold
-            the lock of the table.
+            memory, and in `minimcp bridge`). None after the handler has returned. It changes only
+            while the lock of the table is held.
         context: The context of the handler, a copy of the sink's context; None before it runs.
         notification_rate: Limits the handler's progress and log notifications; None means no limit.
         retry_after: How long the client should wait before it sends the request again, in seconds.
@@ -378,7 +378,7 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not DEFERRED:
-            # As in `take_answering`, but every request comes here, and a `with` block is slow.
+            # As in `take_answering`, but every request takes this path, and a `with` block is slow.
             requests.lock.acquire()
             try:
                 answering = self.answering
@@ -493,7 +493,7 @@ class IncomingRequest:
         Args:
             done: The amount done so far.
             total: The total amount; None if it is not known.
-            message: A text for people, or None.
+            message: Text for people to read, or None.
             is_beat: Whether a heartbeat sends it. Then the next report need not exceed it.
 
         Raises:

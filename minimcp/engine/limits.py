@@ -53,8 +53,9 @@ class Limits(FrozenRecord):
             of a server. Above this, progress is delayed and log messages are dropped.
         client_share: Fraction of each limit of a server that one principal or one HTTP session may
             use, above 0 and at most 1. It applies to connections, requests, streams, sessions,
-            tasks and processes of `minimcp bridge`. Each client may use at least one of them. A
-            principal of `Bearer.static` has no share.
+            tasks and processes of `minimcp bridge`. Each client may use at least one of them. It
+            does not apply to principals of `Bearer.static`, because many clients may use the same
+            token.
         address_share: The same fraction for one HTTP peer address. An IPv6 /64 network counts as
             one address. It does not apply to this machine, unix sockets, WSGI or
             ``HttpOptions.trusted_proxies``.
@@ -109,7 +110,7 @@ class BoundedQueue(SimpleQueue[Any]):
 
     The items that were added are in ``queued``, and `take` returns them. The queue itself contains
     signals: `add` puts `SIGNAL` if ``queued`` was empty. So a thread that is behind is not woken
-    for each item. What is added by `put` is never dropped.
+    for each item. Items that are added with `put` are never dropped.
 
     Args:
         items: A plural noun for the items, for the warning, which is logged only once.
@@ -128,8 +129,8 @@ class BoundedQueue(SimpleQueue[Any]):
         self._max_items = max_items
         self.max_bytes = max_bytes
         self.queued: deque[tuple[Any, int]] = deque()
-        # The bytes of all items that were added and not dropped, and of all items that were taken.
-        # Only the thread that takes items writes the second number.
+        # Two counters, in bytes: the items added and not dropped, and the items taken. Only the
+        # thread that takes items writes the second one.
         self._added = 0
         self._taken = 0
         self._warned = False
@@ -199,7 +200,7 @@ def check_share(name: str, value: object) -> None:
         TypeError: The value is not a number.
         ValueError: The value is 0 or less, or is above 1.
     """
-    advice = "write a number above 0 and at most 1, such as 0.25, or None for no share"
+    advice = "write a number above 0 and at most 1, such as 0.25, or None for no limit per client"
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, (int, float)):

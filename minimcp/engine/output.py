@@ -177,7 +177,8 @@ def _can_write(number: int, seconds: Optional[float]) -> bool:
 def descriptor_of(stream: Any) -> int:
     """Return the descriptor of a plain file object, or -1.
 
-    Other objects return -1, because they may transform what they write, as a compressed file does.
+    For other objects, return -1, because they may transform what they write, as a compressed file
+    does.
     """
     if type(stream) is io.TextIOWrapper:
         stream = getattr(stream, "buffer", None)

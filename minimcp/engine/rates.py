@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 log = logger("minimcp.rates")
 
 # Maximum number of buckets in a `RateLimiter`. Above this, the bucket that was used least recently
-# is dropped. Otherwise a peer that makes up clients could exhaust the memory.
+# is dropped. Otherwise a peer that invents client names could exhaust the memory.
 MAX_CLIENTS = 10_000
 
 # Maximum value of the header ``Retry-After``.

@@ -27,7 +27,7 @@ log = logger("minimcp.requests")
 REQUEST_BYTES = 2048
 
 # The larger of these two bounds applies: a number of bytes, and a fraction of
-# ``Limits.backlog_bytes``. While fewer bytes are queued, a request counts with the length of its
+# ``Limits.backlog_bytes``. While fewer bytes are queued, a request counts as the length of its
 # message. Above the bound, the memory of the request is measured, which takes as long as decoding.
 # The memory is at most 64 times the length of the message.
 UNMEASURED_BYTES = 64 * 1024
@@ -143,8 +143,9 @@ class RunningRequests:
     Args:
         limits: The limits of the connection or session.
         cap: The free slots of ``Limits.requests``: a list with one item per slot. A running request
-            removes an item and puts it back later. All connections of a server share one list. None
-            makes a list for this table. (A `Semaphore` would double the cost of a request here.)
+            removes an item and puts it back later. All connections of a server share one list. If
+            None, the table creates its own list. (A `Semaphore` would double the cost of a request
+            here.)
         until_answered: Whether the bytes of a request count towards ``Limits.backlog_bytes`` until
             its handler has returned, as in a client. If False, they count until the handler begins.
         on_finished: Called by the thread that ends a request; or None.
@@ -175,8 +176,8 @@ class RunningRequests:
         self._unmeasured = max(UNMEASURED_BYTES, self._max_queued * UNMEASURED_FRACTION)
         if cap is None and limits.requests is not None:
             self._cap = [None] * limits.requests
-        # Counts a request towards the share of its client (`CountedClient.reserve`). None counts
-        # nothing.
+        # Counts a request towards the share of its client (`CountedClient.reserve`). If None,
+        # nothing is counted.
         self.reserve_place: Optional[Callable[[], Place]] = None
         self._table: dict[object, Tracked] = {}
         self.renew_in_fork()
@@ -218,7 +219,7 @@ class RunningRequests:
         if self._bytes + request.size > self._unmeasured:
             request.size = REQUEST_BYTES + size_of(request.request.params, self._max_queued)
         try:
-            # Not a `with` block, which takes three times as long: every request comes here.
+            # Not a `with` block, which takes three times as long: every request takes this path.
             self.lock.acquire()
             try:
                 if request.key in self._table:
@@ -276,7 +277,7 @@ class RunningRequests:
                         limit = self._limits.requests
                         raise InternalError(f"{limit} requests are already running") from None
                 self.running -= slots
-            # 2. Return the bytes of `Limits.backlog_bytes`.
+            # 2. Stop counting the request's bytes towards `Limits.backlog_bytes`.
             if returns_bytes:
                 self._bytes -= request.size
             # 3. Change the state.

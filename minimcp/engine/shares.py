@@ -109,7 +109,8 @@ class CountedClient:
 
         Args:
             kind: The resource, a key of `RESOURCES`.
-            most: The limit for all clients; None means no limit, and so no share.
+            most: The limit for all clients; None means no limit, so the client's use is not limited
+                either.
             close_idle: See `Place`.
 
         Raises:
@@ -132,7 +133,8 @@ class CountedClient:
             self._shares.count(place, most, self.names)
 
     def pool_of(self, pool: Pool, size: Optional[int]) -> Any:
-        """Return the `ClientPool` of this client, or the pool itself if the client has no share.
+        """Return the `ClientPool` of this client, or the pool itself if this client may use all
+        threads of the pool.
 
         Args:
             pool: The pool.

@@ -34,8 +34,8 @@ class Deadline:
 
     Attributes:
         seconds: The value that was passed to the constructor.
-        on_progress: A function for progress that no caller wants, so that the peer reports it;
-            None asks for none.
+        on_progress: The progress callback of calls whose caller passed none, so that they still ask
+            the peer for progress. If None, they do not ask.
 
     Thread-safe.
     """
@@ -50,7 +50,8 @@ class Deadline:
         self.pauses = 0
 
     def progressed(self) -> None:
-        """Note that the peer has responded or reported progress, which extends no deadline."""
+        """Called when the peer has responded or reported progress. It does nothing here;
+        `IdleDeadline` overrides it."""
 
     @property
     def reason(self) -> str:
@@ -91,7 +92,8 @@ class Deadline:
         return (self._left if self.pauses else self._at - time.monotonic()) <= 0.0
 
     def within(self, seconds: Optional[float]) -> Deadline:
-        """Return this deadline, or one in `seconds` if that is earlier; None means no limit."""
+        """Return a deadline at the same time as this one, or `seconds` from now if that is earlier.
+        None means no limit."""
         left = self.remaining()
         if left is None or seconds is None:
             return Deadline(seconds if left is None else left)
@@ -179,7 +181,7 @@ class Timer:
                     callback()
             except Exception as error:  # a bug; the other functions must still be called
                 log.error("%s", error, exc_info=error)
-            del callback, entry  # the timer keeps nothing of a call
+            del callback, entry  # an idle timer must not keep the callback alive
 
 
 # The timer of the process.

@@ -48,7 +48,7 @@ class App(Readable):
     page needs.
 
     Raises:
-        TypeError: The function cannot be a page, or an option has another type.
+        TypeError: The function cannot be a page, or an option has the wrong type.
         ValueError: The URI does not begin with ``ui://``, or an option has a value that is not
             accepted.
     """

@@ -181,7 +181,7 @@ class ServerCard:
         """Return the server that the card describes, for `connect`.
 
         Args:
-            variables: Values that the user gave, by the name of a variable or a header; None gives
+            variables: Values that the user gave, by the name of a variable or a header; None means
                 none. A variable with a fixed value cannot be given.
 
         Raises:
@@ -272,8 +272,8 @@ class Card:
     Args:
         name: A reverse-DNS name with a slash: "com.example/tickets".
         url: The public URL of the endpoint. It may have variables: "https://{region}.example.com".
-            None uses ``Bearer(resource=)``.
-        repository: Where the source is: a mapping with "url" and "source"; None leaves it out.
+            None means ``Bearer(resource=)``.
+        repository: Where the source is: a mapping with "url" and "source"; omitted if None.
         headers: Headers that clients need, as mappings in the form of the specification: ``{"name":
             "X-Key", "isRequired": True, "isSecret": True}``.
         variables: The variables of the URL, by name: the same kind of mappings, without names.

@@ -75,11 +75,11 @@ class EventInbox:
 
     Args:
         url: The public https URL under which webhooks arrive.
-        store: Where subscriptions and events are kept; None uses a `MemoryStore`. It holds the
+        store: Where subscriptions and events are kept; None means a `MemoryStore`. It holds the
             secrets of the subscriptions.
         on_event: Function that is called with an `Occurrence` and the id of the subscription, on
             one thread of one of the processes that share the store, after the event was stored and
-            acknowledged. After a crash it is called again. None calls nothing.
+            acknowledged. After a crash it is called again. None means no callback.
         tolerance: Maximum age of a signature, in seconds.
         body_bytes: Maximum size of a body, in bytes.
         well_known: Whether to serve ``/.well-known/mcp-webhook-receiver.json``, so that servers
@@ -153,10 +153,10 @@ class EventInbox:
             client: A client of the server, with an access token.
             name: The event type.
             arguments: The arguments; None means no arguments.
-            cursor: The position to begin after; None begins now or, for a known subscription, at
-                the inbox's own position.
+            cursor: The position to begin after; None means now or, for a known subscription, at the
+                inbox's own position.
             max_age: Maximum age of events in seconds; older ones are left out. None means no limit.
-            ttl: Seconds for which to subscribe; None leaves it to the server.
+            ttl: Seconds for which to subscribe; if None, the server decides.
 
         Raises:
             EventError: The server rejected the subscription.
@@ -290,7 +290,7 @@ class EventInbox:
         self._store.put(key, to_json(dict(row)).encode())
 
     def _update(self, key: str, cursor: Optional[str], changes: Mapping[str, Any]) -> None:
-        """Change a subscription, unless it was deleted. None keeps the cursor."""
+        """Change a subscription, unless it was deleted. If ``cursor`` is None, it is unchanged."""
         with self._lock:
             entry = self._store.get(key)
             row = None if entry is None else read_record(key, entry.value, lambda each: True)
@@ -420,8 +420,8 @@ class EventInbox:
         """Return the stored events, the oldest first.
 
         Args:
-            after: The id of an event, to return the later ones; None returns all, as does an id
-                that is not stored.
+            after: The id of an event, to return the later ones; None means all, as does an id that
+                is not stored.
         """
         found = [event for _, event, _ in self._stored(0)]
         ids = [event.id for event in found]

@@ -186,7 +186,7 @@ class EventKind:
     Args:
         name: Its name.
         function: The author's function.
-        description: Its description; None takes that of the function.
+        description: Its description; None means that of the function.
         delivery: The modes that the author chose; None for all.
         meta: Its ``_meta``; None for none.
 
@@ -273,7 +273,7 @@ class EventKind:
 
         Args:
             values: The result of `values`.
-            cursor: The client's cursor; None begins now.
+            cursor: The client's cursor; None means now.
             since: The time of the oldest event to return; None means no limit.
         """
         raise NotImplementedError

@@ -158,7 +158,7 @@ class Occurrence:
 
     Args:
         data: The payload. A received one is a dict, which is as untrusted as a tool's result.
-        id: The stable id of the event at its origin; None makes one.
+        id: The stable id of the event at its origin; if None, one is created.
         timestamp: When the event occurred, an aware datetime; None means now.
 
     Attributes:

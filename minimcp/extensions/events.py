@@ -110,7 +110,7 @@ class Events(Extension):
     HTTP stream of a session.) One object serves one server. Thread-safe.
 
     Args:
-        webhooks: How to deliver by HTTP; None offers no webhooks. They need ``Server(auth=)``.
+        webhooks: How to deliver by HTTP; None means no webhooks. They need ``Server(auth=)``.
         keep: Maximum number of occurrences of a type in the log.
         keep_seconds: Maximum age of an occurrence in the log.
         poll_seconds: Seconds that clients should wait between two polls.
@@ -123,7 +123,7 @@ class Events(Extension):
             most the fraction `Limits.client_share` of it.
         allow: Called with a `Context`, the name of a type and the arguments, before a subscription
             begins and every `recheck` seconds. It raises `Refused` to reject the client. For a
-            webhook, the context only has ``auth``. None allows all.
+            webhook, the context has only ``auth``. If None, all are allowed.
         recheck: Seconds between two calls of `allow` for one subscription.
         on_begin: Called with a name and arguments when their first stream or webhook begins. Polls
             do not count, because the server stores nothing for them.
@@ -241,8 +241,8 @@ class Events(Extension):
         Args:
             name: The name of the type. Later, only extend its schemas: a breaking change needs
                 another name.
-            description: Its description; None takes the docstring.
-            delivery: The modes: "poll", "push", "webhook"; None offers every possible mode.
+            description: Its description; None means the docstring.
+            delivery: The modes: "poll", "push", "webhook"; None means every possible mode.
             meta: Its ``_meta``; None for none.
 
         Raises:
@@ -359,7 +359,7 @@ class Events(Extension):
         Args:
             name: The type.
             data: The payload.
-            id: The stable id of the occurrence at its origin; None makes one.
+            id: The stable id of the occurrence at its origin; if None, one is created.
             timestamp: When it occurred, an aware datetime; None means now.
             to: The subject of the clients that may receive it (``ctx.auth.subject``), or several;
                 None means every client whose filter accepts it.

@@ -63,7 +63,7 @@ class Tasks(TaskRunner, Extension):
     then not listed. Thread-safe.
 
     Args:
-        store: Where tasks are kept; None uses the server's store, or memory if it has none. With a
+        store: Where tasks are kept; None means the server's store, or memory if it has none. With a
             `SqliteStore`, finished tasks survive the process. Unfinished tasks of a process that
             has ended become "failed" within 10 seconds.
         ttl: Seconds that a task is kept after its creation, unless a client asks for another time;

@@ -121,7 +121,7 @@ class TextHandler(RegisteredFunction):
         Args:
             incoming: The request.
             arguments: The keyword arguments.
-            context: The context for the function; None creates one.
+            context: The context for the function; if None, one is created.
 
         Raises:
             CapabilityNotSupported: The client lacks a capability that the function needs.
@@ -313,7 +313,8 @@ class Completions(Feature):
 
         Args:
             params: The params of the request.
-            incoming: The request, whose caller must be allowed to see it. None ignores visibility.
+            incoming: The request, whose caller must be allowed to see it. None means no check of
+                visibility.
 
         Raises:
             InvalidParams: There is none.

@@ -79,7 +79,7 @@ class Executor:
         return Route(handle, enqueue=self.enqueue)
 
     def _arrived(self, key: object, incoming: IncomingRequest) -> None:
-        """Note that a request was queued. The caller holds `_changed`."""
+        """Record that a request was queued. The caller holds `_changed`."""
         raise NotImplementedError
 
     def _run(self, key: object) -> bool:
@@ -95,7 +95,7 @@ class Executor:
         return True
 
     def leave(self, user: object) -> None:
-        """Note that a server that used this executor is closed."""
+        """Called when a server that used this executor is closed."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {len(self._queue)} waiting>"
@@ -203,7 +203,7 @@ class Main(Executor):
 
     Args:
         on_needed: Called on another thread when the queue is no longer empty, or is not empty after
-            a `pump`; None calls nothing.
+            a `pump`; None means no callback.
     """
 
     submit = "main"
@@ -262,7 +262,8 @@ class Main(Executor):
         """Run the requests that are queued now, on this thread, and return their number.
 
         Args:
-            timeout: Seconds to wait for the first request; None waits for a request or for the end.
+            timeout: Seconds to wait for the first request; None means until a request arrives or
+                the server ends.
             over: Returns whether to stop waiting; called again after each `wake`. `clear` also ends
                 the wait.
 
@@ -361,6 +362,6 @@ class Executors(Feature):
         return any(isinstance(each, Submitting) and each.running for each in list(self.known))
 
     def leave(self, user: object) -> None:
-        """Note that a server is closed."""
+        """Called when a server is closed."""
         for executor in list(self.known):
             executor.leave(user)

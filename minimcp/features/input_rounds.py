@@ -136,7 +136,7 @@ class RerunChannel(QuestionChannel):
         """Return the state that the next run needs. It counts the round that asks the questions.
 
         Args:
-            asked: The questions that the next run gets answers to; None takes the pending ones.
+            asked: The questions that the next run gets answers to; None means the pending ones.
         """
         with self._lock:
             asked = list(self.pending.values()) if asked is None else asked
@@ -584,7 +584,8 @@ class States:
     Args:
         audience: The server's name. States of other servers are rejected.
         keys: Secrets of 32 bytes or more. The first signs, all of them verify. A function is called
-            for the only key on first use. None generates one, for this process and its forks.
+            for the only key on first use. If None, one is generated, for this process and its
+            forks.
         lifetime: Seconds until a state expires; None means never.
         clock: Returns the time in seconds, the same in every process that shares the keys.
 

@@ -136,7 +136,7 @@ class ElicitUrl(ClientQuestion):
         message: The reason, for the user.
         url: The URL, without private data. It must not grant access by itself: your page must check
             that the same user opens it.
-        elicitation_id: An id for `Context.complete_elicitation`; None generates one.
+        elicitation_id: An id for `Context.complete_elicitation`; if None, one is generated.
 
     Raises:
         TypeError, ValueError: The URL is not an http or https URL.
@@ -176,15 +176,15 @@ class Sample(ClientQuestion):
         messages: The conversation. A str is one message of the user; a dict is a message in its
             form on the wire.
         max_tokens: Maximum length of the answer, in tokens.
-        system: The system prompt; None lets the client decide.
-        temperature: The sampling temperature; None lets the client decide.
-        tools: Tools that the model may request; None offers none.
+        system: The system prompt; if None, the client decides.
+        temperature: The sampling temperature; if None, the client decides.
+        tools: Tools that the model may request; None means none.
         tool_choice: "auto", "required" or "none"; None means "auto".
-        stop_sequences: Strings at which the model stops; None adds none.
+        stop_sequences: Strings at which the model stops; None means none.
         model_preferences: Preferences, or names of models as hints; None has no preference.
         include_context: "none", "thisServer" or "allServers". It is omitted if the client does not
-            support it. None sends nothing.
-        metadata: Data for the client's model provider; None sends none.
+            support it. Omitted if None.
+        metadata: Data for the client's model provider; omitted if None.
 
     Raises:
         TypeError, ValueError: An argument is invalid, or the use of a tool in the messages has no

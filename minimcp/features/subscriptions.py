@@ -58,7 +58,7 @@ class Subscriber:
         post: Enqueues a function that creates a line when the client reads it.
         lists: The kinds of lists.
         uris: The resources. A resource below one of them counts, too.
-        meta: The ``_meta`` of every notification; None sends none.
+        meta: The ``_meta`` of every notification; omitted if None.
         held: Whether notifications are held back until `release`.
     """
 
@@ -167,7 +167,7 @@ class Subscriptions(Feature):
 
     Args:
         registry: The server's registry.
-        offered: Returns whether a kind ("tools") is offered; None asks the registry.
+        offered: Returns whether a kind ("tools") is offered; None means the answer of the registry.
     """
 
     def __init__(self, registry: Registry, offered: Optional[Callable[[str], bool]] = None) -> None:
@@ -194,7 +194,7 @@ class Subscriptions(Feature):
         Args:
             kind: The kind of list.
             entry: The entry that was added or removed. Clients of this process from which it is
-                hidden are not notified. None notifies all.
+                hidden are not notified. If None, all are notified.
         """
         processes = self._config.processes
         hides = None if entry is None or not entry.hidden_by else entry.is_hidden
@@ -517,7 +517,7 @@ class Subscriptions(Feature):
         """End streams in order: send queued notifications, then the response of the request.
 
         Args:
-            sink: The connection or response of the streams; None ends all streams.
+            sink: The connection or response of the streams; None means all streams.
         """
         for incoming in list(self._streams):
             if sink is not None and incoming.sink is not sink:

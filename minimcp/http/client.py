@@ -153,7 +153,7 @@ class HttpServer:
 
     Args:
         url: A URL with http or https.
-        headers: Headers to send with every request; None adds none.
+        headers: Headers to send with every request; None means none.
         auth: None, a bearer token, a callable that returns one (called for each request), an
             AuthBase of `requests`, or a `SignIn`, `ClientCredentials`, `EnterpriseManaged` or
             `WorkloadIdentity`.
@@ -161,8 +161,8 @@ class HttpServer:
             with. None also trusts the certificates of the operating system, if the package
             ``truststore`` is installed.
         cert: A client certificate: the path of a file with key and certificate, or a pair of paths;
-            None sends none.
-        proxies: Proxy URLs by scheme, as in `requests`; None takes those of the environment.
+            omitted if None.
+        proxies: Proxy URLs by scheme, as in `requests`; None means those of the environment.
 
     Raises:
         TypeError: The URL is not a str.
@@ -848,8 +848,8 @@ class HttpClientSession(ClientSession, Pinged):
 
         Args:
             http: The object with which another thread may abort this.
-            response: The stream; None requests it first.
-            call: The call; None reads the stream for notifications, which has no end.
+            response: The stream; if None, it is requested first.
+            call: The call; None means the stream of notifications, which has no end.
 
         Raises:
             ConnectionLost: The stream has ended and cannot be resumed.
@@ -940,7 +940,7 @@ class HttpClientSession(ClientSession, Pinged):
         return ""
 
     def _take_event(self, event: SseEvent, call: Optional[_Call]) -> None:
-        if event.event == "message" and event.data:  # an event without data only has an id
+        if event.event == "message" and event.data:  # an event without data has only an id
             self._receive(event.data.encode(), call)
 
     # ------------------------------------------------------------ messages of the server

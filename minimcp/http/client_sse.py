@@ -30,7 +30,7 @@ from .sse import SseEvent
 # Seconds within which the server must name the URL for messages.
 ENDPOINT_SECONDS = 10.0
 
-# Statuses for `initialize` from a server that may only support HTTP+SSE.
+# Statuses for `initialize` from a server that may support only HTTP+SSE.
 OLDER = frozenset({400, 404, 405})
 
 MAX_KNOWN = 1000

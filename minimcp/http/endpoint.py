@@ -121,7 +121,7 @@ class HttpService:
     Args:
         registry: The registry of the `Server`.
         options: The options for HTTP.
-        bearer: Verifies the tokens of requests. None serves requests without a token.
+        bearer: Verifies the tokens of requests. If None, no token is needed.
     """
 
     def __init__(
@@ -360,9 +360,9 @@ class Endpoint(HttpService):
         max_streams: Maximum number of open streams of change notifications; None means no limit, 0
             serves none.
         trace: Called with ("-->" or "<--", line) for every message; None for no trace.
-        bearer: Verifies the tokens of requests. None serves requests without a token.
-        session_store: Makes the store of the sessions, given this endpoint. None keeps them in
-            memory.
+        bearer: Verifies the tokens of requests. If None, no token is needed.
+        session_store: Makes the store of the sessions, given this endpoint. If None, sessions are
+            kept in memory.
     """
 
     def __init__(
@@ -1037,8 +1037,8 @@ class Endpoint(HttpService):
 
         Args:
             grace: Seconds that running requests get.
-            reason: The reason for cancelling running requests at once, which their handlers see.
-                None lets them run.
+            reason: The reason for cancelling running requests at once, which their handlers see. If
+                None, they continue.
 
         Blocks until all sessions have ended.
         """

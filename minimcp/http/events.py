@@ -50,7 +50,7 @@ class EventStore:
         self._lock = threading.Lock()
 
     def begin(self, stream: str, ids: Optional[Sequence[Id]]) -> None:
-        """Note that a stream begins.
+        """Record that a stream begins.
 
         Args:
             stream: The name of the stream.
@@ -58,7 +58,7 @@ class EventStore:
         """
 
     def end(self, stream: str, number: int) -> None:
-        """Note that the stream of a call ended without an answer.
+        """Record that the stream of a call ended without an answer.
 
         Args:
             stream: The name of the stream.
@@ -80,7 +80,7 @@ class EventStore:
         with self._lock:
             events = self._sessions[session]
             events.append((stream, number, data))
-            # As `_count` does: every progress report comes here.
+            # As `_count` does: every progress report takes this path.
             self._events += 1
             self._bytes += size
             self._sizes[session] = self._sizes.get(session, 0) + size

@@ -112,8 +112,8 @@ class AbortableRequest:
 
     Args:
         deadline: The caller's deadline. It is paused while a person signs in.
-        allowed: Returns whether the request may connect to an IP address; None allows all. It is
-            not called for proxies.
+        allowed: Returns whether the request may connect to an IP address; if None, all are allowed.
+            It is not called for proxies.
 
     Attributes:
         address: The peer's IP address on the connection of the last response. Empty before the
@@ -442,8 +442,10 @@ class Fetcher:
         url: The server's URL. Other URLs must have the same origin.
         headers, auth, verify, cert, proxies: See `HttpServer`.
         redirects: Whether redirects are followed.
-        cookies: The cookie jar of another `Fetcher` for the same origin; None makes a new one.
-        stored: Authorizes requests after the server has returned 401; None leaves the 401 as it is.
+        cookies: The cookie jar of another `Fetcher` for the same origin; if None, a new one is
+            created.
+        stored: Authorizes requests after the server has returned 401; if None, the 401 is returned
+            as it is.
 
     Attributes:
         settings: The keyword arguments of an `Exchange` for requests that get a token for this
@@ -991,7 +993,7 @@ def same_origin(url: str, reference: str) -> Optional[str]:
         reference: The reference.
 
     Returns:
-        The URL; None if it has another origin, or could be misread.
+        The URL; None if it has a different origin, or could be misread.
     """
     base = re.sub("(?i)^(https?://)[^/?#]*@", r"\1", url)
     with suppress(ValueError):
@@ -1015,7 +1017,7 @@ def _adapter(context: Any) -> Any:
     """Return an adapter of `requests` whose connections can be aborted.
 
     Args:
-        context: The TLS context of all connections; None uses those of `requests`.
+        context: The TLS context of all connections; None means those of `requests`.
     """
     from requests.adapters import HTTPAdapter
 

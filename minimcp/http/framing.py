@@ -374,8 +374,8 @@ def response_head(
         head: The head of the request; None if it is not known.
         status: The status.
         headers: Names and values. The headers that frame the body are added here.
-        length: Number of bytes of the body. None sends chunks, or, to a peer with HTTP/1.0, a body
-            that ends with the connection.
+        length: Number of bytes of the body. If None, chunks are sent, or, to a peer with HTTP/1.0,
+            a body that ends with the connection.
         keep_alive: Whether the connection can be reused.
 
     Raises:

@@ -182,7 +182,8 @@ class HttpError(Exception):
         status: The status of the response.
         message: One sentence. It names the setting to change, if there is one.
         headers: Additional headers. ``Retry-After`` is added to status 503 if it is missing.
-        code: The code of the JSON-RPC error in the body; None sends the message as plain text.
+        code: The code of the JSON-RPC error in the body; if None, the message is sent as plain
+            text.
         id: The id of the request; None if it is not known.
         data: The data of the error.
     """
@@ -234,7 +235,7 @@ def rejected(
     Args:
         error: The exception that names the limit.
         id: The id of the request; None if it is not known.
-        code: The code of the error; None sends the message as plain text.
+        code: The code of the error; if None, the message is sent as plain text.
     """
     again = (("Retry-After", str(whole_seconds(error.retry_after))),)
     return HttpError(429, error.message, again, code=code, id=id)
@@ -399,7 +400,7 @@ class HostPolicy:
 
     Args:
         allowed_hosts: Hosts that are accepted, with or without a port. Without one, every port is
-            accepted. ``"*"`` accepts all hosts. None accepts the names of this machine for itself.
+            accepted. ``"*"`` accepts all hosts. None means the names of this machine for itself.
         allowed_origins: Origins of pages that may send requests, such as ``https://example.com`` or
             ``https://example.com:8443``; ``"*"`` allows all. Pages on an allowed host are always
             allowed. If all hosts are allowed, so are pages on the host of the request.

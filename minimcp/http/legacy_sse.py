@@ -110,7 +110,7 @@ class SseTransport(Transport):
         """Keep the stream open until the connection ends or its token expires.
 
         Args:
-            keepalive: Seconds between two comments; None sends none.
+            keepalive: Seconds between two comments; None means no comments.
             next_check: Verifies the token. Returns the seconds until the next call, or 0 if the
                 token is no longer valid.
         """
@@ -129,14 +129,14 @@ class SseTransport(Transport):
 
 
 class SseServer(HttpService):
-    """An endpoint for clients that only support HTTP+SSE. Thread-safe.
+    """An endpoint for clients that support only HTTP+SSE. Thread-safe.
 
     Args:
         connect: A function that starts serving a transport, on threads of its own.
         registry: The features of the server.
         options: The HTTP options, shared with Streamable HTTP.
         max_streams: Maximum number of clients at the same time; None means no limit.
-        bearer: Verifies tokens; None accepts every client.
+        bearer: Verifies tokens; if None, every client is accepted.
     """
 
     def __init__(

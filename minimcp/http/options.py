@@ -21,12 +21,12 @@ class HttpOptions(FrozenRecord):
 
     Args:
         allowed_hosts: Values of the ``Host`` header that are accepted, such as ``"example.com"`` or
-            ``"example.com:8000"``; ``"*"`` accepts all. None accepts the names of this machine for
+            ``"example.com:8000"``; ``"*"`` accepts all. None means the names of this machine for
             itself: localhost, 127.0.0.1 and ::1.
         allowed_origins: Origins of web pages that may send requests, such as
             ``"https://example.com"``; ``"*"`` allows all. Pages on the allowed hosts may always
             send requests. Only pages listed here can read responses from another origin (CORS).
-            None lists no page.
+            None means no page.
         sessions: Whether clients that send `initialize` get a session. Without sessions each POST
             is independent, and the server cannot send requests to these clients.
         session_ttl: Seconds after which an unused session ends.
@@ -35,10 +35,10 @@ class HttpOptions(FrozenRecord):
         max_connections: Maximum number of open connections of the bundled server.
         body_bytes: Maximum number of bytes of a request's body.
         json_response: Whether every response is one JSON body. Progress is then dropped.
-        keepalive: Seconds of silence after which an event stream gets a comment; None sends no
+        keepalive: Seconds of silence after which an event stream gets a comment; None means no
             comments.
-        event_store: An `EventStore` that keeps events for clients that lose a stream. None makes
-            one with the defaults, in ``Server(store=...)`` if given. False keeps no events.
+        event_store: An `EventStore` that keeps events for clients that lose a stream. If None, one
+            is created with the defaults, in ``Server(store=...)`` if given. False keeps no events.
         health: A path for load balancers, such as ``"/healthz"``. GET returns 200, or 503 while the
             server closes, for every ``Host``. None has no such path.
         trusted_proxies: Addresses or networks of reverse proxies, such as ``"10.0.0.0/8"``. They

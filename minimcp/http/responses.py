@@ -45,7 +45,7 @@ GONE = "the client has closed the connection"
 # and cannot resume the stream that carries the question.
 UNSEEN_SECONDS = 60.0
 
-# Milliseconds after which a client should reconnect, unless a handler sets another time.
+# Milliseconds after which a client should reconnect, unless a handler sets a different time.
 RETRY_MS = 1000
 
 # Messages up to this size are sent by any thread, if the peer has room for them.
@@ -134,10 +134,10 @@ class EventStream:
         last: The number of the last event of the stream.
         ids: The ids of the requests that the stream answers; None for the stream of a session that
             carries everything that belongs to no request.
-        pending: The queue of lines to send. Successive streams of a session share it. None makes a
-            new one.
+        pending: The queue of lines to send. Successive streams of a session share it. If None, a
+            new one is created.
         headers: Headers of the response, besides those of every stream.
-        changed: Notified when the state of the stream changes; None makes a new one.
+        changed: Notified when the state of the stream changes; if None, a new one is created.
 
     Two flags describe the state of the stream. Independently of them, the client may disconnect and
     reconnect (`writer`).
@@ -343,7 +343,7 @@ class EventStream:
     # ------------------------------------------------------------ connections
 
     def announce(self) -> None:
-        """Have the event store note that the stream begins. Blocks while the store writes."""
+        """Register the stream in the event store. Blocks while the store writes."""
         if self._store is not None:
             self._store.begin(self.name, self._ids)
 

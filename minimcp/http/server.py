@@ -576,7 +576,8 @@ class RunningHttp:
 
         Args:
             grace: Seconds that running requests get; None means ``drain_grace``.
-            reason: The reason with which running requests are cancelled now; None lets them run.
+            reason: The reason with which running requests are cancelled now; if None, they
+                continue.
         """
         grace = self._grace if grace is None else grace
         serves = threading.current_thread().name.startswith(self._name + "-")

@@ -283,10 +283,10 @@ class SessionStore:
         """Forget a session that ends in this process. Never blocks."""
 
     def begin_stream(self, session: Session, writer: ResponseWriter) -> None:
-        """Note that this connection carries the messages that belong to no request."""
+        """Record that this connection carries the messages that belong to no request."""
 
     def leave_stream(self, session: Session, writer: ResponseWriter) -> None:
-        """Note that a connection has ended. It may have carried that stream. Never raises."""
+        """Record that a connection has ended. It may have carried that stream. Never raises."""
 
     def resume(
         self, session: Session, name: str, number: int, writer: ResponseWriter, headers: Headers

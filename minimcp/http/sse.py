@@ -155,10 +155,10 @@ def format_event(
 
     Args:
         data: The data, in UTF-8. Each line becomes a data line. A line feed at the end is dropped.
-        event: The type; None omits it, which means "message".
-        id: The id, after which a client can resume the stream; None omits it.
+        event: The type; omitted if None, which means "message".
+        id: The id, after which a client can resume the stream; omitted if None.
         retry: Milliseconds after which a client that has lost the stream should connect again;
-            None omits it.
+            omitted if None.
 
     Raises:
         ValueError: The type or the id contains a line end or NUL.

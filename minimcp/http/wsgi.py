@@ -1,7 +1,7 @@
 """An HTTP server as a WSGI application (PEP 3333), and as a function.
 
 The host pulls the pieces of a body from an iterator, but a handler pushes them. Therefore the
-handler runs on another thread, and a `Mailbox` connects the two. The server only notices at the
+handler runs on another thread, and a `Mailbox` connects the two. The server notices only at the
 next write that a client has disconnected. https://peps.python.org/pep-3333/
 """
 
@@ -40,7 +40,7 @@ class Mailbox(ResponseWriter, Iterator[bytes]):
 
     Args:
         patience: Seconds that `write` waits for the reader before the reader counts as gone; None
-            waits forever.
+            means no limit.
     """
 
     def __init__(self, patience: Optional[float]) -> None:

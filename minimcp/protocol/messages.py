@@ -64,8 +64,8 @@ ERROR_CODE = re.compile(
 MAX_ID = 200
 
 # A widely read paraphrase of the specification has methods, levels and error codes that the
-# specification does not have, and some peers follow it. All of them are in this table. They are
-# accepted in the revisions with a handshake.
+# specification does not have, and some peers follow it. This package accepts only the constants
+# below from it, the method and the error codes only in revisions with a handshake.
 PARAPHRASE_RESOURCE_NOT_FOUND = -32001
 PARAPHRASE_TOOL_FAILED = -32003
 PARAPHRASE_INVALID_ARGUMENTS = -32004
@@ -387,8 +387,8 @@ def _unreadable(line: bytes, reason: str) -> InvalidMessage:
     return likely._replace(code=PARSE_ERROR)
 
 
-# Matches an integer id that is too long for any call. Python 3.11 and later do not decode integers
-# of more than 4,300 digits, but earlier versions do.
+# Matches an integer id that is too long for any call. Newer patch releases of Python do not decode
+# integers of more than 4,300 digits, but earlier ones do.
 _HUGE_ID = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*-?\d{20,}\s*[,}]')
 
 # With single quotes, too, because a program may print a Python dict instead of JSON.
@@ -468,11 +468,10 @@ _LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s
 
 
 def guess_from_ends(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
-    """Describe a line that was not decoded by its two ends. Never raises.
+    """From its two ends, describe a line that was not decoded. Never raises.
 
-    The line was too long, or is not JSON. In the second case, it may be short. Some peers write the
-    id first, and others write it last. One of them is enough to end the call that the message
-    responds to.
+    The line was too long, or is not JSON. In the second case, it may be short. An id at either end
+    is enough to end the call that the message responds to.
 
     Args:
         head: The beginning of the line.
@@ -654,7 +653,8 @@ def _code_in(revision: Revision, code: int) -> int:
     return code if known else INTERNAL_ERROR
 
 
-# Matches the message of an error for a resource that may not be read. It has no code of its own.
+# Matches the message of an error for a resource that may not be read. Such an error has no code of
+# its own, so only its message tells.
 ACCESS_DENIED = "(?i)denied|forbidden"
 
 

@@ -103,7 +103,7 @@ def normal_components(uri: str, empty_path: Optional[str] = None) -> str:
 
     Args:
         uri: The URI, after `plain_escapes`.
-        empty_path: The replacement, "/" or ""; None keeps an empty path.
+        empty_path: The replacement, "/" or ""; if None, an empty path stays empty.
     """
     found = re.match(_SCHEME_AND_HOST, uri)
     if found is None:

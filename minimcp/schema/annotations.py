@@ -36,7 +36,7 @@ def kind_of(
 
     Args:
         annotation: A type, or a string that names one.
-        scope: Resolves names in strings; None knows only the names of `typing`.
+        scope: Resolves names in strings; None means only the names of `typing`.
         writing: Whether the schema is for results, in which every field is present, instead of
             arguments.
         content: Classes whose instances are sent unchanged. A type that contains one of them raises

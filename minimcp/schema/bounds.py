@@ -34,7 +34,7 @@ class Bounds(FrozenRecord):
     Write ``Annotated[int, Bounds(ge=1, le=10)]``. `minimcp.schema.Limits` is the same class.
 
     Args:
-        ge: Smallest number allowed. None sets no bound, here and below.
+        ge: Smallest number allowed. None means no bound, here and below.
         gt: Number that must be exceeded.
         le: Largest number allowed.
         lt: Number that must not be reached.

@@ -344,8 +344,8 @@ class _Run:
 
 # The second name is that of Python 3.10 and older.
 _parser: Any = getattr(re, "_parser", None) or getattr(re, "sre_parse")  # noqa: B009
-# Sets that a future `re` may interpret differently. It warns about them on stderr and repeats the
-# peer's text, so such a pattern is not run.
+# Sets that a future `re` may interpret differently. It prints warnings about them to stderr and
+# repeats the peer's text, so such a pattern is not run.
 _UNSURE_SET = r"(?s)\[\^?(?:\[|\]?(?:\\.|[^\]\\])*(?:--|&&|~~|\|\|))"
 
 

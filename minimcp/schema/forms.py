@@ -75,7 +75,7 @@ class Form:
     Args:
         schema: JSON Schema of a flat object. The user may omit fields that may be null.
         read: Converts the received object, without unknown members, to the author's value. Raises
-            Mismatch. None makes a dict of the fields.
+            Mismatch. None means a new dict of the fields.
 
     Raises:
         TypeError: A field has a type that forms do not support.

@@ -54,7 +54,7 @@ class Scope(NamedTuple):
         return annotation
 
     def resolved(self, annotation: Any) -> Any:
-        """Return the annotation without names and type variables that only have a meaning in this
+        """Return the annotation without names and type variables that have a meaning only in this
         scope."""
         annotation = self.resolve(annotation)
         if isinstance(annotation, typing.TypeVar):

@@ -37,10 +37,10 @@ class Kind(NamedTuple):
         schema: JSON Schema 2020-12 of its values.
         read: Converts decoded JSON to the Python value. Raises `Mismatch` if the schema rejects it.
         write: Converts the Python value for the JSON encoder. Raises `Mismatch` for a value of
-            another type.
+            a different type.
         label: The description in messages: "an integer".
         accepts: The types of decoded JSON that may match.
-        exact: The types whose instances `read` and `write` return unchanged. ``float`` is only used
+        exact: The types whose instances `read` and `write` return unchanged. ``float`` is used only
             alone and means finite floats.
         exact_items: For a list that stays a list: the types of items that stay unchanged.
         writes: The class whose instances `write` accepts; None if there is not exactly one.

@@ -105,7 +105,7 @@ class Mismatch(ValueError):
     Args:
         expected: A description of what would match, as it reads after the word "expected".
         value: The value; `NOTHING` if it is missing.
-        instead: A sentence in place of "expected ..., got ..."; None uses that one.
+        instead: A sentence in place of "expected ..., got ..."; None means that one.
         choices: The strings that a misspelled string may have been meant for, each with its value.
 
     `path` is the place of the value. Containers through which the error passes extend it at the

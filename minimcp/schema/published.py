@@ -1,7 +1,7 @@
 """The JSON Schema that a server publishes for a type: without references if possible, and open or
 closed.
 
-Some hosts drop ``$defs``, and some fail on ``additionalProperties``, so both are only published if
+Some hosts drop ``$defs``, and some fail on ``additionalProperties``, so both are published only if
 needed.
 """
 

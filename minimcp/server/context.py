@@ -117,7 +117,7 @@ class Context:
         Args:
             done: The amount done so far. A report that does not increase it is dropped.
             total: The total amount; None if it is not known.
-            message: A short text for people; None sends none.
+            message: A short text for people; omitted if None.
 
         Raises:
             Cancelled: The request was cancelled.
@@ -134,7 +134,7 @@ class Context:
             level: "debug", "info", "notice", "warning", "error", "critical", "alert" or
                 "emergency".
             data: Any JSON value. Never log a secret.
-            logger: The name of the logger; None sends none.
+            logger: The name of the logger; omitted if None.
 
         Raises:
             ValueError: The level is unknown.
@@ -216,7 +216,7 @@ class Context:
             message: The question, for the user.
             schema: A JSON Schema of a flat object, a dataclass, or a mapping of required fields to
                 types.
-            key: A name for the question within this request; None identifies it by its order.
+            key: A name for the question within this request; if None, its order identifies it.
 
         Returns:
             The user's action. ``content`` is a dict of the fields, or an instance of the dataclass.
@@ -271,8 +271,8 @@ class Context:
             message: The reason, for the user.
             url: An http or https URL without private data. Your page must check that the same user
                 opens it.
-            elicitation_id: An id for `complete_elicitation`, unique on this server; None generates
-                one.
+            elicitation_id: An id for `complete_elicitation`, unique on this server; if None, one is
+                generated.
             key: See `elicit`.
 
         Raises: see `elicit`.
@@ -321,14 +321,14 @@ class Context:
         Args:
             messages: The conversation. A str is one message of the user.
             max_tokens: Maximum length of the answer, in tokens.
-            system: The system prompt; None lets the client decide.
-            temperature: The sampling temperature; None lets the client decide.
-            tools: Tools that the model may request; None offers none.
+            system: The system prompt; if None, the client decides.
+            temperature: The sampling temperature; if None, the client decides.
+            tools: Tools that the model may request; None means none.
             tool_choice: "auto", "required" or "none"; None means "auto".
-            stop_sequences: Strings at which the model stops; None adds none.
+            stop_sequences: Strings at which the model stops; None means none.
             model_preferences: Preferences, or names of models as hints; None has no preference.
-            include_context: "none", "thisServer" or "allServers"; None sends nothing.
-            metadata: Data for the client's model provider; None sends none.
+            include_context: "none", "thisServer" or "allServers"; omitted if None.
+            metadata: Data for the client's model provider; omitted if None.
             key: See `elicit`.
 
         Raises: see `elicit`.

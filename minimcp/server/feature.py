@@ -279,10 +279,11 @@ class Feature:
     # ------------------------------------------------------------ sessions
 
     def opened(self, peer: Peer, session: OpenSession) -> None:
-        """Note that a session begins, or that one was open when the feature was loaded."""
+        """Called when a session begins, and for each session that was open when the feature was
+        loaded."""
 
     def closed(self, peer: Peer) -> None:
-        """Note that a session has ended."""
+        """Called when a session has ended."""
 
     def draining(self, sink: Sink) -> None:
         """End everything that would stay open on a connection or response that is about to end."""
@@ -290,7 +291,7 @@ class Feature:
     # ------------------------------------------------------------ entries
 
     def added(self, entry: Any) -> None:
-        """Note that an entry of one of the feature's own tables was registered."""
+        """Called when an entry of one of the feature's own tables was registered."""
 
     def adapt(self, entry: Any) -> None:
         """Change how an entry is served (``entry.route``), or the ``execution`` of a tool.
@@ -360,7 +361,7 @@ class Feature:
         It must not block, unless `blocks` returns True.
 
         Returns:
-            The route of the request; None keeps the entry's route.
+            The route of the request; None means the entry's route.
 
         Raises:
             RpcError: The call is rejected.

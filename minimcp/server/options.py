@@ -277,7 +277,7 @@ def check_options(
         owner: The beginning of messages: "tool 'forecast': ".
 
     Raises:
-        TypeError: A value has another type.
+        TypeError: A value has the wrong type.
         ValueError: A value is out of range.
     """
     for name, value in options.items():
@@ -380,7 +380,7 @@ def annotated(
         owner: The name of the annotated entry, for messages.
 
     Raises:
-        TypeError: The value has another type, a name is unknown, or an annotation has another type.
+        TypeError: The value or an annotation has the wrong type, or a name is unknown.
     """
     if given is None or isinstance(given, cls):
         return given

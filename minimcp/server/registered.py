@@ -70,8 +70,8 @@ class ServerConfig(Record):
         middleware: The middleware functions, the outermost first.
         processes: The processes that share the store; None if no other process shares it.
         audience: The audience of the server's tokens; empty if it does not use tokens.
-        on_finished: Called for each request that finishes, see `RunningRequests`; None calls
-            nothing.
+        on_finished: Called for each request that finishes, see `RunningRequests`; None means no
+            callback.
         wake_main: Called when a request waits for `Server.pump`.
         trusted_proxies: The proxies of `HttpOptions`.
 
@@ -164,7 +164,7 @@ class Registered:
         config: The server's configuration.
         function: The author's function.
         key: The name or URI that requests use.
-        executor: The executor that runs the function; None uses the server's executor.
+        executor: The executor that runs the function; None means the server's executor.
         timeout: Maximum running time in seconds; None means no limit.
 
     Attributes:
@@ -420,7 +420,7 @@ class RegisteredFunction(Registered):
         config: The server's configuration.
         function: The author's function.
         options: The options of the decorator.
-        uri: The URI that requests use; None uses the entry's name.
+        uri: The URI that requests use; None means the entry's name.
 
     Raises:
         TypeError: The function cannot be a handler; the message says what to write instead.

@@ -244,7 +244,7 @@ class Registry:
         return kind in self._offered
 
     def note_offered(self, kinds: Iterable[str]) -> None:
-        """Note that entries of these kinds are offered from now on; load their features."""
+        """Offer entries of these kinds from now on, and load their features."""
         found = set(kinds)
         if found <= self._offered.intersection(LISTS):
             return  # neither features nor routes change
@@ -352,7 +352,7 @@ class Registry:
         self._changed(table.group, removed)
 
     def _changed(self, group: str, entry: Any) -> None:
-        """Note that an entry was added or removed, and notify clients."""
+        """Record that an entry was added or removed, and notify clients."""
         self.note_offered((group, "completions") if entry.completes else (group,))
         self.announce_change(group, entry)
 
@@ -362,7 +362,7 @@ class Registry:
         Args:
             group: The kind of list.
             entry: The entry that was added or removed. Clients from which it is hidden are not
-                notified. None notifies all.
+                notified. If None, all are notified.
         """
         self.list_changed(group, entry)
         mounting = self.loaded("mounting")
@@ -405,7 +405,8 @@ class Registry:
         *,
         is_paused: bool = False,
     ) -> None:
-        """Note that a session begins. Its client is notified of the lists that are declared now.
+        """Register a session that begins. Its client is notified of the lists that are declared
+        now.
 
         Args:
             peer: The client.
@@ -421,14 +422,14 @@ class Registry:
                 feature.opened(peer, session)
 
     def begin_session(self, peer: Peer) -> None:
-        """Note that a client has sent `notifications/initialized`."""
+        """Record that a client has sent `notifications/initialized`."""
         with changing:
             set_initialized(peer)
             for feature in list(self.config.features):
                 feature.notified(INITIALIZED, peer)
 
     def close_session(self, peer: Peer) -> None:
-        """Note that a session has ended. Idempotent."""
+        """Unregister a session that has ended. Idempotent."""
         self.sessions.pop(peer, None)
         for feature in list(self.config.features):
             feature.closed(peer)

@@ -68,7 +68,7 @@ class RunningServer(Protocol):
     def close(self, grace: float, reason: Optional[str]) -> None:
         """End it after at most ``grace`` seconds.
 
-        If there is a ``reason``, running requests are cancelled with it. None lets them continue.
+        If there is a ``reason``, running requests are cancelled with it. If None, they continue.
         """
 
 

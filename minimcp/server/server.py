@@ -70,27 +70,27 @@ class Server:
         name: The server's name for programs. Clients see it.
         handlers: Plain objects whose marked methods are registered, as by `add`.
         version: The server's version. Clients see it.
-        title: A name for people; None sends none.
-        description: What the server is for; None sends none.
-        website_url: A page about the server; None sends none.
-        icons: Icons of the server; None sends none.
-        instructions: How the client's model should use the server; None sends none.
+        title: A name for people; omitted if None.
+        description: What the server is for; omitted if None.
+        website_url: A page about the server; omitted if None.
+        icons: Icons of the server; omitted if None.
+        instructions: How the client's model should use the server; omitted if None.
         capabilities: Kinds to declare from the start (``{"tools"}``), or a mapping with members.
         extensions: `Extension` objects such as `Tasks()`; or a mapping of identifiers to settings.
-        revisions: Names of the supported revisions; None supports all five.
+        revisions: Names of the supported revisions; None means all five.
         strict_version: Reject an unknown revision at `initialize`. Otherwise offer another one.
         strict_arguments: Reject wrong tool arguments with -32602 in revisions before 2025-11-25.
         strict_schemas: Publish ``"additionalProperties": false`` at every level of generated
             schemas.
         accept_batches: Accept arrays of messages in every revision.
-        page_size: Items on a page of a list; None puts all items on one page.
+        page_size: Items on a page of a list; if None, all items are on one page.
         list_ttl: Seconds for which clients may cache lists.
         list_cache_scope: Who may share a cached list: "private" (one user) or "public".
         mask_errors: Replace the text of unexpected errors by a reference to the log.
         logging: Whether handlers can send log messages. If False, ``ctx.log`` does nothing.
         executor: None (``Limits.workers`` threads), "main" (see `pump`), a `Serial`, or a callable.
-        on_pump_needed: Called on another thread when a request waits for `pump`; None calls
-            nothing.
+        on_pump_needed: Called on another thread when a request waits for `pump`; None means no
+            callback.
         check_replay: For tests: rerun a handler for each answer, and fail if its questions change.
         state_keys: Secrets of 32 bytes or more that sign request states; the first one signs new
             ones.
@@ -98,16 +98,17 @@ class Server:
             None).
         trace: A text file, or a callable that receives ("-->" or "<--", text); None for no trace.
         on_request: Called with a `FinishedRequest` when a request finishes. It must not block.
-        ping_interval: Seconds between pings of an idle client; None sends no pings.
-        limits: Bounds in bytes, seconds and numbers; None uses the defaults of `Limits`.
-        http: How to serve over HTTP; None uses the defaults of `HttpOptions`.
-        auth: A `Bearer` that authorizes HTTP requests; None accepts all. Stdio is never authorized.
-        card: A `Card` to serve over HTTP; None serves none.
-        visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None shows all.
+        ping_interval: Seconds between pings of an idle client; None means no pings.
+        limits: Bounds in bytes, seconds and numbers; None means the defaults of `Limits`.
+        http: How to serve over HTTP; None means the defaults of `HttpOptions`.
+        auth: A `Bearer` that authorizes HTTP requests; if None, all are accepted. Stdio is never
+            authorized.
+        card: A `Card` to serve over HTTP; None means no card.
+        visible: ``f(ctx, kind, name)`` returns whether a caller may see an entry; None means all.
         lists: "usable" lists only what the token's scopes allow; "all" lists everything.
 
     Raises:
-        TypeError: The name is not a str, or an option is unknown or has another type.
+        TypeError: The name is not a str, or an option is unknown or has the wrong type.
         ValueError: The name is empty, or an option has a value that is not accepted.
 
     A page of the documentation explains these options: examples/deployment.rst.
@@ -259,7 +260,7 @@ class Server:
 
         Args:
             handlers: The object.
-            name: The server's name; None uses the lowercase name of the object's class.
+            name: The server's name; None means the lowercase name of the object's class.
             version: The server's version; None means "0".
 
         Raises:
@@ -283,20 +284,20 @@ class Server:
 
         Args:
             function: Its annotations become schemas. A `Context` parameter receives the context.
-            name, description: For the model; None uses the function's name and its docstring.
-            title, icons, meta, annotations: None sends none. A hint: ``{"read_only_hint": True}``.
-            input_schema, output_schema: JSON Schemas; None uses the function's annotations.
-            structured: Whether to send structured content; None sends it if there is a schema.
+            name, description: For the model; None means the function's name and its docstring.
+            title, icons, meta, annotations: Omitted if None. Example: ``{"read_only_hint": True}``.
+            input_schema, output_schema: JSON Schemas; None means the function's annotations.
+            structured: Whether to send structured content; None means if there is a schema.
             timeout: Maximum seconds, not counting waits for the client's answers; None: no limit.
-            executor: Where calls run, as for `Server`; None uses the server's executor.
+            executor: Where calls run, as for `Server`; None means the server's executor.
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
             headers: Parameters to repeat in HTTP headers: ``{"region": "Region"}``. Never secrets.
             scopes: Scopes that a token needs: a list, or a function of arguments that returns one.
             visible: A function of `Context`. If it returns False, the caller does not see the tool.
-            heartbeat: Seconds of silence after which progress is sent; None sends none.
+            heartbeat: Seconds of silence after which progress is sent; None means never.
             max_result: Maximum characters of a result; None means no limit.
             task: With `Tasks()`: "optional", "required" or "later" (``ctx.become_task()``).
-            ui, visibility: With `Apps()`: an `app` for the result; callers: "model", "app".
+            ui, visibility: With `Apps()`: an `app` for the result; who may call: "model", "app".
             replace: Replace a tool of the same name.
 
         Raises:
@@ -335,12 +336,12 @@ class Server:
 
         Args:
             uri: The URI, or a URI template (RFC 6570).
-            name: A name for programs; None uses the function's name.
-            title, icons, meta: A name for people, icons, and ``_meta``; None sends none.
-            description: What the resource is, for the model; None uses the docstring.
-            mime_type: The MIME type; None lists none, and sends the type of each content.
+            name: A name for programs; None means the function's name.
+            title, icons, meta: A name for people, icons, and ``_meta``; omitted if None.
+            description: What the resource is, for the model; None means the docstring.
+            mime_type: The MIME type; if None, lists have no type, and each content has its own.
             size: The content's size in bytes, if it is known. Templates have none.
-            annotations: Hints such as ``{"audience": ["user"], "priority": 1}``; None sends none.
+            annotations: Hints such as ``{"audience": ["user"], "priority": 1}``; omitted if None.
             ttl: Seconds for which clients may cache the content.
             cache_scope: Who may share cached content: "private" (one user) or "public".
             complete: For each variable, a list of values, or a function of the text typed so far. A
@@ -386,19 +387,19 @@ class Server:
 
         Args:
             uri: A URI that begins with ``ui://`` and has no variables: "ui://sales/chart".
-            name: A name for programs; None uses the function's name.
-            title: A name for people; None sends none.
-            description: What the page shows; None uses the docstring.
-            icons: Icons of the page; None sends none.
-            meta: The resource's ``_meta``; None sends none.
+            name: A name for programs; None means the function's name.
+            title: A name for people; omitted if None.
+            description: What the page shows; None means the docstring.
+            icons: Icons of the page; omitted if None.
+            meta: The resource's ``_meta``; omitted if None.
             csp: Origins that the page may use, in lists: "connect_domains" (to send requests to),
                 "resource_domains" (scripts, styles, images, fonts), "frame_domains" and
-                "base_uri_domains". None allows no other origin.
+                "base_uri_domains". If None, no other origin is allowed.
             permissions: Browser features that the page needs: "camera", "microphone",
                 "geolocation", "clipboard_write".
-            border: Whether the host draws a border around the page; None lets the host decide.
-            domain: The page's origin, in the form that a host prescribes; None lets the host
-                decide.
+            border: Whether the host draws a border around the page; if None, the host decides.
+            domain: The page's origin, in the form that a host prescribes; if None, the host
+                decides.
             ttl: Seconds for which clients may cache the page.
             cache_scope: Who may share a cached page: "private" (one user) or "public".
             requires: Client capabilities that are needed to read the page.
@@ -440,7 +441,7 @@ class Server:
             kind: "tools", "resources" or "prompts".
 
         Raises:
-            ValueError: The kind is another one.
+            ValueError: The kind is none of these.
         """
         check_names([kind], LISTS, "list_changed: the server has no list", error=ValueError)
         self._registry.announce_change(kind)
@@ -465,12 +466,13 @@ class Server:
 
         Args:
             function: The function or bound method. It is returned unchanged.
-            name: The prompt's name; None uses the function's name.
-            title: A name for people; None sends none.
-            description: What the prompt is for; None uses the docstring.
-            icons: Icons of the prompt; None sends none.
-            meta: The prompt's ``_meta``; None sends none.
-            complete: Completions of arguments, as for `resource`; None completes only enumerations.
+            name: The prompt's name; None means the function's name.
+            title: A name for people; omitted if None.
+            description: What the prompt is for; None means the docstring.
+            icons: Icons of the prompt; omitted if None.
+            meta: The prompt's ``_meta``; omitted if None.
+            complete: Completions of arguments, as for `resource`; if None, only enumerations are
+                completed.
             scopes, visible: As for `tool`.
             requires: Client capabilities that are needed, such as "sampling".
             replace: Replace a prompt of the same name.
@@ -762,7 +764,8 @@ class Server:
         Args:
             pipe: The transport. It is closed when the connection ends.
             name: A name for logs and threads; empty uses the transport's name.
-            on_lost: Called on the reader thread when the connection has ended; None calls nothing.
+            on_lost: Called on the reader thread when the connection has ended; None means no
+                callback.
         """
 
         def ended(role: ServerRole) -> None:
@@ -801,7 +804,8 @@ class Server:
         Requests that arrive in the meantime wait for the next call. Any thread may pump.
 
         Args:
-            timeout: Seconds to wait for the first request. None waits for a request or for `close`.
+            timeout: Seconds to wait for the first request. None means until a request arrives or
+                `close` is called.
 
         Raises:
             RuntimeError: This thread is already pumping. A pumped handler cannot pump.
@@ -831,8 +835,9 @@ class Server:
             max_streams: Maximum number of open notification streams; each occupies a thread of the
                 host. With 0, GET is answered with 405, unless it resumes the stream of a call, and
                 `subscriptions/listen` is answered with an error. None means no limit.
-            allowed_hosts: Host names of the server; None uses the server's ``HttpOptions``.
-            allowed_origins: Origins that may send requests; None uses the server's ``HttpOptions``.
+            allowed_hosts: Host names of the server; None means the server's ``HttpOptions``.
+            allowed_origins: Origins that may send requests; None means the server's
+                ``HttpOptions``.
 
         Raises:
             TypeError: An option is unknown, or is not a number or a list.
@@ -930,8 +935,8 @@ class Server:
         return running
 
     def _endpoint(self, path: str, max_streams: Optional[int], **changes: Any) -> Endpoint:
-        """Create an endpoint with its own sessions. A change that is None keeps the server's
-        option."""
+        """Create an endpoint with its own sessions. If a change is None, the server's option
+        applies."""
         if not isinstance(path, str) or not path.startswith("/"):
             raise ValueError(f"path must begin with /, not {path!r}")
         given = {name: value for name, value in changes.items() if value is not None}

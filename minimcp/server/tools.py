@@ -200,7 +200,7 @@ class RegisteredTool(RegisteredFunction):
     returned_as_is = (CallToolResult, *CONTENT)
     returned_alone = (CallToolResult,)
 
-    # The member ``execution`` in lists, set by a feature; None omits it.
+    # The member ``execution`` in lists, set by a feature; omitted if None.
     execution: Optional[Mapping[str, Json]] = None
 
     # The arguments that clients repeat in HTTP headers (`schema.header_params`).
@@ -419,7 +419,7 @@ class RegisteredTool(RegisteredFunction):
                 from inspect import formatannotation
 
                 annotation = formatannotation(self.signature.returns, self.function.__module__)
-                text += f" (-> {cut(annotation, 80)})"
+                text += f". The return annotation is {cut(annotation, 80)}."
             if is_none:
                 text += " (None: is a return missing in a branch?)"
         elif isinstance(error, errors.ToolError):

@@ -94,7 +94,7 @@ class StdioServer:
 
     Args:
         command: The program and its arguments. They are not passed to a shell.
-        env: Environment variables that are added to those of this process; None adds none.
+        env: Environment variables that are added to those of this process; None means none.
         cwd: The working directory of the server; None means that of this process.
         inherit_env: Whether the server gets the environment variables of this process. If False, it
             gets only `env`.
@@ -219,7 +219,7 @@ class ChildTransport(StreamTransport):
 
     Raises:
         ConnectionFailed: The server cannot be started.
-        TypeError: `stderr` has another type.
+        TypeError: `stderr` has the wrong type.
     """
 
     advice = ""
@@ -530,7 +530,7 @@ def consumer_of(wanted: Any) -> Callable[[bytes], None]:
             receives each line as a str without its line end.
 
     Raises:
-        TypeError: `wanted` has another type.
+        TypeError: `wanted` has the wrong type.
     """
     if wanted is None:
         return partial(_write, 2)

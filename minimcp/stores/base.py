@@ -159,11 +159,11 @@ class Store:
             key: The key.
             value: The new value.
             ttl: Seconds until the key expires with its events; None means never.
-            expect: The version that the key must have. 0 means that the key must not exist; None
-                sets the value in any case.
+            expect: The version that the key must have. 0 means that the key must not exist; if
+                None, the value is set in any case.
 
         Returns:
-            The new version; None if the key has another version than expected. Then nothing was
+            The new version; None if the key does not have the expected version. Then nothing was
             set.
         """
         raise NotImplementedError
@@ -211,7 +211,7 @@ class Store:
             key: The key.
             data: The event.
             ttl: Seconds until the key expires with all its events; None means never.
-            most: Maximum number of events to keep, the newest ones; None keeps all.
+            most: Maximum number of events to keep, the newest ones; None means all.
 
         Returns:
             The number of the event, which is the new version of the key.

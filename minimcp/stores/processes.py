@@ -226,8 +226,8 @@ class Processes:
         """Start the thread that exchanges messages. Idempotent.
 
         Args:
-            user: An object that needs the thread until it calls `stop`; None runs it until the last
-                user stops.
+            user: An object that needs the thread until it calls `stop`; if None, the thread runs
+                until the last user stops.
         """
         if self.started and user in self._users:
             return

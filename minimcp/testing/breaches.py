@@ -1,7 +1,7 @@
 """`Judge`: finds violations of the specification in the messages of one connection.
 
 Each violation names a row of tests/manifest.txt, such as "LIFE-03"; rows of stateless revisions
-begin with "M:". A violation is only reported if the messages prove it. If two messages cross, if
+begin with "M:". A violation is reported only if the messages prove it. If two messages cross, if
 the revision is unknown, or if a line was not read, nothing that depends on it is reported.
 """
 
@@ -165,7 +165,7 @@ class Judge:
         self._found: list[Breach] = []
 
     def miss(self) -> None:
-        """Note that messages of both sides were not recorded."""
+        """Record that messages of both sides are missing."""
         self._unread |= {"client", "server"}
         self._is_unknown = self._is_unknown or not self._initialized
 

@@ -35,8 +35,8 @@ class ScriptedPeer:
 
     Args:
         pipe: The connection; this object closes it.
-        timeout: Seconds to wait for a message; None waits until the connection ends.
-        server: Answers messages that `expect` does not return; None leaves them unanswered.
+        timeout: Seconds to wait for a message; None means until the connection ends.
+        server: Answers messages that `expect` does not return; if None, they stay unanswered.
     """
 
     stuck_seconds = STUCK_SECONDS
@@ -165,9 +165,9 @@ class ScriptedPeer:
         Args:
             request: The request as received.
             result: The result without ``resultType``, which 2026-07-28 requires and which is added;
-                None sends no result.
-            error: The error, such as ``{"code": -32603, "message": "no"}``; None sends no error.
-            id: Another id than that of the request.
+                omitted if None.
+            error: The error, such as ``{"code": -32603, "message": "no"}``; omitted if None.
+            id: An id that differs from that of the request.
         """
         answer: Message = {"jsonrpc": "2.0", "id": request["id"] if id is ... else id}
         if result is not None:
@@ -208,7 +208,7 @@ class ScriptedClient(ScriptedPeer):
         target: The server, as for `connect`: a `Server`, or a child process.
         revision: The revision. A revision with a handshake is negotiated at once. A stateless
             revision is named in every request. If it is None, the test itself sends `initialize`.
-        capabilities: The capabilities to declare; None declares none.
+        capabilities: The capabilities to declare; None means none.
         timeout: Seconds to wait for a message.
 
     Raises:
@@ -263,7 +263,7 @@ class ScriptedServer:
         script: Called with a `ScriptedPeer`. The connection ends when it returns or raises;
             ``sys.exit(code)`` sets the exit code of a child process.
         server: A `Server` that answers messages that the script does not expect, such as the
-            handshake; None makes an empty one.
+            handshake; if None, an empty one is created.
     """
 
     def __init__(

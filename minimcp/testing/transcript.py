@@ -28,7 +28,7 @@ NO_MESSAGES = "  (no messages: was this transcript passed to connect, or the Ser
 MAX_ENTRIES = 50_000
 MAX_BYTES = 32 * 1024 * 1024
 
-# Of longer lines only the names of the members are shown.
+# For longer lines, only the names of the members are shown.
 MAX_SHOWN_BYTES = 64 * 1024
 
 # Beginning of a page with several recordings. Their frames share its Content Security Policy.
@@ -377,7 +377,7 @@ class Transcript:
         """Return the requests in wire form, in order.
 
         Args:
-            method: Only return requests with this method; None returns all.
+            method: Return only requests with this method; None means all.
         """
         return [
             entry.message

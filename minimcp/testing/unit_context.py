@@ -115,9 +115,11 @@ def context(
             exception, the question raises it. If an answer is a function, it is called with the
             `Question`. One function can replace the mapping and answer all questions. By default,
             no question has an answer.
-        server: The server for ``ctx.server`` and ``ctx.read_resource``; None makes an empty one.
+        server: The server for ``ctx.server`` and ``ctx.read_resource``; if None, an empty one is
+            created.
         revision: The revision; None means the newest one with a handshake.
-        capabilities: The client's capabilities in wire form; None declares all of the revision.
+        capabilities: The client's capabilities in wire form; None means all capabilities of the
+            revision.
         client_info: The client's description in wire form, or None.
         method: The method of the request.
         params: The params of the request; None means no params.

@@ -104,7 +104,7 @@ class Faults:
 
     Args:
         where: The part that is being read, such as ``content[2].annotations``.
-        found: The location and the reason of each fault; None starts an empty list.
+        found: The location and the reason of each fault; None means a new list.
 
     Attributes:
         dropped: The items of the list at `where` that were left out, as they arrived.
@@ -149,13 +149,15 @@ class MemberType(NamedTuple):
         wire: The exact JSON types that may arrive (a boolean is not a number).
         python: The types that an author may pass.
         each: The types of the elements of a list; None does not check them.
-        read: Converts the received value to the held one; None keeps it. Raises ValueError.
-        write: Converts the held value to the sent one; None keeps it.
-        convert: Converts the author's value to the held one; None keeps it.
+        read: Converts the received value to the held one; if None, it is unchanged. Raises
+            ValueError.
+        write: Converts the held value to the sent one; if None, it is unchanged.
+        convert: Converts the author's value to the held one; if None, it is unchanged.
         check: Raises ValueError for an invalid value; its first argument, which names the field,
             begins the message.
         strict: Whether `check` also applies to received values, which are otherwise kept.
-        salvage: Replaces `read` for a value that is malformed in part; None reads all or nothing.
+        salvage: Replaces `read` for a value that is malformed in part; if None, all or nothing is
+            read.
     """
 
     says: str

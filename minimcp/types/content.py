@@ -47,7 +47,7 @@ def _split(sizes: Any) -> Any:
 
 
 class Icon(Wire):
-    """A picture for a user interface. It is untrusted: only fetch it if `is_safe`, and check the
+    """A picture for a user interface. It is untrusted: fetch it only if `is_safe`, and check the
     data.
 
     Args:
@@ -273,8 +273,8 @@ class ReadResourceResult(Wire):
 
     Args:
         contents: One item, or several if the URI refers to several resources.
-        ttl_ms: Milliseconds for which the client may cache it; None uses the resource's own value.
-        cache_scope: Who may share a cached copy, "private" (one user) or "public"; None uses the
+        ttl_ms: Milliseconds for which the client may cache it; None means the resource's own value.
+        cache_scope: Who may share a cached copy, "private" (one user) or "public"; None means the
             resource's own value.
         meta: The member ``_meta``.
 
@@ -395,8 +395,8 @@ class _Media(_Displayed):
 
         Args:
             path: The path of the file.
-            mime_type: The MIME type; None detects it from the first bytes or the suffix of the
-                name.
+            mime_type: The MIME type; if None, it is detected from the first bytes or the suffix of
+                the name.
 
         Raises:
             ValueError: The type cannot be detected, or it is not a type for this class.

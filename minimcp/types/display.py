@@ -26,7 +26,7 @@ def model_tool(tool: Any, name: Optional[str], member: str) -> Json:
 
     Args:
         tool: The `Tool`.
-        name: The name for the model; None uses the tool's name.
+        name: The name for the model; None means the tool's name.
         member: The member that holds the input schema.
     """
     # Some APIs require these members of the schema.

@@ -115,7 +115,7 @@ def check_identifier(identifier: Any, owner: str) -> None:
 
 
 def check_extensions(given: Optional[Mapping[str, Any]]) -> dict[str, Any]:
-    """Validate an author's mapping of extension identifiers to settings. None counts as empty.
+    """Validate an author's mapping of extension identifiers to settings. None means empty.
 
     Raises:
         ValueError: An identifier is invalid.

@@ -280,7 +280,7 @@ class Root(Wire):
 
     @property
     def path(self) -> Optional[Path]:
-        """The local path. None if the URI has another scheme or host, or characters that a path
+        """The local path. None if the URI has a different scheme or host, or characters that a path
         cannot have."""
         from pathlib import Path
         from urllib.parse import unquote, urlsplit
@@ -353,7 +353,7 @@ def _read_blocks(value: Any) -> list[SamplingContent]:
 
 
 def _write_blocks(blocks: list[Wire]) -> Any:
-    """Write one block without a list, because older revisions only allow that."""
+    """Write one block without a list, because older revisions allow only that."""
     written = [block.to_wire() for block in blocks]
     return written[0] if len(written) == 1 else written
 

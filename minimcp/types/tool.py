@@ -64,7 +64,7 @@ class Tool(Named):
     Args:
         name: The name for programs.
         input_schema: JSON Schema of the arguments.
-        title: The name for people; None uses another title, see `display_name`.
+        title: The name for people; None means another title, see `display_name`.
         description: A description for the model.
         output_schema: JSON Schema of the structured content, or None.
         annotations: Hints about what the tool does.
@@ -114,7 +114,7 @@ class Tool(Named):
         accept too.
 
         Args:
-            name: The name for the model; None uses the tool's name. The APIs of most models only
+            name: The name for the model; None means the tool's name. The APIs of most models only
                 accept up to 64 letters, digits, "_" and "-": give tools with other names a new one,
                 and keep the mapping.
         """

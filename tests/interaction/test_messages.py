@@ -236,11 +236,11 @@ CALLS: List[Tuple[str, Any, str]] = [
     ("book", {"stays": [], "tags": {"a b": "x"}}, "tags['a b']: expected an integer, got the string 'x'"),
     ("book", {"stays": [], "tags": []}, "tags: expected an object or null, got an empty list"),
     ("book", {"stays": "x\ny" * 99}, "stays: expected a list, got the string 'x\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\nyx\\ny...'"),
-    ("broken", {"what": "none"}, "broken returned an invalid value: expected a Place, got null (-> Place) "
+    ("broken", {"what": "none"}, "broken returned an invalid value: expected a Place, got null. The return annotation is Place. "
                                  "(None: is a return missing in a branch?)"),
-    ("broken", {"what": "dict"}, "broken returned an invalid value: expected a Place, got an object with name, latitude (-> Place)"),
-    ("broken", {"what": "name"}, "broken returned an invalid value: name: expected a string, got the number 5 (-> Place)"),
-    ("broken", {"what": "nan"}, "broken returned an invalid value: latitude: expected a number, got nan, which JSON does not have: use None (-> Place)"),
+    ("broken", {"what": "dict"}, "broken returned an invalid value: expected a Place, got an object with name, latitude. The return annotation is Place."),
+    ("broken", {"what": "name"}, "broken returned an invalid value: name: expected a string, got the number 5. The return annotation is Place."),
+    ("broken", {"what": "nan"}, "broken returned an invalid value: latitude: expected a number, got nan, which JSON does not have: use None. The return annotation is Place."),
 ]  # fmt: skip
 
 NAMES: List[Tuple[str, str]] = [
