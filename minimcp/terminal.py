@@ -602,7 +602,8 @@ def show(result: Any, folder: Optional[str] = None) -> None:
     """Print a result on stdout: text, images, and what else it contains.
 
     On a terminal that can draw images (kitty, Ghostty, iTerm2, WezTerm, mintty), an image is drawn.
-    Other images, audio and other bytes are saved, and the path is printed.
+    Other images, audio and other bytes are saved, and the path is printed. If stdout is not a
+    terminal, text is printed as the server has sent it, for another program.
 
     Args:
         result: A `CallToolResult`, `ReadResourceResult`, `GetPromptResult`, a content block, or a

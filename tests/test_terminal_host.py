@@ -80,7 +80,7 @@ def test_the_host_in_a_terminal(screen: Any) -> None:
     screen.types("desk__book nights=two\n")
     screen.until("failed: nights: expected an integer, got the string 'two'\r\n> ")
     screen.types("desk__bok\n")
-    screen.until("did you mean book? In this group, the name is desk__book (-32602)\r\n> ")
+    screen.until("did you mean book? (in this group: desk__book) (-32602)\r\n> ")
     screen.types("x 'y\n")
     screen.until("No closing quotation\r\n> ")
 

@@ -42,7 +42,7 @@ def of_text(target: str, cwd: str) -> tuple[str, Sequence[str]]:
     if target.endswith(".json") and os.path.isfile(target):
         raise ConnectionFailed(
             f"{target!r} is a config: write connect(NAME, config={target!r}) for one server, or "
-            f"connect_all({target!r})"
+            f"connect_all({target!r}). On the command line, write NAME --config {target}"
         )
     try:
         words = shlex.split(target, posix=os.name != "nt")

@@ -412,15 +412,20 @@ class Group:
         if isinstance(error, (ConnectionFailed, ConnectionLost, RequestTimeout)):
             added.args = (f"{server}: {error}",)
             return added
-        if isinstance(added, InvalidParams) and name not in self._names:
-            own = [each for each in self._names if each.startswith(server + self._separator)]
-            near = nearest(name, own)
+        if isinstance(added, InvalidParams) and added.from_peer and name not in self._names:
+            near = self._similar(server, name[len(server + self._separator) :])
             if near is not None:
-                end = "" if added.message.endswith(("?", ".")) else "."
-                added.message += f"{end} In this group, the name is {near}"
+                added.message += f" (in this group: {near})"
                 added.args = (added.message,)
                 return added
         return error
+
+    def _similar(self, server: str, tool: str) -> Optional[str]:
+        """Return the name in this group of a server's tool that has a similar name, or None."""
+        prefix = server + self._separator
+        own = [each[len(prefix) :] for each in self._names if each.startswith(prefix)]
+        near = nearest(tool, own)
+        return None if near is None else prefix + near
 
     def _warn_once(self, warning: str) -> None:
         if warning not in self._warned and len(self._warned) < MAX_WARNINGS:
@@ -437,13 +442,16 @@ class Group:
 
     def _hint(self, name: str) -> str:
         servers = [*self.clients, *self._failed]
-        near = [
-            each for each in self._names if nearest(name, [each]) or name.lower() in each.lower()
-        ]
         server, separator, tool = name.partition(self._separator)
-        meant = nearest(server, servers)
-        if not near and meant is not None:
-            near = [f"{meant}{self._separator}{tool}"]
+        meant = nearest(server, servers) if separator else None
+        if meant is not None:
+            near = [self._similar(meant, tool) or f"{meant}{separator}{tool}"]
+        else:
+            near = [
+                each
+                for each in self._names
+                if nearest(name, [each]) or name.lower() in each.lower()
+            ]
         guess = f", did you mean {join_words(near[:MAX_GUESSES])}? Its" if near else ": its"
         known = join_words(servers, "and") if servers else "none"
         return f"{guess} names have the form server{self._separator}tool, its servers are {known}"

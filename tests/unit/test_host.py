@@ -167,7 +167,7 @@ def test_an_answer_to_a_url_or_to_no_server_is_checked_too() -> None:
     url = {"mode": "url", "message": "?", "url": "https://a.example/", "elicitationId": "1"}
     ask("elicitation/create", url, elicit=lambda request: found.append(request.check({})))
     assert found == [{}]
-    with pytest.raises(RuntimeError, match="only a request that a server sent"):
+    with pytest.raises(RuntimeError, match="was not sent by a server"):
         minimcp.ElicitRequest("?", FORM).check({})
     assert minimcp.ElicitRequest("?", FORM).on_cancel(print)() is None  # type: ignore[func-returns-value]
 
