@@ -8,13 +8,12 @@ Five rules govern the threads. A comment names the rule at each place where it a
    methods `route`, `declare`, `listened` and `notified` of an `Extension`. The reader thread does
    not wait for room in the send queue. It drops a peer that does not read.
 2. Lines are sent whole and in order. The sending thread writes a line of at most `SMALL_BYTES`
-   directly if the queue is empty and no job is waiting for a worker. If another thread is writing,
-   that thread sends the line next. All other lines, and all lines of the reader thread, go through
-   one bounded queue to one writer thread, which joins them into fewer writes. Descriptors are
-   non-blocking, so no thread blocks in the system call. `send` blocks only while the queue is full,
-   with a deadline. The connection is lost if the peer accepts no bytes for ``write_timeout``
-   seconds. It is also lost if more than `READER_BYTES` of the reader's lines are pending and the
-   peer accepts no bytes for `READER_SECONDS`. The writer has one lock.
+   directly if the queue is empty and no job is waiting for a worker. All other lines, and all lines
+   of the reader thread, go through one bounded queue to one writer thread, which joins them into
+   fewer writes. Descriptors are non-blocking, so no thread blocks in the system call. `send` blocks
+   only while the queue is full, with a deadline. The connection is lost if the peer accepts no
+   bytes for ``write_timeout`` seconds. It is also lost if more than `READER_BYTES` of the reader's
+   lines are pending and the peer accepts no bytes for `READER_SECONDS`. The writer has one lock.
 3. Requests go to a pool of worker threads in order of arrival. A handler that waits inside the
    library does not occupy a worker slot (`pool.waiting`).
 4. A call is registered before its line is written. It ends exactly once: with a result, an error, a
@@ -52,7 +51,6 @@ the transport (`_release`), and notifies the role (`connection_lost`).
 from __future__ import annotations
 
 import threading
-from collections import deque
 from contextvars import Context, copy_context
 from copy import copy
 from functools import partial
@@ -88,9 +86,6 @@ log = logger("minimcp.connection")
 # Maximum size of a line that the sending thread writes directly. A pipe accepts a write of this
 # size as a whole or not at all.
 SMALL_BYTES = 4096
-
-# Maximum number of lines that wait for another thread in `send`. Above it, `send` blocks.
-MAX_HANDED = 64
 
 # Size at which the writer thread stops joining queued lines into one write.
 JOINED_BYTES = 64 * 1024
@@ -220,9 +215,6 @@ class Writer:
         # Lines with their bytes in `pending` and in `reader_bytes`. The writer thread ends at the
         # item None.
         self._lines: SimpleQueue[Optional[tuple[Line, int, int]]] = SimpleQueue()
-        # Lines of `send`, and whether a thread in `send` is about to look at them.
-        self._handed: deque[bytes] = deque()
-        self._is_sending = False
         self.pending = 0
         self.reader_bytes = 0
         # Number of bytes that the writer thread has written.
@@ -249,46 +241,27 @@ class Writer:
             return False
         if self._trace is not None:
             self._trace_lines(line)
-        # Rule 2: a thread in this loop also sends the lines of others. If each thread waited for
-        # the lock instead, each line would cost two thread switches. A thread that does not get the
-        # lock leaves its line to the thread that has set `_is_sending`. That thread checks
-        # `_handed` again after it has released the lock.
-        self._handed.append(line)
-        while self._handed and self._lock.acquire(
-            not self._is_sending or len(self._handed) > MAX_HANDED
-        ):
-            self._is_sending = True
-            try:
-                self._send_handed()
-            except BaseException:  # such as KeyboardInterrupt
-                self._send_handed()
-                raise
-            finally:
-                self._is_sending = False
-                self._lock.release()
-        if self._loss is None:
-            return True
-        # Rule 5: without the lock, because `failed` may wait for the reader thread.
-        raise self._failed(self._loss) from self._loss.__cause__
-
-    def _send_handed(self) -> None:
-        """Write the lines in `_handed`, or enqueue them. The caller holds the lock."""
-        handed = self._handed
-        while handed:
-            line = handed.popleft()
-            while handed and len(line) + len(handed[0]) <= SMALL_BYTES:
-                line += handed.popleft()
+        # Unlike `acquire` and `try`, a `with` block also releases the lock if Ctrl-C arrives as soon
+        # as the lock is taken.
+        with self._lock:
             # Rule 2: write a small line directly if the queue is empty. While jobs wait for a
             # worker, more responses follow soon, and the writer thread joins them into one write.
             is_small = len(line) <= SMALL_BYTES
             if is_small and not self.pending and not self._pool.queue and self._loss is None:
                 try:
-                    line = line[self._transport.send(line, 0.0) :]  # Rule 5: this never waits.
+                    written = self._transport.send(
+                        line, 0.0
+                    )  # Rule 5: this does not wait for room.
+                    line = line[written:]
                 except ConnectionLost as error:
                     self._loss = error
                     self._lines.put(None)
-            if line and self._loss is None:
-                self._enqueue(line, len(line))
+            if self._loss is None:
+                if line:
+                    self._enqueue(line, len(line))
+                return True
+        # Rule 5: without the lock, because `failed` may wait for the reader thread.
+        raise self._failed(self._loss) from self._loss.__cause__
 
     def post(self, line: Line, *, by_reader: bool = False) -> None:
         """Enqueue lines for the writer thread. Never blocks, never raises.
@@ -302,7 +275,6 @@ class Writer:
             size = len(line)
             self._trace_lines(line)
         with self._lock:
-            self._send_handed()
             if by_reader:
                 self.reader_bytes += size
             self._enqueue(line, size, size if by_reader else 0)
@@ -343,7 +315,6 @@ class Writer:
     def flush(self, seconds: float) -> bool:
         """Wait until the queue is empty or the connection is lost. Return False on a timeout."""
         with self._changed:
-            self._send_handed()
             return self._changed.wait_for(
                 lambda: not self.pending or self._loss is not None, seconds
             )
@@ -351,7 +322,6 @@ class Writer:
     def close(self) -> None:
         """Reject further lines, and end the writer thread when the queue is empty."""
         with self._changed:
-            self._send_handed()
             self._loss = self._loss or ConnectionLost("closed")
             self._lines.put(None)
             self._changed.notify_all()
@@ -383,6 +353,9 @@ class Writer:
         entry = self._lines.get()
         while entry is not None:
             line, line_size, of_reader = entry
+            if not line_size:  # of `call`: after the lines before it
+                self._write(b"".join(parts))
+                parts = []
             parts.append(line if isinstance(line, bytes) else self._make(line))
             size += line_size
             by_reader += of_reader

@@ -378,13 +378,7 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not DEFERRED:
-            # As in `take_answering`, but every request takes this path, and a `with` block is slow.
-            requests.lock.acquire()
-            try:
-                answering = self.answering
-                self.answering = None
-            finally:
-                requests.lock.release()
+            answering = self.take_answering()
             if self.place is not None:
                 # Before the response, because the client may send its next request at once.
                 self.place.leave()

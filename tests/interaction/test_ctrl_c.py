@@ -11,7 +11,7 @@ import pytest
 from minimcp.engine.timer import Deadline
 
 from ..scripted import Task, open_channel, result
-from ..support import WAIT, eventually
+from ..support import WAIT, eventually, run_python
 
 
 def ctrl_c_when(condition: Any) -> Task:
@@ -42,3 +42,52 @@ def test_a_call_that_waits_is_cancelled_on_the_wire(method: str) -> None:
         call = connection.calls.send("work", lambda id: {})
         pipe.give(result(call.id, fine=1))
         assert connection.calls.wait(call, Deadline(WAIT)) == {"fine": 1}
+
+
+SENDERS = """
+import random, signal, threading, time
+from minimcp import Server, connect
+
+client = connect(Server("s")).__enter__()
+done = threading.Event()
+counts = [0, 0, 0, 0]
+
+def send(number):
+    while not done.is_set():
+        client.notify("notifications/x")
+        counts[number] += 1
+
+threads = [threading.Thread(target=send, args=(number,)) for number in range(4)]
+for each in threads:
+    each.start()
+armed = False
+
+def interrupt(*_):
+    if armed:
+        raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+for _ in range(100):
+    try:
+        armed = True
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.0003, 0.003))
+        while True:
+            client.notify("notifications/x")
+    except KeyboardInterrupt:
+        armed = False
+before = list(counts)
+end = time.monotonic() + 20
+while time.monotonic() < end and not all(now > then for now, then in zip(counts, before)):
+    time.sleep(0.01)
+print(all(now > then for now, then in zip(counts, before)))
+done.set()
+for each in threads:
+    each.join(20)
+client.close()
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs POSIX timers")
+def test_a_thread_that_is_interrupted_while_it_sends_does_not_stop_the_others() -> None:
+    done = run_python(["-c", SENDERS])
+    assert (done.returncode, done.stdout.strip(), done.stderr) == (0, b"True", b"")

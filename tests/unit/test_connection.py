@@ -225,57 +225,16 @@ def test_lines_sent_while_another_thread_writes_follow_it_whole() -> None:
         assert numbers == list(range(9))
 
 
-def test_a_thread_that_is_writing_also_sends_the_next_lines_of_other_threads() -> None:
-    with open_channel() as (connection, pipe, _):
-        begun, release = threading.Event(), threading.Event()
-        send = pipe.send
-
-        def slow(data: bytes, seconds: float) -> int:
-            begun.set()
-            release.wait(WAIT)
-            return send(data, seconds)
-
-        pipe.send = slow  # type: ignore[method-assign]
-        first = Task(connection.send, b"-1\n")
-        wait_for(begun)
-        for number in range(connection_module.MAX_HANDED):
-            assert connection.send(b"%d\n" % number)  # it does not wait
-        last = Task(connection.send, b"%d\n" % connection_module.MAX_HANDED)
-        posted = Task(connection.post, b'"posted"\n')
-        release.set()
-        assert first.result() and last.result()
-        posted.result()
-        lines = [line for line in pipe.lines(67) if line != "posted"]
-    assert lines == list(range(-1, connection_module.MAX_HANDED + 1))
-
-
-def test_a_line_is_sent_after_another_thread_has_used_the_lock_without_sending() -> None:
-    with open_channel() as (connection, pipe, _):
-        with connection.writer._lock:  # as the writer thread, when it has written a line
-            sent = Task(connection.send, b"1\n")
-            assert not eventually(lambda: pipe.sent, 0.1)
-        assert sent.result() and pipe.lines(1) == [1]
-
-
-def test_an_interrupted_thread_sends_the_lines_of_others() -> None:
-    with open_channel() as (connection, pipe, _):
-        begun, release = threading.Event(), threading.Event()
-        send = pipe.send
-
-        def interrupted(data: bytes, seconds: float) -> int:
-            pipe.send = send  # type: ignore[method-assign]
-            begun.set()
-            release.wait(WAIT)
-            raise KeyboardInterrupt
-
-        pipe.send = interrupted  # type: ignore[method-assign]
-        first = Task(connection.send, b"1\n")
-        wait_for(begun)
-        assert connection.send(b"2\n")
-        release.set()
-        with pytest.raises(KeyboardInterrupt):
-            first.result()
-        assert pipe.lines(1) == [2]
+def test_a_call_on_the_writer_thread_follows_the_queued_lines() -> None:
+    with open_channel(room=0) as (connection, pipe, _):
+        connection.post(b'"stuck"\n')
+        wait_for(pipe.stuck)
+        sent: List[int] = []
+        connection.post(b'"queued"\n')
+        connection.writer.call(lambda: sent.append(len(pipe.sent)))
+        pipe.take(None)
+        assert pipe.lines(2) == ["stuck", "queued"]
+        assert eventually(lambda: sent) and sent == [len(b'"stuck"\n"queued"\n')]
 
 
 def test_a_cancellation_follows_its_queued_request() -> None:
