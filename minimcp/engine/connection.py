@@ -241,8 +241,8 @@ class Writer:
             return False
         if self._trace is not None:
             self._trace_lines(line)
-        # Unlike `acquire` and `try`, a `with` block also releases the lock if Ctrl-C arrives as soon
-        # as the lock is taken.
+        # Unlike `acquire` and `try`, a `with` block also releases the lock if Ctrl-C arrives when
+        # the lock has just been taken.
         with self._lock:
             # Rule 2: write a small line directly if the queue is empty. While jobs wait for a
             # worker, more responses follow soon, and the writer thread joins them into one write.

@@ -378,7 +378,9 @@ class IncomingRequest:
             result = error
         this_thread.request = outer
         if result is not DEFERRED:
-            answering = self.take_answering()
+            with requests.lock:  # as in `take_answering`, but every request takes this path
+                answering = self.answering
+                self.answering = None
             if self.place is not None:
                 # Before the response, because the client may send its next request at once.
                 self.place.leave()

@@ -260,18 +260,18 @@ class RunningRequests:
                 return False
             state, slots, returns_bytes, frees_id = step
             # 1. Take or return one of the slots of `Limits.requests`.
-            if slots:
-                if self._cap is None:
-                    pass
-                elif slots > 0:
-                    self._cap.append(None)
-                else:
-                    try:
+            if slots < 0:
+                try:
+                    if self._cap is not None:
                         self._cap.pop()
-                    except IndexError:
-                        limit = self._limits.requests
-                        raise InternalError(f"{limit} requests are already running") from None
-                self.running -= slots
+                except IndexError:
+                    limit = self._limits.requests
+                    raise InternalError(f"{limit} requests are already running") from None
+                self.running += 1
+            elif slots and self.running:  # none is running after a fork: the slot is the parent's
+                if self._cap is not None:
+                    self._cap.append(None)
+                self.running -= 1
             # 2. Stop counting the request's bytes towards `Limits.backlog_bytes`.
             if returns_bytes:
                 self._bytes -= request.size

@@ -169,6 +169,7 @@ class Server:
         )
         self.__dict__.update(name=name, version=version)
         self._limits = limits = limits or Limits()
+        self._cap: Optional[list[None]] = None if limits.requests is None else []
         self._http = http
         self._auth = auth
         self._trace = tracer(trace)
@@ -245,8 +246,8 @@ class Server:
             running.renew()
         self.listening: set[RunningHttp] = set()
         self._state_lock = threading.Lock()
-        most = self._limits.requests
-        self._cap = None if most is None else [None] * most
+        if self._cap is not None:  # the same list, because endpoints have it, too
+            self._cap[:] = [None] * (self._limits.requests or 0)
         self._closing_http = threading.Lock()
         self._connections: dict[ServerRole, Connection] = {}
         self._config.renew_shares()

@@ -552,6 +552,21 @@ def test_a_forked_process_answers_no_request_of_its_parent() -> None:
     assert sink.answers == []
 
 
+def test_a_cancelled_handler_that_returns_in_a_forked_process_frees_no_slot() -> None:
+    sink = RecordingOutlet(requests=1)
+    request = incoming(sink)
+
+    def handle(_: Any) -> Dict[str, Any]:
+        sink.requests.end(request)
+        sink.requests.renew_in_fork()
+        return {}
+
+    request.route = Route(handle)
+    request.run()
+    assert sink.requests.running == 0
+    assert sink.requests.wait_until_empty(Deadline(WAIT))
+
+
 def test_ended_questions_raise_the_error_without_a_notification() -> None:
     sink = Asking()
     request = incoming(sink)
