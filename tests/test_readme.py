@@ -4,6 +4,7 @@ output."""
 from __future__ import annotations
 
 import importlib
+import io
 import json
 import re
 import shlex
@@ -17,6 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Dict, List, Set
 
 import pytest
+from docutils.core import publish_doctree
 
 from minimcp import (
     ElicitRequest,
@@ -679,3 +681,11 @@ def test_the_changes_describe_one_release_in_thirty_lines() -> None:
 
 def test_it_names_the_running_python_nowhere() -> None:
     assert sys.prefix not in TEXT
+
+
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_a_page_is_correct_markup(page: str) -> None:
+    warnings = io.StringIO()
+    settings = {"report_level": 2, "warning_stream": warnings, "syntax_highlight": "none"}
+    publish_doctree((ROOT / page).read_text(encoding="utf-8"), settings_overrides=settings)
+    assert warnings.getvalue() == ""
