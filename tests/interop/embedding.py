@@ -128,7 +128,8 @@ try:
     run('@server.tool(replace=True)\\ndef hold(ctx: minimcp.Context) -> str:\\n    "Wait."\\n'
         '    ctx.progress(1)\\n    ctx.sleep(600)\\n    return ""')
     def interrupt(message):
-        if "begun" in str(message["content"]):
+        # Not at the message that repeats the cell, because the kernel has not begun it by then.
+        if message["msg_type"] == "stream" and "begun" in message["content"]["text"]:
             manager.interrupt_kernel()
     waiting = 'client.call_tool("hold", on_progress=lambda report: print("begun", flush=True), timeout=60)'
     reply = kernel.execute_interactive(waiting, timeout=60, output_hook=interrupt)["content"]
