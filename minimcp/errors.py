@@ -365,8 +365,8 @@ class RequestTimeout(McpError, TimeoutError):
 class Cancelled(McpError):
     """The call was cancelled.
 
-    A cancelled call raises this exception. In a handler of a cancelled request, the next method of
-    its `Context` raises this exception.
+    A cancelled call raises this exception. In a handler of a cancelled request, the next call of a
+    `Context` method that sends or waits raises it.
     """
 
 

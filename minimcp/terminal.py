@@ -1,9 +1,8 @@
 """Functions for a host in a terminal: answer a server's questions, show progress and results.
 
 `ask` is for ``connect(elicit=minimcp.terminal.ask)``, `ProgressBar` for ``on_progress=``. Questions
-and progress go to stderr, because stdout is for results. Text of a server may contain control
-sequences, with which it could forge lines, so print it with `escape` or `one_line`, as everything
-here does.
+and progress go to stderr, because stdout is for results. A server can forge lines with control
+sequences in its text. Print such text with `escape` or `one_line`.
 
 https://modelcontextprotocol.io/specification/2026-07-28/client/elicitation
 """
@@ -184,11 +183,11 @@ class ProgressBar:
 def ask(request: ElicitRequest) -> Answer:
     """Ask the user a server's question: a function for ``elicit=`` of `connect`.
 
-    The user fills in the form, field by field. Each value is checked, also its format, and a wrong
-    one is asked for again. At the end the user reviews all values, and sends, edits or declines
-    them. Ctrl-D cancels the question, and so does Ctrl-C. If the main thread is waiting for the
-    call, Ctrl-C also cancels the call. The next line of stdin goes to the program. If stdin is not
-    a terminal, the question is declined.
+    The user fills in the form, field by field. Each value and its format are checked. The user is
+    asked again for a wrong value. At the end the user reviews all values, and sends, edits or
+    declines them. Ctrl-D cancels the question, and so does Ctrl-C. If the main thread is waiting
+    for the call, Ctrl-C also cancels the call. After Ctrl-C, the next line that the user types goes
+    to the program, not to the form. If stdin is not a terminal, the question is declined.
 
     Concurrent questions are asked one after the other. If the answer is no longer needed, because
     the call that asked has ended or its server was lost, the form ends before the call returns or

@@ -64,8 +64,8 @@ ERROR_CODE = re.compile(
 MAX_ID = 200
 
 # A widely read paraphrase of the specification has methods, levels and error codes that the
-# specification does not have, and some peers follow it. This package accepts only the constants
-# below from it, the method and the error codes only in revisions with a handshake.
+# specification does not have, and some peers follow it. Of these, this package accepts only the
+# constants below. It accepts the method and the error codes only in revisions with a handshake.
 PARAPHRASE_RESOURCE_NOT_FOUND = -32001
 PARAPHRASE_TOOL_FAILED = -32003
 PARAPHRASE_INVALID_ARGUMENTS = -32004
@@ -221,7 +221,8 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
         line: UTF-8 bytes without the line feed.
         max_depth: Maximum nesting of arrays and objects; None means the limit of the interpreter.
         exact: Whether to reject two common errors of peers: null or ``[]`` instead of an empty
-            result, and a null result beside an error (or the reverse).
+            result, and a null ``result`` beside an ``error``, or a null ``error`` beside a
+            ``result``.
 
     Returns:
         A message, an `InvalidMessage`, or a list of these for an array.
@@ -232,7 +233,9 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
         if len(line) <= DIAGNOSED_BYTES:
             return explain_decoding(line)
         # The line is too long to decode it again.
-        if type(error) is ValueError:  # raised by a hook of `_strict`; the text is JSON otherwise
+        if type(error) is ValueError:
+            # A hook of `_strict` or Python's limit of digits raised it: apart from that, the text
+            # is JSON.
             return guess_from_ends(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
         reason = "nested too deeply" if type(error) is RecursionError else "this is not JSON"
         return _unreadable(line, reason)
@@ -468,7 +471,7 @@ _LAST_ID = rf',\s*"id"\s*:\s*{_SCALAR}\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}}\s
 
 
 def guess_from_ends(head: bytes, tail: bytes, reason: str) -> InvalidMessage:
-    """From its two ends, describe a line that was not decoded. Never raises.
+    """Describe a line that was not decoded, from its beginning and its end. Never raises.
 
     The line was too long, or is not JSON. In the second case, it may be short. An id at either end
     is enough to end the call that the message responds to.
@@ -505,7 +508,8 @@ _encoder = json.JSONEncoder(
 )
 
 
-# Returns the pieces of a value's JSON. `JSONEncoder.encode` makes such a function for each value.
+# A function that returns the pieces of a value's JSON. It is made once, because
+# `JSONEncoder.encode` would make one for each value.
 _encode: Any = getattr(json.encoder, "c_make_encoder", None)
 if _encode is None:  # pragma: no cover - an interpreter without the encoder in C
     _encode = lambda value, _: [_encoder.encode(value)]  # noqa: E731
@@ -524,7 +528,7 @@ def to_json(value: Json) -> str:
 
     Raises:
         ValueError: The value contains NaN or Infinity, is nested too deeply, or contains itself.
-        TypeError: JSON does not have a type of the value.
+        TypeError: JSON has no type for a value.
     """
     try:
         text = encode_basestring(value) if type(value) is str else "".join(_encode(value, 0))
@@ -654,7 +658,7 @@ def _code_in(revision: Revision, code: int) -> int:
 
 
 # Matches the message of an error for a resource that may not be read. Such an error has no code of
-# its own, so only its message tells.
+# its own, so only its message distinguishes it.
 ACCESS_DENIED = "(?i)denied|forbidden"
 
 

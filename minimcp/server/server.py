@@ -288,7 +288,7 @@ class Server:
             name, description: For the model; None means the function's name and its docstring.
             title, icons, meta, annotations: Omitted if None. Example: ``{"read_only_hint": True}``.
             input_schema, output_schema: JSON Schemas; None means the function's annotations.
-            structured: Whether to send structured content; None means if there is a schema.
+            structured: Whether to send structured content; None: only if there is an output schema.
             timeout: Maximum seconds, not counting waits for the client's answers; None: no limit.
             executor: Where calls run, as for `Server`; None means the server's executor.
             requires: Client capabilities that calls need: "sampling", "elicitation.url".
