@@ -31,8 +31,8 @@ def cook(dishes: int, ctx: Context, seconds_each: float = 0.0) -> str:
     try:
         for number in range(1, dishes + 1):
             ctx.progress(number, dishes, f"dish {number}")
-            # like time.sleep, but a cancellation ends it; meanwhile, the worker can serve other
-            # requests
+            # like time.sleep, but a cancellation ends it, and the worker can serve other requests
+            # during the wait
             ctx.sleep(seconds_each)
     except minimcp.Cancelled:
         stopped.set()  # the place to clean up

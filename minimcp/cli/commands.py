@@ -690,7 +690,8 @@ call_command = partial(
                 "action": "append",
                 "metavar": "key=value",
                 "default": [],
-                "help": "the value of a field, if the server asks for it; may be repeated",
+                "help": "the value of a field, if the server asks for it; agree=yes answers a form "
+                "without fields; may be repeated",
             },
         ),
         (

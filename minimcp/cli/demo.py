@@ -288,8 +288,8 @@ def _calling_in_a_session(client: Client, transcript: Transcript) -> None:
     tools/list: Please list your tools, as in chapter 2. _meta is not needed.
 
     response to tools/list: The same tools in the form of this revision. Here a structured result
-    must be an object, so minimcp wraps the number that price returns, and declares this in the
-    schema.
+    must be an object, so minimcp wraps the number that price returns, and marks the schema:
+    x-minimcp-wrapped for its own client, x-fastmcp-wrap-result for the client of FastMCP.
 
     tools/call: The same call as in chapter 3.
 

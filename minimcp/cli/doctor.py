@@ -12,6 +12,7 @@ from typing import Any, Iterator, Optional, Sequence
 
 from .. import Tool, connect
 from ..client.config import Servers, read_servers
+from ..client.connect import HINTS
 from ..errors import McpError, RequestTimeout
 from ..log import logger
 from ..protocol.versions import BY_NAME, Revision
@@ -225,9 +226,12 @@ def _explained(error: Exception, target: Any) -> str:
     missing = re.search(r"No module named '?([\w.]+)", text)
     if missing is not None and isinstance(target, StdioServer):
         python, module = target.command[0], missing[1]
+        # This message says more than the hint of `connect`.
+        text = text.removesuffix("\n" + HINTS.get(f"No module named '{module}'", ""))
         return (
-            f"{python} has no module {module}: install it with {python} -m pip install, or name "
-            f"the Python interpreter that has it\n{text}"
+            f"{python} has no module {module}: install the package that has it there "
+            f"({python} -m pip install PACKAGE), or write the path of a Python that has it into "
+            f'"command"\n{text}'
         )
     if isinstance(error, RequestTimeout):
         return f"{text}: hosts do not wait longer"

@@ -156,8 +156,8 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="replace a different server with the same name. If the name is one that the server "
-        "reports, --name is needed too",
+        help="replace a different server with the same name. If the server's name differs from its "
+        "file's name, --name is needed too",
     )
     parser.add_argument(
         "--no-check", action="store_true", help="skip the check that the server starts and answers"
@@ -170,8 +170,6 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
     if not options.remove:
         name, entry = _entry(host, options)
         names = [name]
-        # A server must not choose which of the user's other servers it replaces.
-        options.force = options.force and name in (options.name, _default_name(options.file))
     elif path.endswith(".yaml"):
         raise UsageError(f"remove the server from {path} by hand: this command cannot write YAML")
     else:
@@ -187,7 +185,7 @@ def install_command(arguments: Sequence[str], prog: str) -> int:
     changed = changed_toml if path.endswith(".toml") else changed_text
     new = old
     for name in names:
-        new = changed(path, new, host.table, name, entry, options.force)
+        new = changed(path, new, host.table, name, entry, _missing_flags(name, options))
     if new == old:
         print(f"{path}: nothing to change")
     elif options.dry_run:
@@ -408,10 +406,19 @@ def _first_that_answers(
 
 
 def changed_text(
-    path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool
+    path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], missing: str
 ) -> str:
     """Return the text of a config with one entry added or replaced, or removed if ``entry`` is
     None.
+
+    Args:
+        path: The path of the config, for messages.
+        text: Its content.
+        table: The member with the servers.
+        name: The name of the entry.
+        entry: The new entry, or None.
+        missing: The options that the user must give to replace a different entry, or an empty
+            string if nothing is missing.
 
     Raises:
         UsageError: The text is not a config, has a different entry with this name, or has comments,
@@ -427,8 +434,8 @@ def changed_text(
         raise UsageError(f"{path} was not changed: {table} is not an object")
     if servers.get(name) == entry:
         return text
-    if entry is not None and name in servers and not force:
-        raise _taken(path, name)
+    if entry is not None and name in servers and missing:
+        raise _taken(path, name, missing)
     if strict_json(plain) != plain:
         action = "remove" if entry is None else "add"
         value = json.dumps(entry or servers[name], ensure_ascii=False)
@@ -606,7 +613,7 @@ def toml_servers(path: str, text: str) -> Mapping[str, Any]:
 
 
 def changed_toml(
-    path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], force: bool
+    path: str, text: str, table: str, name: str, entry: Optional[dict[str, Any]], missing: str
 ) -> str:
     """Return the text of the file of Codex with one table appended.
 
@@ -652,8 +659,9 @@ def _run_codex(
         if servers.get(name) == entry:
             print(f"{path}: nothing to change")
             return 0
-        if name in servers and not options.force:
-            raise _taken(path, name)
+        missing = _missing_flags(name, options)
+        if name in servers and missing:
+            raise _taken(path, name, missing)
         words = ["--url", entry["url"]] if "url" in entry else []
         if "bearer_token_env_var" in entry:
             words += ["--bearer-token-env-var", entry["bearer_token_env_var"]]
@@ -691,10 +699,24 @@ def yaml_text(name: str, entry: Mapping[str, Any]) -> str:
     return "\n".join(["extensions:", *lines])
 
 
-def _taken(path: str, name: str) -> UsageError:
+def _missing_flags(name: str, options: Any) -> str:
+    """Return the options with which a server may replace a different one of the same name.
+
+    A server must not choose which of the user's other servers it replaces: the user must have
+    given the name, or the name must be that of the file or host.
+
+    Returns:
+        An empty string if the user has given these options.
+    """
+    if name not in (options.name, _default_name(options.file)):
+        return f"--force --name {shlex.quote(name)}"
+    return "" if options.force else "--force"
+
+
+def _taken(path: str, name: str, missing: str) -> UsageError:
     return UsageError(
-        f"{path} has a different server {name!r}: replace it with --force --name "
-        f"{shlex.quote(name)}, or choose another name with --name"
+        f"{path} has a different server {name!r}: replace it with {missing}, or choose a different "
+        "name with --name"
     )
 
 

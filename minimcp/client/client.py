@@ -465,7 +465,9 @@ class Client:
             require_type(name, str, "a tool's name must be a str")
         offers = self._host.offers
         if offers is not None and not offers(name):
-            raise InvalidParams(f"Unknown tool: {one_line(name)}: it is not offered here")
+            raise InvalidParams(
+                f"Unknown tool: {one_line(name)}: {self._host.connection!r} does not offer it here"
+            )
         params: dict[str, Json] = {"name": name}
         if arguments is not None:
             if type(arguments) is not dict:

@@ -442,6 +442,8 @@ class Group:
 
     def _hint(self, name: str) -> str:
         servers = [*self.clients, *self._failed]
+        if not servers:
+            return ": the group has no servers"
         server, separator, tool = name.partition(self._separator)
         meant = nearest(server, servers) if separator else None
         if meant is not None:
@@ -452,9 +454,12 @@ class Group:
                 for each in self._names
                 if nearest(name, [each]) or name.lower() in each.lower()
             ]
-        guess = f", did you mean {join_words(near[:MAX_GUESSES])}? Its" if near else ": its"
-        known = join_words(servers, "and") if servers else "none"
-        return f"{guess} names have the form server{self._separator}tool, its servers are {known}"
+        guess = f", did you mean {join_words(near[:MAX_GUESSES])}?" if near else "."
+        form = f"Names in this group have the form server{self._separator}tool."
+        known = f"servers are {join_words(servers, 'and')}"
+        if len(servers) == 1:
+            known = f"only server is {servers[0]}"
+        return f"{guess} {form} The {known}"
 
     def close(self) -> None:
         """Close all connections at the same time. Idempotent and thread-safe.
@@ -495,8 +500,9 @@ def connect_all(
         separator: The text between a server's name and a tool's name.
         strict: Whether to raise the first failure of a server.
         tools: The offered tools: a function ``(server, tool) -> bool``, or a mapping from servers
-            to lists of tools. Servers that are not in the mapping offer all their tools. The rules
-            of the config apply in addition; with None, only these rules apply.
+            to lists of tools. Servers that are not in the mapping offer all their tools. A name in
+            a list is ignored if its server has no such tool. The rules of the config apply in
+            addition; with None, only these rules apply.
         keywords: Options of `connect` for every server. ``cancel`` stops the opening of all
             servers. A callback or middleware with a parameter ``server`` is called with
             ``server=NAME``. Each line of a file or logger (``stderr=``, ``trace=``) begins with

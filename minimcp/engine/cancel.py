@@ -54,7 +54,7 @@ class CancelToken:
     def on_cancel(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` on the thread that cancels, or now if the token was cancelled already.
 
-        If `cancel` calls the callback and the callback raises an exception, the exception is logged.
+        If `cancel` calls the callback and it raises an exception, the exception is logged.
 
         Returns:
             A function that removes the callback.

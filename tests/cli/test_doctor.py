@@ -78,7 +78,8 @@ PROBLEMS: Mapping[str, Any] = {
     ),
     "a missing module": (
         "import no_such_module",
-        f"{sys.executable} has no module no_such_module: install it with {sys.executable} -m pip",
+        f"{sys.executable} has no module no_such_module: install the package that has it there "
+        f"({sys.executable} -m pip install PACKAGE), or write the path of a Python that has it",
     ),
     "a missing file": (
         {"command": sys.executable, "args": ["/no/such/server.py"]},

@@ -257,14 +257,14 @@ def test_a_change_leaves_all_else_as_it_was(text: str) -> None:
     expected.setdefault("servers", {})
     for name in ("new", "b", "near"):
         entry = {"command": "x", "args": ["京"]}
-        new = changed_text("f", text, "servers", name, entry, True)
+        new = changed_text("f", text, "servers", name, entry, "")
         assert (
             json.loads(new) == {**expected, "servers": {**expected["servers"], name: entry}}
             and "京" in new
         )
         assert ("\r\n" in text) == ("\r\n" in new) and new.count("\n") >= new.count("\r\n")
-        assert changed_text("f", new, "servers", name, entry, True) == new
-        gone = changed_text("f", new, "servers", name, None, True)
+        assert changed_text("f", new, "servers", name, entry, "") == new
+        gone = changed_text("f", new, "servers", name, None, "")
         plain = text.lstrip("\ufeff")
         if text in ("", "{}"):
             assert new.startswith('{\n  "servers": {\n    "'), new
@@ -335,7 +335,7 @@ def test_a_dry_run_fails_where_the_file_cannot_be_written(
 )
 def test_a_file_that_is_not_a_config_is_not_changed(text: str) -> None:
     with pytest.raises(UsageError, match="was not changed"):
-        changed_text("f", text, "servers", "a", {"command": "x"}, True)
+        changed_text("f", text, "servers", "a", {"command": "x"}, "")
 
 
 def test_all_servers_of_all_hosts_are_listed(
@@ -492,6 +492,7 @@ def test_a_name_from_the_file_is_the_users_own(
     home: Path, shop: str, minimcp: Callable[..., Done]
 ) -> None:
     path = _file("cursor", json.dumps({"mcpServers": {"shop": {"command": "shop"}}}))
+    assert "replace it with --force, or" in minimcp("install", shop, "--client", "cursor").err
     assert minimcp("install", shop, "--client", "cursor", "--force").code == 0
     assert "args" in json.loads(path.read_text("utf-8"))["mcpServers"]["shop"]
 

@@ -128,24 +128,24 @@ def test_the_error_for_an_unknown_name() -> None:
                 group.call_tool(name)
             return str(caught.value)
 
-        ending = " names have the form server__tool, its servers are git and db"
+        ending = " Names in this group have the form server__tool. The servers are git and db"
         assert (
             told("gti__log")
-            == "no server of this group has a tool 'gti__log', did you mean git__log? Its" + ending
+            == "no server of this group has a tool 'gti__log', did you mean git__log?" + ending
         )
-        assert told("log") == "no server of this group has a tool 'log': its" + ending
+        assert told("log") == "no server of this group has a tool 'log'." + ending
         group.list_tools()
         assert (
             told("log")
-            == "no server of this group has a tool 'log', did you mean git__log? Its" + ending
+            == "no server of this group has a tool 'log', did you mean git__log?" + ending
         )
-        assert "git__log? Its" in told("git_log") and "db__query? Its" in told("QUERY")
+        assert "git__log? Names" in told("git_log") and "db__query? Names" in told("QUERY")
         with pytest.raises(TypeError, match="name must be a str, not the int"):
             group.call_tool(5)  # type: ignore[arg-type]
         assert group.resolve("git__nonsense").name == "nonsense", "the server answers for its tools"
     with opened({}) as nobody:
         assert nobody.list_tools() == [] and "none" in repr(nobody)
-        with pytest.raises(minimcp.InvalidParams, match="its servers are none"):
+        with pytest.raises(minimcp.InvalidParams, match="the group has no servers"):
             nobody.call_tool("a__b")
 
 
