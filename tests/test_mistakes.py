@@ -570,7 +570,7 @@ MISTAKES: Dict[str, List[Any]] = {
     "a group's client": [group_does(lambda g: g.clients["tood"]), "KeyError: 'tood: the group has todo'"],
     "a group's prompts": [group_does(lambda g: g.list_prompts()),
         "a Group has no 'list_prompts': write group.clients[NAME].list_prompts"],
-    "a group's tool": [group_does(lambda g: g.call_tool("greet")), "Names in this group have the form server__tool. The only server is todo"],
+    "a group's tool": [group_does(lambda g: g.call_tool("greet")), "Names in this group have the form server__tool. The servers are todo"],
 }  # fmt: skip
 
 

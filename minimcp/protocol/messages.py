@@ -221,8 +221,7 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
         line: UTF-8 bytes without the line feed.
         max_depth: Maximum nesting of arrays and objects; None means the limit of the interpreter.
         exact: Whether to reject two common errors of peers: null or ``[]`` instead of an empty
-            result, and a null ``result`` beside an ``error``, or a null ``error`` beside a
-            ``result``.
+            result, and a null ``result`` or ``error`` beside the other of the two.
 
     Returns:
         A message, an `InvalidMessage`, or a list of these for an array.
@@ -233,9 +232,7 @@ def decode(line: bytes, *, max_depth: Optional[int] = 256, exact: bool = False) 
         if len(line) <= DIAGNOSED_BYTES:
             return explain_decoding(line)
         # The line is too long to decode it again.
-        if type(error) is ValueError:
-            # A hook of `_strict` or Python's limit of digits raised it: apart from that, the text
-            # is JSON.
+        if type(error) is ValueError:  # by a hook or the limit of digits: the text is JSON
             return guess_from_ends(line[:DIAGNOSED_BYTES], line[-DIAGNOSED_BYTES:], str(error))
         reason = "nested too deeply" if type(error) is RecursionError else "this is not JSON"
         return _unreadable(line, reason)
