@@ -692,10 +692,10 @@ class Connection(Sink, Pinged):
         self._role.on_draining(self)
         if not self.requests.wait_until_empty(deadline):
             log.warning(
-                "%s: %d requests are still running after %g s",
+                "%s: requests that are still running after %g s: %d",
                 self.name,
-                self.requests.running,
                 deadline.seconds,
+                self.requests.running,
             )
         self.writer.flush(deadline.to_wait())
 

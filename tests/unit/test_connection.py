@@ -454,7 +454,7 @@ def test_a_request_that_does_not_finish_in_time_is_abandoned_and_logged(
         pipe.end()
         assert connection.wait_until_ended(WAIT)
         wait_for(over)
-        assert "1 requests are still running after 0.01 s" in caplog.text and pipe.sent == b""
+        assert "requests that are still running after 0.01 s: 1" in caplog.text and pipe.sent == b""
 
 
 def test_close_cancels_calls_and_running_requests() -> None:
