@@ -26,7 +26,7 @@ from ..support import ROOT
 PACKAGE = str(ROOT / "minimcp")
 # Over HTTP, 12 of the functions count the share of a session; without a session, there are 64. In a
 # client, 6 check the structured result of an older revision.
-BOUNDS = {"stdio server": 40, "stdio client": 51, "HTTP server": 79}
+BOUNDS = {"stdio server": 40, "stdio client": 51, "HTTP server": 80}
 ERAS = ("2025-11-25", "2026-07-28")
 COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
 TIMER = {each.__code__ for each in vars(Timer).values() if isinstance(each, FunctionType)}
