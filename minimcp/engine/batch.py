@@ -42,7 +42,8 @@ class Batch:
         self._items = items
         self._lock = threading.RLock()
         ids = [item.id for item in items if type(item) is Request]
-        # The ids of requests without a response, and None until all requests are started.
+        # The ids of the requests that have no response yet. The list also contains None until all
+        # requests are started.
         self._open: list[Optional[Id]] = [*ids, None]
 
     def add(

@@ -353,7 +353,7 @@ class Writer:
         entry = self._lines.get()
         while entry is not None:
             line, line_size, of_reader = entry
-            if not line_size:  # of `call`: after the lines before it
+            if not line_size:  # an entry of `call`: write the lines before it first
                 self._write(b"".join(parts))
                 parts = []
             parts.append(line if isinstance(line, bytes) else self._make(line))
@@ -747,7 +747,7 @@ class Connection(Sink, Pinged):
         self.writer.call(self.close)
 
     def renew_in_fork(self) -> None:
-        """Reject everything in a forked process, and close the descriptors."""
+        """End all calls and requests in a forked child process, and close the descriptors."""
         reason = "this connection belongs to the parent process, not to its fork"
         self.calls.close(ConnectionLost(f"{self.name}: {reason}"))
         self.writer.renew_in_fork()

@@ -354,7 +354,7 @@ class RunningRequests:
             self._changed.notify_all()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until every request is `DONE`, or for `abandon`. Return False on a timeout."""
+        """Wait until every request is `DONE` or `abandon` is called. Return False on a timeout."""
         with self._changed:
             self._waiting += 1
             try:

@@ -51,7 +51,7 @@ class Place:
     """A unit of a limited resource, which a client occupies until `leave`.
 
     Args:
-        shares: The `Shares` that count the place.
+        shares: The `Shares` object that counts the place.
         kind: The resource, a key of `RESOURCES`.
         close_idle: Closes the object that occupies the place if it is idle, and returns whether it
             was idle. It must not block. None means that the object is never idle.
@@ -161,7 +161,7 @@ class ClientPool:
     Its jobs above `Shares.max_threads` wait, and jobs of other clients overtake them.
 
     Args:
-        shares: The `Shares` that count the jobs.
+        shares: The `Shares` object that counts the jobs.
         pool: The pool.
         size: The maximum number of jobs that the pool runs at the same time.
         names: The client's names, from `Shares.names_of`.
