@@ -179,7 +179,8 @@ def connect(
             a URL, a `Server` object in this process, a `StdioServer`, an `HttpServer`, a
             `ServerCard`, or a name in ``config``.
         config: A host's file, such as "mcp.json", or a mapping of the same form.
-        revision: "auto" probes, "handshake" does not, and a name permits only that revision.
+        revision: "auto" asks the server first, "handshake" starts an older revision at once, and
+            a name such as "2025-06-18" permits only that revision.
         timeout: Seconds for one call (60; None means no limit). The clock stops during questions.
         idle_timeout: Seconds of a call without progress or a result (None: no limit). Calls then
             request progress by themselves. The clock stops during questions.
@@ -194,7 +195,7 @@ def connect(
         validate_results: Whether results are checked against listed output schemas (True).
         middleware: Functions such as ``def log(call, call_next): return call_next()``, the first
             outermost. They run around each call, on its thread; examples/by_hand.rst explains them.
-        handlers: An object that has any of ``on_log`` to ``list_roots`` as methods.
+        handlers: An object with methods that are named as the callbacks below.
         on_log: Called with each `LogMessage`, from "info" on (see `Client.set_log_level`). All
             ``on_`` functions run on one thread, in order.
         on_tools_changed, on_prompts_changed, on_resources_changed: Called without arguments.
@@ -224,7 +225,7 @@ def connect(
     Raises:
         ConnectionFailed: The server did not start, exited or refused; the message shows how.
         RequestTimeout, UnsupportedRevision, Cancelled: The server did not respond in time or
-            supports other revisions only, or ``cancel`` was cancelled. A process was ended.
+            supports other revisions only, or ``cancel`` was cancelled. A started process was ended.
         OSError, TypeError, ValueError: The config cannot be read, or an argument is invalid.
     """
     given = dict(locals())
