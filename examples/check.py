@@ -2,9 +2,9 @@
 02_hello.py.
 
 Write your solution into a copy of the chapter in this folder, my_copy2.py, or into the chapter
-itself, which git can restore. A file with another name is the second argument. The command prints
-that the exercise is solved, or what is missing, and exits with 0 or 1. Without a number it checks
-every exercise. ``python3 -m tests.solutions 2`` prints a solution.
+itself, which git can restore. If your file has a different name, give it as the second argument.
+The command prints that the exercise is solved, or what is missing, and exits with 0 or 1. Without a
+number it checks every exercise. ``python3 -m tests.solutions 2`` prints a solution.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def tool_of(client: minimcp.Client, name: str, where: str = "") -> minimcp.Tool:
 
 
 def check_1(path: Path) -> None:
-    # the response as it was sent, because a client accepts more than an empty object
+    # Look at the line as it was sent: a client also accepts a result that is not empty.
     lines: list[str] = []
     with connect(
         [sys.executable, str(path), "serve"],
@@ -92,7 +92,7 @@ def check_1(path: Path) -> None:
 def check_2(path: Path) -> None:
     with connect([sys.executable, str(path), "serve"]) as client:
         shout = tool_of(client, "shout")
-        want(shout.description, "shout has no docstring, which is all that a model knows about it")
+        want(shout.description, "shout has no docstring, so a model does not know what it is for")
         said = client.call_tool("shout", {"text": "hello"}).text
         want(said == "HELLO", f"shout turns 'hello' into {said!r}")
 
