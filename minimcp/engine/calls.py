@@ -487,7 +487,7 @@ class Pinged:
         """Send a ping and return it, or return None if the peer cannot be pinged now. Never blocks.
 
         Raises:
-            BaseException: The connection has ended; this is the cause.
+            BaseException: The connection has ended. The exception is its cause.
         """
         raise NotImplementedError
 

@@ -249,9 +249,8 @@ class Writer:
             is_small = len(line) <= SMALL_BYTES
             if is_small and not self.pending and not self._pool.queue and self._loss is None:
                 try:
-                    written = self._transport.send(
-                        line, 0.0
-                    )  # Rule 5: this does not wait for room.
+                    # Rule 5: this does not wait for room.
+                    written = self._transport.send(line, 0.0)
                     line = line[written:]
                 except ConnectionLost as error:
                     self._loss = error

@@ -182,7 +182,7 @@ class Pool:
             job()
         finally:
             this_thread.pool = outer
-            with self._lock:  # as in `count_running`
+            with self._lock:  # as `count_running`; every HTTP request takes this path
                 self._running -= 1
                 if self.queue or self._without_thread:
                     self._advance()

@@ -194,7 +194,7 @@ class RunningRequests:
         self._abandoned = False
         self._refusal: Optional[str] = None
         self.lock = threading.RLock()
-        # Notified when every request is `DONE`, if threads wait for that.
+        # Notified when no request is due or running, if threads wait for that.
         self._changed = threading.Condition(self.lock)
         self._waiting = 0
 
@@ -219,7 +219,7 @@ class RunningRequests:
         if self._bytes + request.size > self._unmeasured:
             request.size = REQUEST_BYTES + size_of(request.request.params, self._max_queued)
         try:
-            with self.lock:  # see `Writer.send` for why not `acquire` and `try`
+            with self.lock:  # not `acquire` and `try`: see `Writer.send`
                 if request.key in self._table:
                     raise InvalidRequest(f"the id {request.request.id!r} is already in use")
                 if self._refusal is not None:
@@ -354,7 +354,7 @@ class RunningRequests:
             self._changed.notify_all()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until every request is `DONE` or `abandon` is called. Return False on a timeout."""
+        """Wait until no request is due or running, or for `abandon`. Return False on a timeout."""
         with self._changed:
             self._waiting += 1
             try:

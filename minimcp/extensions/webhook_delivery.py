@@ -116,8 +116,9 @@ class _Subscription:
         self.is_changed = False
 
     def replace(self, row: dict[str, Any]) -> None:
-        """Continue with what the store has."""
+        """Continue with a row that was read from the store."""
         self.row = row
+        # What ``ended`` was in the store, to notice that another thread or process changes it.
         self.stored_end = row["ended"]
 
     @property
@@ -562,7 +563,7 @@ class Deliverer:
             return
         row["cursor"] = subscription.row["cursor"]
         row["status"] = subscription.row["status"]
-        if row["ended"] == subscription.stored_end:  # otherwise the next scan reads the new one
+        if row["ended"] == subscription.stored_end:  # otherwise keep the end that was stored since
             row["ended"] = subscription.row["ended"]
             subscription.stored_end = row["ended"]
         ttl = None if row["expires"] is None else row["expires"] - self._events.clock()
